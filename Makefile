@@ -1,0 +1,40 @@
+# `make quickstart` and `make test` need nothing but Python 3.11 to 3.13, as $(PYTHON), on Linux.
+
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+
+.PHONY: help quickstart test lint clean
+
+help:
+	@echo "make quickstart   compare five policies on a GEMM and a convolution, for real (about four minutes)"
+	@echo "make test         run the tests"
+	@echo "make lint         ruff and mypy"
+	@echo "make clean        remove .venv and caches; results/ is kept"
+
+# Installed anew whenever pyproject.toml changes.
+.venv/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "searchlab needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name one as in: make PYTHON=python3.12 quickstart")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+quickstart: .venv/installed
+	$(BIN)/searchlab run studies/quickstart.toml
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,74 @@
+"""A genetic algorithm whose genes are the knobs.
+
+Source: GATuner of AutoTVM (``tvm.autotvm.tuner.ga_tuner``, TVM up to 0.22), after Chen et al., "Learning to
+Optimize Tensor Programs" (NeurIPS 2018), section 6. Two things differ. Crossover takes each knob from either
+parent at random, not all knobs before a random point from one of them, since the order of knobs means nothing in
+most spaces. And parents are drawn from trials measured so far, not from a population held aside: so trials of
+another log breed too, and a batch need not end where a generation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from searchlab.costmodel import scores_of
+from searchlab.errors import SearchlabError
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+from ._never_twice import NeverTwice
+from ._options import real, whole
+
+
+class Evolutionary(NeverTwice):
+    """Breeds each config from two that were measured, chosen in proportion to their throughput.
+
+    population: trials in a generation. The first one is random; parents come from the last complete one.
+    elites: how many of the best of all trials may be parents besides.
+    mutation_prob: probability that a knob of a child is drawn anew.
+    """
+
+    def __init__(
+        self, space: Space, *, seed: int, population: int = 32, elites: int = 4, mutation_prob: float = 0.1
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.population = whole("population", population, 2)
+        self.elites = whole("elites", elites, 0)
+        if elites > population:
+            raise SearchlabError(f"option 'elites' is {elites}; it must be at most 'population', which is {population}")
+        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        parents = self.parents()
+        if not parents:
+            return
+        fitness = scores_of(parents)
+        # Every parent keeps a little chance: there must be two to choose from, even where all but one failed.
+        chance = fitness + 1e-3
+        chance /= chance.sum()
+        for _ in range(n):
+            a, b = rng.choice(len(parents), size=2, replace=False, p=chance)
+            yield self.child(parents[a].config, parents[b].config, rng)
+
+    def parents(self) -> Sequence[Trial]:
+        """The last complete generation with the elites, each config once; none in the first generation."""
+        complete = len(self.trials) // self.population * self.population
+        if not complete:
+            return []
+        best = sorted(self.trials[:complete], key=lambda trial: trial.cost)[: self.elites]
+        generation = self.trials[complete - self.population : complete]
+        distinct = list({trial.config: trial for trial in [*generation, *best]}.values())
+        return distinct if len(distinct) > 1 else []
+
+    def child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
+        """A mutated crossover of two configs, mutated on while it is nothing new (for a while: there may be none)."""
+        crossed = self.space.crossover(a, b, rng)
+        kept = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
+        config = self.space.repaired(kept, rng)
+        for _ in range(2 * len(config)):
+            if config not in self.seen:
+                break
+            config = self.space.mutate(config, rng)
+        return config

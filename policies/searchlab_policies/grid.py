@@ -1,0 +1,23 @@
+"""Exhaustive search in the order of :meth:`searchlab.space.Space.enumerate`, as AutoTVM's GridSearchTuner does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+import numpy as np
+
+from searchlab.space import Config, Space
+
+from ._never_twice import NeverTwice
+
+
+class Grid(NeverTwice):
+    """Every config in order, without those it was told of; the seed changes nothing."""
+
+    def __init__(self, space: Space, *, seed: int) -> None:
+        super().__init__(space, seed=seed)
+        self._rest = space.enumerate()
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        return islice((config for config in self._rest if config not in self.seen), n)

@@ -1,0 +1,21 @@
+"""Random search without replacement: the baseline that every other policy is judged against.
+
+Source: Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization" (JMLR 13, 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from searchlab.space import Config
+
+from ._never_twice import NeverTwice
+
+
+class Random(NeverTwice):
+    """Each knob drawn uniformly from its choices, no config twice; it learns nothing from what it is told."""
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        return self.space.sample_new(rng, n, self.seen)

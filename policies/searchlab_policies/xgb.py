@@ -1,0 +1,143 @@
+"""Simulated annealing over a cost model, then a batch that is both fast and diverse.
+
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5: its Algorithm 1 and equation
+(2); XGBTuner of AutoTVM (``model_based_tuner`` and ``sa_model_optimizer`` in ``tvm.autotvm.tuner``, TVM up to 0.22).
+Differences: the model is trained afresh after every batch, not every 64 trials; the chains start from the best
+measured configs and from random ones, not from where they ended last time, so that nothing but the trials told
+decides where they go.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from searchlab.costmodel import Array, Surrogate, scores_of
+from searchlab.features import ProgramFeatures
+from searchlab.records import Trial
+from searchlab.space import Config, Space, Value
+
+from ._never_twice import NeverTwice
+from ._options import real, whole
+
+
+class Xgb(NeverTwice):
+    """Proposes what a cost model, trained on all trials, predicts to be fast.
+
+    initial: trials to draw at random before the model is asked (and until one of them succeeds).
+    chains, steps: how many configs are annealed side by side, and for how long.
+    early_stop: steps without a new best candidate after which annealing ends.
+    temperature: of the first step, in units of the score (the best trial has 1); it falls linearly to 0.
+    candidates: the batch is picked from this many times its size of the best configs met.
+    diversity: what a knob value not in the batch yet is worth, in units of the score: alpha of equation (2).
+    epsilon: probability that a place in the batch goes to a random config.
+    predictions: at most so many configs are predicted for one batch. Left at 0 it is chains * (steps + 1), or 256
+        where features come from the program: there each config must be scheduled, which takes tens of
+        milliseconds. Chains are made fewer where they would take less than eight steps each.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        cost_model: Surrogate,
+        initial: int = 16,
+        chains: int = 64,
+        steps: int = 60,
+        early_stop: int = 20,
+        temperature: float = 0.1,
+        candidates: int = 4,
+        diversity: float = 0.01,
+        epsilon: float = 0.05,
+        predictions: int = 0,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.cost_model = cost_model
+        self.initial = whole("initial", initial, 1)
+        self.steps = whole("steps", steps, 1)
+        self.early_stop = whole("early_stop", early_stop, 1)
+        self.temperature = real("temperature", temperature, 0)
+        self.candidates = whole("candidates", candidates, 1)
+        self.diversity = real("diversity", diversity, 0)
+        self.epsilon = real("epsilon", epsilon, 0, 1)
+        chains = whole("chains", chains, 1)
+        built = isinstance(cost_model.features, ProgramFeatures)
+        self.predictions = whole("predictions", predictions, 0) or (256 if built else chains * (steps + 1))
+        self.chains = max(1, min(chains, self.predictions // 9))
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        if self._ready():
+            self.cost_model.fit(self.trials)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        if not self._ready():
+            return []
+        guided = n - int(rng.binomial(n, self.epsilon))
+        candidates, scores = self.anneal(guided * self.candidates, rng)
+        return pick(candidates, scores, guided, self.diversity)
+
+    def _ready(self) -> bool:
+        return len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
+
+    def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Array]:
+        """The ``n`` best new configs that the chains meet, with the scores predicted for them, best first."""
+        points = self._starts(rng)
+        predicted: dict[Config, float] = {}
+        best: list[tuple[float, int, Config]] = []  # a heap of (score, -when it was met, config): the worst is on top
+
+        def predict(configs: Sequence[Config]) -> tuple[Array, bool]:
+            """Their scores, and whether one of them came among the best."""
+            new = [config for config in dict.fromkeys(configs) if config not in predicted]
+            improved = False
+            for config, score in zip(new, self.cost_model.predict(new).tolist(), strict=True):
+                predicted[config] = score
+                if config in self.seen:
+                    continue
+                if len(best) < n:
+                    heapq.heappush(best, (score, -len(predicted), config))
+                    improved = True
+                elif best and score > best[0][0]:
+                    heapq.heapreplace(best, (score, -len(predicted), config))
+                    improved = True
+            return np.array([predicted[config] for config in configs]), improved
+
+        scores, _ = predict(points)
+        idle = 0
+        for step in range(self.steps):
+            if idle == self.early_stop or len(predicted) + len(points) > self.predictions:
+                break
+            moved = [self.space.mutate(config, rng) for config in points]
+            new_scores, improved = predict(moved)
+            idle = 0 if improved else idle + 1
+            temperature = self.temperature * (1 - step / self.steps) + 1e-9
+            accepted = rng.random(len(points)) < np.exp(np.minimum((new_scores - scores) / temperature, 0))
+            points = [new if yes else old for new, old, yes in zip(moved, points, accepted, strict=True)]
+            scores = np.where(accepted, new_scores, scores)
+        best.sort(reverse=True)
+        return [config for _, _, config in best], np.array([score for score, _, _ in best])
+
+    def _starts(self, rng: np.random.Generator) -> list[Config]:
+        """Where the chains begin: the best measured configs, at most half of the chains, and random ones."""
+        measured = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
+        points = list(dict.fromkeys(trial.config for trial in measured))[: self.chains // 2]
+        return points + [self.space.sample(rng) for _ in range(self.chains - len(points))]
+
+
+def pick(configs: Sequence[Config], scores: Array, n: int, diversity: float) -> list[Config]:
+    """Up to ``n`` of ``configs`` with a high sum of scores plus ``diversity`` for each distinct knob value in them.
+
+    Greedy, as in equation (2) and its submodular argument: within a factor 1 - 1/e of the best subset.
+    """
+    left = list(range(len(configs)))
+    covered: set[tuple[str, Value]] = set()
+    picked: list[Config] = []
+    while left and len(picked) < n:
+        i = max(left, key=lambda i: scores[i] + diversity * sum(item not in covered for item in configs[i].items()))
+        left.remove(i)
+        picked.append(configs[i])
+        covered.update(configs[i].items())
+    return picked

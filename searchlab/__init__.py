@@ -1,0 +1,68 @@
+"""searchlab: which search strategy finds a fast tensor program soonest?
+
+``import searchlab`` imports neither TVM nor any plug-in; what is named here is imported when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .costmodel import CostModel, Surrogate
+    from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+    from .policy import Policy
+    from .records import Measurement, Trial
+    from .result import Result, load_log
+    from .space import Config, Knob, ProductSpace, Space
+    from .study import Study, tune
+    from .target import Target, resolve_target
+    from .workload import Workload, conv2d, gemm, parse_workload
+
+_HOMES = {
+    "costmodel": ("CostModel", "Surrogate"),
+    "errors": ("InvalidConfig", "SearchlabError", "UnsupportedWorkload"),
+    "policy": ("Policy",),
+    "records": ("Measurement", "Trial"),
+    "result": ("Result", "load_log"),
+    "space": ("Config", "Knob", "ProductSpace", "Space"),
+    "study": ("Study", "tune"),
+    "target": ("Target", "resolve_target"),
+    "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Config",
+    "CostModel",
+    "InvalidConfig",
+    "Knob",
+    "Measurement",
+    "Policy",
+    "ProductSpace",
+    "Result",
+    "SearchlabError",
+    "Space",
+    "Study",
+    "Surrogate",
+    "Target",
+    "Trial",
+    "UnsupportedWorkload",
+    "Workload",
+    "conv2d",
+    "gemm",
+    "load_log",
+    "parse_workload",
+    "resolve_target",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'searchlab' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,5 @@
+"""``python -m searchlab`` is the ``searchlab`` command."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,210 @@
+"""Convergence pictures. Matplotlib is imported when one is drawn, and pyplot never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .curves import Band, Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Colours that the colour-blind can tell apart on white: Okabe and Ito, "Color universal design" (2008), without
+# its yellow, then olive, wine and indigo of Tol's "muted" scheme (SRON technical note 09-002, 2021). The numbers
+# of colours, dashes and markers differ, so that no two of the first 20 strategies look the same.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#999933", "#882255", "#332288",
+)  # fmt: skip
+DASHES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (2, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+
+_WIDTH, _HEIGHT, _DPI = 8.0, 4.6, 200  # inches: 8 of them at 800 px make 10 points 14 px high
+_LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # inches around the axes; what the labels need is left on the right
+_GAP = 0.2  # inches between the lines of the legend
+_HANDLE = 0.34  # inches of a line's sample
+_LOG_FROM = 100.0  # ratio of the last x to the first from which a logarithmic axis is the more readable
+_NAME = 34  # characters
+_GREY = "#555555"
+_STYLE = {
+    "svg.hashsalt": "searchlab",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _GREY,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "lines.solid_joinstyle": "round",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One strategy of a picture.
+
+    style: its place in the order that gives colours, dashes and markers. marked: whether its name has an asterisk.
+    """
+
+    name: str
+    band: Band
+    style: int
+    marked: bool = False
+
+
+def draw(
+    path: Path, *, title: str, subtitle: str, axis: str, lines: Iterable[Line], best: float, target: float
+) -> None:
+    """Write ``path``.png and ``path``.svg: best GFLOPS so far of every line against ``axis``.
+
+    best, target: GFLOPS of the two horizontal lines, the best known and what counts as converged. Equal
+    arguments give equal files, for the same matplotlib.
+    """
+    import matplotlib.style
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shown = sorted(lines, key=lambda line: (-line.band.median[-1], line.name))
+    with matplotlib.style.context(["default", _STYLE]):
+        figure = Figure(figsize=(_WIDTH, max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1))), dpi=_DPI)
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        _place(figure, axes, shown)
+        _curves(axes, shown)
+        _scale(axes, shown, axis, best)
+        _levels(axes, best, target)
+        _legend(figure, axes, shown)
+        _heading(figure, title, 0.3, fontsize=12, fontweight="bold")
+        if len({line.band.x[-1] for line in shown}) > 1:
+            subtitle += "; dotted: held after the last trial"
+        _heading(figure, subtitle, 0.52, fontsize=9.5, color=_GREY)
+        figure.savefig(path.with_name(path.name + ".png"), metadata={"Software": None})
+        figure.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
+
+
+def _heading(figure: Figure, words: str, down: float, *, fontsize: float, **look: Any) -> None:
+    """``words`` over the axes, ``down`` inches from the top, in letters small enough to fit."""
+    text = figure.text(_LEFT / _WIDTH, 1 - down / figure.get_figheight(), _plain(words), fontsize=fontsize, **look)
+    width = text.get_window_extent().width / figure.dpi
+    text.set_fontsize(min(fontsize, fontsize * (_WIDTH - _LEFT - 0.3) / width))
+
+
+def _plain(words: str) -> str:
+    return words.replace("$", r"\$")  # a dollar would start a formula
+
+
+def _look(line: Line) -> dict[str, Any]:
+    return {
+        "color": COLOURS[line.style % len(COLOURS)],
+        "linestyle": DASHES[line.style % len(DASHES)],
+        "marker": MARKERS[line.style % len(MARKERS)],
+        "markersize": 5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+        "linewidth": 1.9,
+    }
+
+
+def _label(line: Line) -> str:
+    name = line.name if len(line.name) <= _NAME else line.name[: _NAME // 2] + "…" + line.name[-_NAME // 2 + 1 :]
+    return _plain(f"{name}{'*' * line.marked}  {line.band.median[-1]:.1f}")
+
+
+def _place(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
+    """The axes as wide as the longest label leaves room for."""
+    widths = []
+    for line in lines:
+        text = figure.text(0, 0, _label(line), fontsize=10)
+        widths.append(text.get_window_extent().width / figure.dpi)
+        text.remove()
+    right = _HANDLE + max(widths) + 0.5
+    height = figure.get_figheight()
+    axes.set_position((
+        _LEFT / _WIDTH, _BOTTOM / height, (_WIDTH - _LEFT - right) / _WIDTH, (height - _BOTTOM - _TOP) / height,
+    ))  # fmt: skip
+
+
+def _curves(axes: Axes, lines: Sequence[Line]) -> None:
+    end = max(line.band.x[-1] for line in lines)
+    shade = min(0.14, max(0.05, 0.8 / len(lines)))
+    for rank, line in enumerate(lines):
+        band, look = line.band, _look(line)
+        axes.fill_between(
+            band.x, band.lower, band.upper, step="post", color=look["color"], alpha=shade, linewidth=0, zorder=2
+        )
+        # Markers stand at different places on every line, so that lines that coincide can be told apart.
+        every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(band.x) > 1 else 1
+        axes.plot(band.x, band.median, drawstyle="steps-post", markevery=every, zorder=4 - rank / len(lines), **look)
+        axes.plot((band.x[-1], end), (band.median[-1],) * 2, ":", color=look["color"], linewidth=1.1, zorder=2.5)
+
+
+def _scale(axes: Axes, lines: Sequence[Line], axis: str, best: float) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    first, last = min(line.band.x[0] for line in lines), max(line.band.x[-1] for line in lines)
+    if first > 0 and last / first >= _LOG_FROM:
+        axes.set_xscale("log")
+        inches = axes.get_position().width * _WIDTH / np.log10(last / first)  # per decade
+        subs = (1.0, 2.0, 5.0) if inches > 1.5 else (1.0, 3.0) if inches > 0.9 else (1.0,)
+        axes.xaxis.set_major_locator(LogLocator(subs=subs))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlim(first, last)
+    else:
+        axes.set_xlim(0, last if last > first else 2 * last or 1.0)
+    axes.set_ylim(0, best * 1.08 or 1.0)
+    axes.set_xlabel(axis)
+    axes.set_ylabel("best GFLOPS so far")
+
+
+def _levels(axes: Axes, best: float, target: float) -> None:
+    """The best known and the target as thin lines, named at the left, where the curves have yet to rise."""
+    if not best:
+        return
+    from matplotlib.patheffects import withStroke
+
+    across = axes.get_yaxis_transform()
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    for level, text, dash, align in (
+        (best, f"best known {best:.1f}", "-", "bottom"),
+        (target, f"{100 * target / best:.0f} % of it", (0, (4, 3)), "top"),
+    ):
+        axes.axhline(level, color="#888888", linewidth=0.8, linestyle=dash, zorder=1.5)
+        axes.text(
+            0.008, level, text, fontsize=8.5, color=_GREY, va=align, transform=across, zorder=5, path_effects=halo
+        )
+
+
+def _legend(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
+    """Every line's sample and name at the right, beside its end as far as the names leave room."""
+    box = axes.get_position()
+    width, height = box.width * _WIDTH, box.height * figure.get_figheight()
+    ends = np.array([line.band.median[-1] for line in lines]) / axes.get_ylim()[1]
+    for line, end, y in zip(lines, ends, spread(ends, _GAP / height), strict=True):
+        look = _look(line)
+        left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
+        here: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+        axes.plot((1.0, left - 0.05 / width), (end, y), color=look["color"], linewidth=0.7, **here)
+        axes.plot((left, (left + right) / 2, right), (y, y, y), markevery=[1], **look, **here)
+        axes.text(right + 0.08 / width, y, _label(line), fontsize=10, va="center", transform=axes.transAxes)
+
+
+def spread(places: Floats, gap: float) -> Floats:
+    """``places`` in [0, 1], highest first, moved as little as two passes need to lie ``gap`` apart in [0, 1].
+
+    The first pass pushes down from the top, where curves meet; the second lifts what fell off the bottom.
+    """
+    moved = np.minimum(places, 1.0)
+    for i in range(1, len(moved)):
+        moved[i] = min(moved[i], moved[i - 1] - gap)
+    if len(moved):
+        moved[-1] = max(moved[-1], 0.0)
+    for i in range(len(moved) - 2, -1, -1):
+        moved[i] = max(moved[i], moved[i + 1] + gap)
+    return moved

@@ -1,0 +1,108 @@
+"""What a cost model sees of a config: its knobs, or the program that they make."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .errors import InvalidConfig, SearchlabError, did_you_mean
+from .space import Config, Space, Value
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Features(ABC):
+    """Turns configs of one space into a matrix with a row each."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+
+    def learn(self, configs: Sequence[Config]) -> None:
+        """Settle the columns on the configs that a model is about to be trained on."""
+
+    @abstractmethod
+    def __call__(self, configs: Sequence[Config]) -> Array:
+        """Features (n, d); NaN where one does not apply."""
+
+
+class KnobFeatures(Features):
+    """The choices themselves: a tile as log2 of each factor, a number as it is, a word as one 0/1 column each.
+
+    A knob that a config does not have is NaN. No program is built.
+    """
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        self._columns: dict[str, int] = {}
+
+    def learn(self, configs: Sequence[Config]) -> None:
+        self._columns = {}
+        for config in configs:
+            for name, value in config.items():
+                for column, _ in _coordinates(name, value):
+                    self._columns.setdefault(column, len(self._columns))
+
+    def __call__(self, configs: Sequence[Config]) -> Array:
+        matrix = np.full((len(configs), len(self._columns)), np.nan)
+        for row, config in zip(matrix, configs, strict=True):
+            for name, value in config.items():
+                for column, number in _coordinates(name, value):
+                    if column in self._columns:
+                        row[self._columns[column]] = number
+        return matrix
+
+
+def _coordinates(name: str, value: Value) -> list[tuple[str, float]]:
+    if isinstance(value, tuple):
+        return [(f"{name}[{i}]", math.log2(factor)) for i, factor in enumerate(value)]
+    if isinstance(value, str):
+        return [(f"{name}={value}", 1.0)]
+    return [(name, float(value))]
+
+
+class ProgramFeatures(Features):
+    """MetaSchedule's per-store features of the scheduled module (164 a store), as their maximum and mean.
+
+    Source: Zheng et al., "Ansor" (OSDI 2020), appendix B; ``tvm.s_tir.meta_schedule`` PerStoreFeature. A config
+    that makes no program is a row of NaN. Rows are kept, since a program is built for each.
+    """
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        self._rows: dict[Config, Array] = {}
+
+    def __call__(self, configs: Sequence[Config]) -> Array:
+        new = [config for config in dict.fromkeys(configs) if config not in self._rows]
+        if new:
+            self._extract(new)
+        return np.stack([self._rows[config] for config in configs]) if configs else np.empty((0, 328))
+
+    def _extract(self, configs: Sequence[Config]) -> None:
+        from tvm.s_tir import meta_schedule as ms
+
+        extractor = ms.feature_extractor.PerStoreFeature()
+        context = ms.TuneContext(self.space.workload.module, target=self.space.target.tvm)
+        made: list[tuple[Config, Any]] = []
+        for config in configs:
+            self._rows[config] = np.full(328, np.nan)
+            try:
+                made.append((config, ms.MeasureCandidate(self.space.schedule(config), [])))
+            except InvalidConfig:
+                continue
+        stores = extractor.extract_from(context, [candidate for _, candidate in made])
+        for (config, _), store in zip(made, stores, strict=True):
+            matrix = store.numpy().astype(np.float64)
+            self._rows[config] = np.concatenate([matrix.max(axis=0), matrix.mean(axis=0)])
+
+
+FEATURES: dict[str, type[Features]] = {"knob": KnobFeatures, "program": ProgramFeatures}
+
+
+def make_features(name: str, space: Space) -> Features:
+    if name not in FEATURES:
+        raise SearchlabError(f"unknown features {name!r}{did_you_mean(name, FEATURES)}")
+    return FEATURES[name](space)

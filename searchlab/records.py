@@ -1,0 +1,52 @@
+"""The frozen records that pass between space, policy, measurer and log."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from .space import Config
+
+Failure = Literal["invalid", "build_error", "build_timeout", "run_error", "run_timeout", "crash", "wrong_answer"]
+FAILURES: tuple[Failure, ...] = get_args(Failure)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What measuring one config gave: all its repeats, or one failure.
+
+    seconds: time of one run of the program, one value a repeat; empty where it failed.
+    failure, message: one of :data:`FAILURES` and its text, or None and "".
+    build_seconds, run_seconds: what building and running it took (scheduling belongs to building).
+    program: structural hash of the scheduled module, or "" where there is none.
+    reused: whether it was taken from an earlier measurement of the same program.
+    """
+
+    seconds: tuple[float, ...] = ()
+    failure: Failure | None = None
+    message: str = ""
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    program: str = ""
+    reused: bool = False
+
+    @cached_property
+    def cost(self) -> float:
+        """Median of the repeats in seconds; infinity where it failed."""
+        return statistics.median(self.seconds) if self.seconds and self.failure is None else math.inf
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The ``index``-th config of a run (from 0) with its measurement."""
+
+    index: int
+    config: Config
+    measurement: Measurement
+
+    @property
+    def cost(self) -> float:
+        return self.measurement.cost

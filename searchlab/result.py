@@ -1,0 +1,105 @@
+"""A run as a user reads it: its trials, the best of them, and the program that the best one is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import SearchlabError
+from .log import Log, read_log
+from .records import Trial
+from .space import Config, Space
+from .workload import parse_workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from tvm.s_tir import Schedule
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest trial of a run."""
+
+    trial: Trial
+    gflops: float
+    _result: Result = field(repr=False)
+
+    @property
+    def config(self) -> Config:
+        return self.trial.config
+
+    @property
+    def seconds(self) -> float:
+        """Median time of one run of the program."""
+        return self.trial.cost
+
+    def schedule(self) -> Schedule:
+        """The schedule of this config: its ``.mod`` is the program, its ``.trace`` how it came about."""
+        return self._result.space.schedule(self.config)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run. Everything but :attr:`space` and schedules is read from the log alone."""
+
+    log: Log
+    _space: Space | None = None
+
+    @property
+    def trials(self) -> list[Trial]:
+        return self.log.trials
+
+    @property
+    def best(self) -> Best:
+        """Raises SearchlabError where no trial gave a program that runs."""
+        if not np.isfinite(self.log.costs).any():
+            kinds = Counter(record.failure for record in self.log.records)
+            said = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
+            raise SearchlabError(f"{self.log.path} has no successful trial: {said}")
+        trial = self.log.trials[int(np.argmin(self.log.costs))]
+        return Best(trial, self.log.flops / trial.cost / 1e9, self)
+
+    @property
+    def space(self) -> Space:
+        """The space that was searched, made again from the log where need be (this imports its plug-in and TVM)."""
+        if self._space is not None:
+            return self._space
+        from .target import resolve_target
+        from .tuner import make_space
+
+        header = self.log.header
+        space = make_space(header.space, parse_workload(header.workload), resolve_target(header.target))
+        if space.fingerprint != header.fingerprint:
+            raise SearchlabError(
+                f"{self.log.path} was made in another version of the space {header.space.name!r}: its knobs differ"
+            )
+        object.__setattr__(self, "_space", space)
+        return space
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a trial: its knobs as ``config.<name>``, cost (seconds), gflops, best_gflops, failure, elapsed (s)."""
+        import pandas as pd
+
+        log = self.log
+        gflops = log.flops / log.costs / 1e9
+        columns: dict[str, Any] = {
+            "trial": np.arange(len(log.records)),
+            "cost": log.costs,
+            "gflops": gflops,
+            "best_gflops": np.maximum.accumulate(gflops),
+            "elapsed": log.elapsed,
+            "failure": [record.failure for record in log.records],
+            "reused": [record.reused for record in log.records],
+        }
+        for name in dict.fromkeys(name for record in log.records for name in record.config):
+            columns[f"config.{name}"] = [record.config.get(name) for record in log.records]
+        return pd.DataFrame(columns)
+
+
+def load_log(path: str | Path) -> Result:
+    """The run that the log at ``path`` holds. Raises SearchlabError where it is unreadable, foreign or damaged."""
+    return Result(read_log(path))

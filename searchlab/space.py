@@ -1,0 +1,281 @@
+"""The contract of a search space, and everything that follows from its one primitive, :meth:`Space.decide`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import InvalidConfig
+from .target import Target
+from .workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from tvm.s_tir import Schedule
+
+Value = bool | int | float | str | tuple[int, ...]
+"""One choice: a number, a word, or a tile (the factors of a loop, outermost first)."""
+
+Choose = Callable[["Knob"], Value]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One open choice: its name and what it may be, in the order that defines the index of a choice."""
+
+    name: str
+    choices: Sequence[Value]
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise InvalidConfig(f"knob {self.name!r} has no legal choice left")
+
+
+class Config(Mapping[str, Value]):
+    """The choices made, by knob name in the order they were asked for. Immutable and hashable."""
+
+    __slots__ = ("_hash", "_values")
+
+    def __init__(self, values: Mapping[str, Any] | Sequence[tuple[str, Any]] = ()) -> None:
+        items = values.items() if isinstance(values, Mapping) else values
+        # JSON has no tuples: a list read from a file is a tile.
+        self._values: dict[str, Value] = {k: tuple(v) if isinstance(v, list) else v for k, v in items}
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._values.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Config):
+            return self._values == other._values
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Config({self._values})"
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self._values)
+
+
+class Space(ABC):
+    """A program with choices left open.
+
+    A subclass gives :meth:`decide` and :meth:`schedule`; sampling, mutation, crossover, neighbours,
+    enumeration, membership and Optuna's ``suggest`` follow from ``decide`` alone. Its constructor takes
+    ``(workload, target)`` and, as keyword arguments, whatever a study file may set; it raises
+    :class:`~searchlab.errors.UnsupportedWorkload` for a workload or target that it has no program for.
+    It must pickle: measuring workers rebuild it.
+    """
+
+    def __init__(self, workload: Workload, target: Target) -> None:
+        self.workload = workload
+        self.target = target
+
+    @abstractmethod
+    def decide(self, choose: Choose) -> Config:
+        """Ask ``choose`` for the value of each knob in turn; a later knob may depend on an earlier choice."""
+
+    @abstractmethod
+    def schedule(self, config: Config) -> Schedule:
+        """The workload's PrimFunc, transformed as ``config`` says. Raises InvalidConfig, saying why not."""
+
+    # --- all of what follows is derived from ``decide`` ---------------------------------------------
+
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
+        """The knobs that were asked for on the way to ``config``. Raises InvalidConfig if it is no member."""
+        asked: list[Knob] = []
+
+        def choose(knob: Knob) -> Value:
+            asked.append(knob)
+            if knob.name not in config:
+                raise InvalidConfig(f"the config has no value for knob {knob.name!r}")
+            value = config[knob.name]
+            if value not in knob.choices:
+                raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r}; it has {len(knob.choices)} choices "
+                                    f"such as {knob.choices[0]!r} and {knob.choices[-1]!r}")
+            return value
+
+        self.decide(choose)
+        extra = set(config) - {knob.name for knob in asked}
+        if extra:
+            raise InvalidConfig(f"the config sets {sorted(extra)}, which this space does not ask for here")
+        return asked
+
+    def __contains__(self, config: object) -> bool:
+        try:
+            return isinstance(config, Mapping) and bool(self.knobs(config) or True)
+        except InvalidConfig:
+            return False
+
+    def sample(self, rng: np.random.Generator) -> Config:
+        """One config, each knob drawn uniformly from its choices."""
+        return self.decide(lambda knob: knob.choices[int(rng.integers(len(knob.choices)))])
+
+    def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
+        """Up to ``n`` distinct configs that are not in ``seen``; fewer only when the space has no more."""
+        found: dict[Config, None] = {}
+        misses = 0
+        while len(found) < n and misses < 50 + 10 * n:
+            config = self.sample(rng)
+            if config in seen or config in found:
+                misses += 1
+            else:
+                found[config] = None
+        if len(found) < n:  # nearly exhausted: list what is left, which must be little against what is seen
+            rest = [c for c in self.enumerate() if c not in seen and c not in found]
+            found.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(found)]))
+        return list(found)
+
+    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        """The config that takes each value of ``wanted`` while it is legal, and a random one where it is not."""
+
+        def choose(knob: Knob) -> Value:
+            value = wanted.get(knob.name)
+            if value is not None and value in knob.choices:
+                return value
+            return knob.choices[int(rng.integers(len(knob.choices)))]
+
+        return self.decide(choose)
+
+    def mutate(self, config: Config, rng: np.random.Generator) -> Config:
+        """``config`` with one random knob changed, and repaired where later knobs depended on it."""
+        open_knobs = [knob for knob in self.knobs(config) if len(knob.choices) > 1]
+        if not open_knobs:
+            return config
+        knob = open_knobs[int(rng.integers(len(open_knobs)))]
+        others = [value for value in knob.choices if value != config[knob.name]]
+        return self.repaired({**config, knob.name: others[int(rng.integers(len(others)))]}, rng)
+
+    def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
+        """A child that takes each knob from one parent or the other, repaired (uniform crossover)."""
+        take_b = {name for name in b if name not in a or rng.random() < 0.5}
+        return self.repaired({**a, **{name: b[name] for name in take_b}}, rng)
+
+    def neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
+        """Every config that differs from this one in one knob (and in what repair then changes)."""
+        for knob in self.knobs(config):
+            for value in knob.choices:
+                if value != config[knob.name]:
+                    yield self.repaired({**config, knob.name: value}, rng)
+
+    def enumerate(self) -> Iterator[Config]:
+        """Every config once, the first knob fastest where knobs do not depend on each other."""
+        # Depth-first over the tree of decisions: replay a prefix of choice indices, then advance it.
+        prefix: list[int] = []
+        while True:
+            sizes: list[int] = []
+
+            def choose(knob: Knob) -> Value:
+                sizes.append(len(knob.choices))
+                if len(sizes) > len(prefix):
+                    prefix.append(0)
+                return knob.choices[prefix[len(sizes) - 1]]
+
+            yield self.decide(choose)
+            while prefix and prefix[-1] + 1 == sizes[len(prefix) - 1]:
+                prefix.pop()
+            if not prefix:
+                return
+            prefix[-1] += 1
+
+    def size(self, limit: int = 100_000) -> int | None:
+        """How many configs there are, or None when they are more than ``limit`` and can only be counted."""
+        count = 0
+        for count, _ in enumerate(self.enumerate(), 1):
+            if count > limit:
+                return None
+        return count
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the space's structure: the knobs met along 32 fixed random decisions."""
+        digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
+        rng = np.random.default_rng(0)
+        met: set[tuple[str, tuple[Value, ...]]] = set()
+        for _ in range(32):
+            for knob in self.knobs(self.sample(rng)):
+                mark = (knob.name, tuple(knob.choices))
+                if mark not in met:
+                    met.add(mark)
+                    digest.update(json.dumps([knob.name, list(knob.choices)]).encode())
+        return digest.hexdigest()[:16]
+
+
+class ProductSpace(Space):
+    """A space whose knobs do not depend on each other: the product of their choices, indexed first knob fastest."""
+
+    def __init__(self, workload: Workload, target: Target, knobs: Sequence[Knob]) -> None:
+        super().__init__(workload, target)
+        self.axes = tuple(knobs)
+
+    def decide(self, choose: Choose) -> Config:
+        return Config([(knob.name, choose(knob)) for knob in self.axes])
+
+    def __len__(self) -> int:
+        return math.prod(len(knob.choices) for knob in self.axes)
+
+    def size(self, limit: int = 0) -> int:
+        return len(self)
+
+    def config_at(self, index: int) -> Config:
+        """The config with this index, in [0, len)."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"index {index} is outside [0, {len(self)})")
+        items = []
+        for knob in self.axes:
+            index, choice = divmod(index, len(knob.choices))
+            items.append((knob.name, knob.choices[choice]))
+        return Config(items)
+
+    @cached_property
+    def _positions(self) -> list[dict[Value, int]]:
+        return [{value: i for i, value in enumerate(knob.choices)} for knob in self.axes]
+
+    def index_of(self, config: Mapping[str, Value]) -> int:
+        """The inverse of :meth:`config_at`. Raises InvalidConfig where ``config`` is no member."""
+        index, stride = 0, 1
+        try:
+            for knob, position in zip(self.axes, self._positions, strict=True):
+                index += stride * position[config[knob.name]]
+                stride *= len(knob.choices)
+        except KeyError:
+            self.knobs(config)  # says which knob is wrong
+            raise
+        return index
+
+    def enumerate(self) -> Iterator[Config]:
+        return (self.config_at(i) for i in range(len(self)))
+
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
+        if len(config) == len(self.axes) and all(
+            config.get(knob.name) in position for knob, position in zip(self.axes, self._positions, strict=True)
+        ):
+            return list(self.axes)
+        return super().knobs(config)
+
+    def indices(self, configs: Sequence[Config]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The choice of each knob as its position: an int array of shape (len(configs), number of knobs)."""
+        return np.array(
+            [[position[c[k.name]] for k, position in zip(self.axes, self._positions, strict=True)] for c in configs],
+            dtype=np.int64,
+        ).reshape(len(configs), len(self.axes))

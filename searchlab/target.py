@@ -1,0 +1,166 @@
+"""What programs are built for: a TVM target, with the SIMD width and cache sizes that guided spaces go by."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import SearchlabError, did_you_mean
+
+if TYPE_CHECKING:
+    import tvm
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One level of data cache, as one core sees it."""
+
+    size: int  # bytes
+    ways: int
+    line: int = 64  # bytes
+
+
+GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
+"""L1, L2, L3 of a machine that cannot be asked: what most cores since 2017 have at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A target that this TVM can build for: ``spec`` is TVM's own JSON form, fully resolved."""
+
+    spec: dict[str, Any]
+    caches: tuple[Cache, ...] = GENERIC_CACHES
+
+    def to_json(self) -> dict[str, Any]:
+        """What :func:`resolve_target` makes this target of again, on any machine."""
+        return {**self.spec, "caches": [[cache.size, cache.ways, cache.line] for cache in self.caches]}
+
+    @property
+    def kind(self) -> str:
+        return str(self.spec["kind"])
+
+    @property
+    def cores(self) -> int:
+        """How many threads a program for this target runs on."""
+        return int(self.spec.get("num-cores", 1))
+
+    @cached_property
+    def tvm(self) -> tvm.target.Target:
+        import tvm
+
+        return tvm.target.Target(self.spec)
+
+    @cached_property
+    def simd_bytes(self) -> int:
+        """Width of a vector register."""
+        import tvm
+
+        return int(tvm.target.codegen.llvm_get_vector_width(self.tvm)) // 8
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_json(), sort_keys=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # without TVM's object, which is rebuilt where it is needed
+        return Target, (self.spec, self.caches)
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
+    """The data caches of this machine as Linux reports them, or the generic ones where it does not."""
+    found: dict[int, Cache] = {}
+    for index in sorted(Path(root).glob("index*")):
+        try:
+            if (index / "type").read_text().strip() not in ("Data", "Unified"):
+                continue
+            size = (index / "size").read_text().strip()
+            found[int((index / "level").read_text())] = Cache(
+                int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]],
+                int((index / "ways_of_associativity").read_text()),
+                int((index / "coherency_line_size").read_text()),
+            )
+        except (OSError, ValueError, KeyError):
+            continue
+    levels = [found[level] for level in sorted(found) if found[level].ways > 0]
+    return tuple(levels) if len(levels) >= 2 else GENERIC_CACHES
+
+
+def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
+    """The target that ``spec`` names.
+
+    ``"native"`` is this CPU with all its cores; an LLVM CPU name, as ``"znver4"``, is that CPU; a JSON object
+    or mapping is TVM's own form, in which ``"kind": "native"`` may stand with, say, ``"num-cores": 1``, and
+    ``"caches"`` may give (bytes, ways[, bytes of a line]) of each level of data cache, L1 first. Raises SearchlabError where this TVM cannot build for it.
+    """
+    if isinstance(spec, Target):
+        return spec
+    from tvm.target import Target as TvmTarget
+    from tvm.target import codegen
+
+    if isinstance(spec, str):
+        text = spec.strip()
+        if text.startswith("{"):
+            try:
+                spec = json.loads(text)
+            except json.JSONDecodeError as error:
+                raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
+        elif text in TvmTarget.list_kinds() or text == "native":
+            spec = {"kind": text}
+        else:
+            spec = {"kind": "llvm", "mcpu": text}
+    given = dict(spec)
+    if "kind" not in given:
+        raise SearchlabError(f"target {json.dumps(given)} has no \"kind\"; give one, as {{\"kind\": \"llvm\"}}")
+    caches = _given_caches(given.pop("caches", None))
+    if given["kind"] == "native":
+        caches = caches or native_caches()
+        given = {"mcpu": str(codegen.llvm_get_system_cpu()), "num-cores": available_cores(), **given, "kind": "llvm"}
+    _check(given)
+    return Target(given, caches or GENERIC_CACHES)
+
+
+def _given_caches(levels: Any) -> tuple[Cache, ...]:
+    try:
+        caches = tuple(Cache(*(int(number) for number in level)) for level in levels or ())
+    except (TypeError, ValueError):
+        caches = ()
+    if levels and (len(caches) < 2 or any(min(c.size, c.ways, c.line) < 1 for c in caches)):
+        raise SearchlabError(f"target: \"caches\" must be [[bytes, ways], ...] for L1, L2 and so on, not {levels!r}")
+    return caches
+
+
+def _check(spec: dict[str, Any]) -> None:
+    """Raise SearchlabError where TVM does not know ``spec``, or has no code generator for it."""
+    import tvm
+    from tvm.target import Target as TvmTarget
+    from tvm.target import codegen
+
+    kind = str(spec["kind"])
+    kinds = [str(k) for k in TvmTarget.list_kinds()]
+    if kind not in kinds:
+        raise SearchlabError(f"unknown target {kind!r}{did_you_mean(kind, ['native', *kinds])}")
+    if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is None:
+        raise SearchlabError(f"this TVM cannot build for target {kind!r}: its wheel has no code generator for it")
+    if kind == "llvm" and "mcpu" in spec:
+        triple = {"mtriple": spec["mtriple"]} if "mtriple" in spec else {}
+        cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", **triple}))]
+        if spec["mcpu"] not in cpus:
+            raise SearchlabError(f"unknown target CPU {spec['mcpu']!r}{did_you_mean(str(spec['mcpu']), cpus)}")
+    try:
+        TvmTarget(spec)
+    except (ValueError, TypeError, tvm.error.TVMError) as error:
+        raise SearchlabError(f"target {json.dumps(spec)}: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,124 @@
+"""The CPU templates of ``knob-template``: a tiled, packed GEMM and a direct conv2d over blocked channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from searchlab.target import Target
+
+from .knobs import TemplateConfig
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+UNROLLED = 16
+"""The most rows or pixels unrolled in registers: more would not fit any register file."""
+VECTORISED = 64
+"""The most columns or channels vectorised: four registers of sixteen floats."""
+
+
+def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
+    """Three-level tiles of C, a two-level split of k, B packed into panels as wide as the innermost tile or not.
+
+    Loop order i0 j0 k0 i1 j1 k1 i2 j2, with i2 unrolled, j2 vectorised and (i0, j0) run in parallel.
+    """
+    block = sch.get_sblock("gemm")
+    i, j, k = sch.get_loops(block)
+    m, n, depth = (int(sch.get(loop).extent) for loop in (i, j, k))
+    cfg.define_split("tile_i", m, 3, filter=lambda tile: tile[2] <= UNROLLED)
+    cfg.define_split("tile_j", n, 3, filter=lambda tile: tile[2] <= VECTORISED)
+    cfg.define_split("tile_k", depth, 2)
+    cfg.define_knob("pack_b", [0, 1])
+
+    i0, i1, i2 = cfg["tile_i"].apply(sch, i)
+    j0, j1, j2 = cfg["tile_j"].apply(sch, j)
+    k0, k1 = cfg["tile_k"].apply(sch, k)
+    sch.reorder(i0, j0, k0, i1, j1, k1, i2, j2)
+    if cfg["pack_b"].val:
+        width = cfg["tile_j"].size[2]
+        packed = sch.cache_read(block, 1, "global")
+        sch.transform_layout(packed, ("write", 0), lambda p, c: (c // width, p, c % width))
+        rows, columns = sch.get_loops(packed)
+        outer, inner = sch.split(columns, [None, width])
+        sch.reorder(outer, rows, inner)
+        sch.vectorize(inner)
+        _parallel(sch, target, outer)
+    sch.unroll(i2)
+    sch.vectorize(j2)
+    _parallel(sch, target, i0, j0)
+    _epilogue(sch, target)
+    sch.decompose_reduction(block, k0)
+
+
+def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
+    """Direct convolution, NCHW in and out, blocked by channels inside: weights as [co/v, ci, kh, kw, v], result likewise.
+
+    A register tile of v channels (vectorised) by (y, x) pixels (unrolled); input channels split in two, the
+    outer part around the pixels of a tile of rows; parallel over images, channel blocks and rows of tiles.
+    """
+    block = sch.get_sblock("conv2d")
+    n, c, y, x, rc, ry, rx = sch.get_loops(block)
+    channels, rows, columns, depth = (int(sch.get(loop).extent) for loop in (c, y, x, rc))
+    cfg.define_split("tile_co", channels, 2, max_factor=VECTORISED)
+    cfg.define_split("tile_oh", rows, 2, max_factor=UNROLLED)
+    cfg.define_split("tile_ow", columns, 3, filter=lambda tile: tile[2] <= UNROLLED)
+    cfg.define_split("tile_ci", depth, 2)
+    cfg.define_knob("unroll_kw", [0, 1])
+
+    v = cfg["tile_co"].size[1]
+    weights = sch.cache_read(block, 1, "global")
+    sch.transform_layout(weights, ("write", 0), lambda o, i, a, b: (o // v, i, a, b, o % v))
+    result = sch.cache_write(block, 0, "global")
+    sch.transform_layout(block, ("write", 0), lambda b, o, h, w: (b, o // v, h, w, o % v))
+    n, c, y, x, rc, ry, rx = sch.get_loops(block)
+    c_outer, c_inner = cfg["tile_co"].apply(sch, c)
+    y_outer, y_inner = cfg["tile_oh"].apply(sch, y)
+    x_outer, x_middle, x_inner = cfg["tile_ow"].apply(sch, x)
+    rc_outer, rc_inner = cfg["tile_ci"].apply(sch, rc)
+    sch.reorder(n, c_outer, y_outer, x_outer, rc_outer, x_middle, rc_inner, ry, rx, y_inner, x_inner, c_inner)
+    sch.vectorize(c_inner)
+    sch.unroll(y_inner)
+    sch.unroll(x_inner)
+    if cfg["unroll_kw"].val:
+        sch.unroll(rx)
+    _parallel(sch, target, n, c_outer, y_outer)
+    _parallel(sch, target, sch.get_loops(weights)[0])
+    if _consumers(sch):
+        sch.compute_inline(result)
+    else:
+        _parallel(sch, target, *sch.get_loops(result)[:2])
+    if "pad" in _blocks(sch):
+        loops = sch.get_loops(sch.get_sblock("pad"))
+        sch.vectorize(loops[-1])
+        _parallel(sch, target, *loops[:2])
+    _epilogue(sch, target)
+    sch.decompose_reduction(block, rc_outer)
+
+
+def _blocks(sch: Schedule) -> list[str]:
+    """Names of the blocks of ``main``, in order."""
+    root = sch.get_sblock("root")
+    return [str(sch.get(block).name_hint) for block in sch.get_child_blocks(root)]
+
+
+def _consumers(sch: Schedule) -> list[SBlockRV]:
+    """What follows the reduction: the workload's bias and ReLU, as far as it has them."""
+    return [sch.get_sblock(name) for name in ("bias", "relu") if name in _blocks(sch)]
+
+
+def _epilogue(sch: Schedule, target: Target) -> None:
+    """Bias and ReLU in one pass over the result, its rows in parallel."""
+    blocks = _consumers(sch)
+    for block in blocks[:-1]:
+        sch.compute_inline(block)
+    if blocks:
+        loops = sch.get_loops(blocks[-1])
+        sch.vectorize(sch.split(loops[-1], [None, min(16, int(sch.get(loops[-1]).extent))])[1])
+        _parallel(sch, target, *loops[: -1 if len(loops) == 2 else 2])
+
+
+def _parallel(sch: Schedule, target: Target, *loops: LoopRV) -> None:
+    """Run the nest of ``loops`` in parallel, where the target has more than one core."""
+    if target.cores > 1:
+        sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])
