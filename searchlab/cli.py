@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import signal
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from rich.table import Table
 from .errors import SearchlabError
 
 if TYPE_CHECKING:
-    from .records import Trial
     from .result import Best, Result
 
 app = typer.Typer(
@@ -30,7 +28,7 @@ app = typer.Typer(
     help="Which search strategy finds a fast tensor program soonest?",
     epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2.",
 )
-out = Console()
+out = Console(width=None if sys.stdout.isatty() else 100)
 
 Workload = Annotated[
     str, typer.Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
@@ -96,8 +94,7 @@ def run(
         with StudyProgress(out, len(cells), loaded.spec.trials) as progress:
             loaded.run(directory, progress.on_cell)
         summary = write_report(directory)
-    for table in summary_table(summary):
-        out.print(table)
+    out.print(*summary_table(summary))
     out.print(f"pictures and figures: {directory / 'report'}", soft_wrap=True)
 
 
@@ -155,8 +152,7 @@ def report(
     if as_json:
         print(json.dumps(summary.to_json(), indent=2))
         return
-    for table in summary_table(summary):
-        out.print(table)
+    out.print(*summary_table(summary))
     out.print(f"pictures and figures: {directory / 'report'}", soft_wrap=True)
 
 

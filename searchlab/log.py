@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 import numpy as np
@@ -48,7 +48,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     measure: dict[str, Any]
     host: dict[str, Any] = {}
     label: str = ""
-    workers: int = 1
+    workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
     created: float = 0.0
 

@@ -26,7 +26,7 @@ class Best:
 
     trial: Trial
     gflops: float
-    _result: Result = field(repr=False)
+    _result: Result = field(repr=False, compare=False)
 
     @property
     def config(self) -> Config:

@@ -112,6 +112,7 @@ def run_cell(
     the log's measurements. Raises SearchlabError where the log is of another run, or where the policy asks for
     something else than the log says.
     """
+    policy = cell.start_policy()
     writer = LogWriter(path, cell.header(measurer.workers))
     try:
         records = writer.records
@@ -120,7 +121,6 @@ def run_cell(
                 cache.setdefault(record.program, replace(record.measurement, reused=False))
         if len(records) >= trials:
             return
-        policy = cell.start_policy()
         asked: set[Config] = set()
         done, train_seconds = 0, 0.0
         while done < trials:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, cast
 
+from searchlab.errors import InvalidConfig
 from searchlab.policy import Policy
 from searchlab.records import Failure, Measurement, Trial
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload, parse_workload
-
-from searchlab.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -72,7 +71,10 @@ class Large(_Schedules, ProductSpace):
 
 
 class Dependent(_Schedules):
-    """156 configs: the sketch decides which knobs there are, and the tile how wide a vector may be."""
+    """192 configs: the sketch decides which knobs there are, and the tile how wide a vector may be."""
+
+    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
+        super().__init__(workload, target)
 
     def decide(self, choose: Choose) -> Config:
         made: list[tuple[str, Value]] = []
@@ -104,10 +106,6 @@ class Bare(_Schedules, ProductSpace):
 
     def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
         super().__init__(workload, target, [])
-
-
-def make(kind: Callable[[Workload, Target], Space]) -> Space:
-    return kind(WORKLOAD, TARGET)
 
 
 # --- made-up costs ----------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ class XGBoost(CostModel):
 
     rounds: how many trees.
     max_depth: levels of each tree.
-    learning_rate: share of each tree's step that is taken, above 0 and up to 1.
-    min_child_weight: how many trials a leaf must have.
+    learning_rate: share of each tree's step that is taken.
+    min_child_weight: how many trials a leaf must have: a search goes wherever a leaf with one lucky trial points.
     """
 
     def __init__(
@@ -29,17 +29,18 @@ class XGBoost(CostModel):
         rounds: int = 100,
         max_depth: int = 6,
         learning_rate: float = 0.2,
-        min_child_weight: float = 1.0,
+        min_child_weight: float = 3.0,
     ) -> None:
         super().__init__(seed=seed)
-        for name, value, good, allowed in (
-            ("rounds", rounds, rounds >= 1, "at least 1"),
-            ("max_depth", max_depth, 1 <= max_depth <= 16, "from 1 to 16"),
-            ("learning_rate", learning_rate, 0 < learning_rate <= 1, "above 0 and at most 1"),
-            ("min_child_weight", min_child_weight, min_child_weight >= 0, "at least 0"),
+        for name, value, kind, low, high in (
+            ("rounds", rounds, int, 1, 100_000),
+            ("max_depth", max_depth, int, 1, 16),
+            ("learning_rate", learning_rate, int | float, 1e-6, 1),
+            ("min_child_weight", min_child_weight, int | float, 0, 1e6),
         ):
-            if not good:
-                raise SearchlabError(f"option {name!r} is {value!r}; it must be {allowed}")
+            if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
+                noun = "a whole number" if kind is int else "a number"
+                raise SearchlabError(f"option {name!r} is {value!r}; it must be {noun} from {low:g} to {high:g}")
         self.rounds = rounds
         self.parameters = {
             "objective": "reg:squarederror",
@@ -52,15 +53,17 @@ class XGBoost(CostModel):
             # Nor is it slower on the few hundred rows there are here.
             "nthread": 1,
         }
+        self._mean = 0.0
         self._trees: xgboost.Booster | None = None
 
     def fit(self, features: Array, scores: Array) -> None:
         self._mean = float(np.mean(scores))
+        self._trees = None
         if features.shape[1]:  # XGBoost takes no matrix without columns, as that of a space without knobs
             data = xgboost.DMatrix(features, label=scores, nthread=1)
             self._trees = xgboost.train(self.parameters, data, num_boost_round=self.rounds)
 
     def predict(self, features: Array) -> Array:
-        if self._trees is None:
+        if self._trees is None or not len(features):
             return np.full(len(features), self._mean)
         return np.asarray(self._trees.predict(xgboost.DMatrix(features, nthread=1)), dtype=np.float64)

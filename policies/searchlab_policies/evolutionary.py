@@ -25,13 +25,14 @@ from ._options import real, whole
 class Evolutionary(NeverTwice):
     """Breeds each config from two that were measured, chosen in proportion to their throughput.
 
-    population: trials in a generation. The first one is random; parents come from the last complete one.
+    population: trials in a generation. The first one is random; parents come from the last complete one. AutoTVM's
+        100 is for budgets of a thousand trials; a few generations must fit.
     elites: how many of the best of all trials may be parents besides.
     mutation_prob: probability that a knob of a child is drawn anew.
     """
 
     def __init__(
-        self, space: Space, *, seed: int, population: int = 32, elites: int = 4, mutation_prob: float = 0.1
+        self, space: Space, *, seed: int, population: int = 16, elites: int = 4, mutation_prob: float = 0.1
     ) -> None:
         super().__init__(space, seed=seed)
         self.population = whole("population", population, 2)

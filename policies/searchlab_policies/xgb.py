@@ -33,9 +33,9 @@ class Xgb(NeverTwice):
     candidates: the batch is picked from this many times its size of the best configs met.
     diversity: what a knob value not in the batch yet is worth, in units of the score: alpha of equation (2).
     epsilon: probability that a place in the batch goes to a random config.
-    predictions: at most so many configs are predicted for one batch. Left at 0 it is chains * (steps + 1), or 256
-        where features come from the program: there each config must be scheduled, which takes tens of
-        milliseconds. Chains are made fewer where they would take less than eight steps each.
+    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where features come
+        from the program, since each config must then be scheduled, which takes milliseconds each; else as many
+        as the chains come to. Chains are made fewer where this would not let them take eight steps.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Xgb(NeverTwice):
         candidates: int = 4,
         diversity: float = 0.01,
         epsilon: float = 0.05,
-        predictions: int = 0,
+        predictions: int | None = None,
     ) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
@@ -63,10 +63,11 @@ class Xgb(NeverTwice):
         self.candidates = whole("candidates", candidates, 1)
         self.diversity = real("diversity", diversity, 0)
         self.epsilon = real("epsilon", epsilon, 0, 1)
-        chains = whole("chains", chains, 1)
-        built = isinstance(cost_model.features, ProgramFeatures)
-        self.predictions = whole("predictions", predictions, 0) or (256 if built else chains * (steps + 1))
-        self.chains = max(1, min(chains, self.predictions // 9))
+        self.chains = whole("chains", chains, 1)
+        if predictions is None:
+            predictions = 256 if isinstance(cost_model.features, ProgramFeatures) else chains * (steps + 1)
+        self.predictions = whole("predictions", predictions, 1)
+        self.chains = max(1, min(chains, predictions // (min(steps, 8) + 1)))
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
@@ -74,9 +75,9 @@ class Xgb(NeverTwice):
             self.cost_model.fit(self.trials)
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        if not self._ready():
+        guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
+        if not guided:
             return []
-        guided = n - int(rng.binomial(n, self.epsilon))
         candidates, scores = self.anneal(guided * self.candidates, rng)
         return pick(candidates, scores, guided, self.diversity)
 
@@ -100,7 +101,7 @@ class Xgb(NeverTwice):
                 if len(best) < n:
                     heapq.heappush(best, (score, -len(predicted), config))
                     improved = True
-                elif best and score > best[0][0]:
+                elif score > best[0][0]:
                     heapq.heapreplace(best, (score, -len(predicted), config))
                     improved = True
             return np.array([predicted[config] for config in configs]), improved

@@ -70,6 +70,9 @@ class Band:
     upper: Floats
 
 
+_NOTHING = Band(*(np.empty(0),) * 4)
+
+
 def quartiles(values: Floats) -> Floats:
     """First quartile, median and third quartile along the first axis, linearly interpolated (numpy's default)."""
     return np.quantile(values, (0.25, 0.5, 0.75), axis=0)
@@ -78,24 +81,24 @@ def quartiles(values: Floats) -> Floats:
 def band_over_trials(curves: Sequence[Floats]) -> Band:
     """The curves of a strategy's seeds against trials, as far as every one of them goes."""
     trials = min((len(curve) for curve in curves), default=0)
-    x = np.arange(1, trials + 1, dtype=np.float64)
     if trials == 0:
-        return Band(x, x, x, x)
+        return _NOTHING
+    x = np.arange(1, trials + 1, dtype=np.float64)
     return Band(x, *quartiles(np.stack([curve[:trials] for curve in curves])))
 
 
 def band_over_seconds(curves: Sequence[Floats], elapsed: Sequence[Floats]) -> Band:
-    """The same against seconds charged: steps at the end of every trial of any seed, as far as every seed goes.
+    """The same trials against seconds charged: a step at the end of every trial of any seed.
 
-    A seed whose first trial has not ended stands at 0 GFLOPS.
+    A seed whose first trial has not ended stands at 0 GFLOPS; one that is done with its trials sooner than the
+    others keeps what it found.
     """
-    if any(len(curve) == 0 for curve in curves) or not curves:
-        none = np.empty(0)
-        return Band(none, none, none, none)
-    x = np.unique(np.concatenate(list(elapsed)))
-    x = x[x <= min(seconds[-1] for seconds in elapsed)]
+    trials = min((len(curve) for curve in curves), default=0)
+    if trials == 0:
+        return _NOTHING
+    x = np.unique(np.concatenate([seconds[:trials] for seconds in elapsed]))
     values = [
-        np.concatenate(([0.0], curve))[np.searchsorted(seconds, x, side="right")]
+        np.concatenate(([0.0], curve[:trials]))[np.searchsorted(seconds[:trials], x, side="right")]
         for curve, seconds in zip(curves, elapsed, strict=True)
     ]
     return Band(x, *quartiles(np.stack(values)))

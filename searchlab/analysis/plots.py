@@ -135,9 +135,12 @@ def _curves(axes: Axes, lines: Sequence[Line]) -> None:
     shade = min(0.14, max(0.05, 0.8 / len(lines)))
     for rank, line in enumerate(lines):
         band, look = line.band, _look(line)
-        axes.fill_between(
-            band.x, band.lower, band.upper, step="post", color=look["color"], alpha=shade, linewidth=0, zorder=2
-        )
+        # A filled area is written with all its corners: leave out those where it neither rises nor ends.
+        edges = np.stack((band.lower, band.upper))
+        corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)]
+        corner[-1] = True
+        x, (lower, upper) = band.x[corner], edges[:, corner]
+        axes.fill_between(x, lower, upper, step="post", color=look["color"], alpha=shade, linewidth=0, zorder=2)
         # Markers stand at different places on every line, so that lines that coincide can be told apart.
         every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(band.x) > 1 else 1
         axes.plot(band.x, band.median, drawstyle="steps-post", markevery=every, zorder=4 - rank / len(lines), **look)

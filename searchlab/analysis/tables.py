@@ -1,30 +1,35 @@
-"""A summary as tables for the terminal, 100 columns wide at most."""
+"""A summary as tables and sentences for the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from .summary import Reached, StrategySummary, Summary, WorkloadSummary
 
-WIDTH = 100
 _NAME_WIDTH = 30
 
 
-def summary_table(summary: Summary) -> list[Table]:
-    """Two tables per workload: how fast each strategy converges, the best in bold, with the verdict below; and
-    what it cost (seconds charged, by part) and which trials failed.
+def summary_table(summary: Summary) -> list[RenderableType]:
+    """For each workload how fast each strategy converges (the best in bold), the verdict in words, and what it
+    cost: seconds charged, by part, and failed trials.
     """
-    return [table for item in summary.workloads for table in (_convergence(item, summary.target), _costs(item))]
+    shown: list[RenderableType] = []
+    for item in summary.workloads:
+        words = Text(" ".join([item.verdict, *item.notes]))
+        shown += [_convergence(item, summary.target), words, _costs(item)]
+    return shown
 
 
 def _convergence(item: WorkloadSummary, target: float) -> Table:
     goal = f"{100 * target:g} %"
     best = f"best known {item.best.gflops:.1f} GFLOPS, by {item.best.strategy}" if item.best else "nothing known yet"
-    table = _table(f"{item.workload}: {best}", " ".join([item.verdict, *item.notes]))
+    table = _table(f"{item.workload}: {best}")
     for column in ("seeds", "trials", "GFLOPS", "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area"):
         table.add_column(column, justify="right", no_wrap=True)
     rows = item.strategies
@@ -47,7 +52,7 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
 
 
 def _costs(item: WorkloadSummary) -> Table:
-    table = _table("", "")
+    table = _table("")
     for column in ("seconds", "propose", "train", "build", "run"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("failed trials")
@@ -59,12 +64,10 @@ def _costs(item: WorkloadSummary) -> Table:
     return table
 
 
-def _table(title: str, caption: str) -> Table:
+def _table(title: str) -> Table:
     table = Table(
-        title=escape(title) or None, title_justify="left", title_style="bold",
-        caption=escape(caption) or None, caption_justify="left", caption_style="",
-        width=WIDTH, box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
-    )  # fmt: skip
+        title=escape(title) or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column("strategy", overflow="fold", max_width=_NAME_WIDTH)
     return table
 

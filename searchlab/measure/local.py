@@ -14,6 +14,7 @@ from ..errors import SearchlabError
 from ..records import Failure, Measurement
 from ..space import Config, Space
 from ..target import Target
+from ..workload import Workload
 from . import Cache, LocalSettings, Measurer
 from .process import Worker, WorkerDied
 
@@ -131,37 +132,50 @@ class LocalMeasurer(Measurer):
         self._builders.remove(builder)
 
     def _ready_builders(self, space: Space, count: int) -> list[Worker]:
-        """``count`` build processes, started where they lack, that hold ``space``."""
-        while len(self._builders) < count:
-            self._builders.append(Worker(threads=1))
-        data = cloudpickle.dumps(space) if any(worker.holds is not space for worker in self._builders) else b""
-        fresh = [worker for worker in self._builders if worker.holds is not space]
-        for worker in fresh:
-            worker.send(("space", data))
-        for worker in fresh:
-            self._set_up(worker, space)
-        return self._builders[:count]
+        """``count`` build processes that hold ``space``, started where they lack."""
+        while True:
+            for worker in [worker for worker in self._builders if not worker.alive]:
+                self._discard(worker)
+            while len(self._builders) < count:
+                self._builders.append(Worker(threads=1))
+            fresh = [worker for worker in self._builders[:count] if worker.holds is not space]
+            data = cloudpickle.dumps(space) if fresh else b""
+            for worker in fresh:
+                worker.send(("space", data))
+            if all([self._set_up(worker, space) for worker in fresh]):
+                return self._builders[:count]
 
-    def _set_up(self, worker: Worker, holds: object) -> None:
-        """Wait until ``worker`` has taken in what it was sent, and has started if it is new."""
+    def _set_up(self, worker: Worker, holds: object) -> bool:
+        """Wait until ``worker`` has taken in what it was sent; False if it had been killed since it was last used."""
+        is_new = worker.holds is None
         try:
-            for _ in range(1 if worker.holds is not None else 2):  # a new one says so itself first
+            for _ in range(2 if is_new else 1):  # a new one says so itself first
                 if not worker.connection.poll(START_SECONDS):
                     raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
                 worker.recv()
         except WorkerDied as death:
-            raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
+            if is_new:
+                raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
+            return False
         worker.holds = holds
+        return True
 
     # --- running ------------------------------------------------------------------------------------
 
+    def _ready_runner(self, workload: Workload) -> Worker:
+        while True:
+            if self._runner is not None and not self._runner.alive:
+                self._runner.kill()
+                self._runner = None
+            if self._runner is None:
+                self._runner = Worker(threads=self.target.cores)
+            if self._runner.holds is workload:
+                return self._runner
+            self._runner.send(("workload", workload, self.settings))
+            self._set_up(self._runner, workload)
+
     def _run(self, space: Space, program: str, code: bytes, build_seconds: float) -> Measurement:
-        if self._runner is None:
-            self._runner = Worker(threads=self.target.cores)
-        runner = self._runner
-        if runner.holds is not space.workload:
-            runner.send(("workload", space.workload, self.settings))
-            self._set_up(runner, space.workload)
+        runner = self._ready_runner(space.workload)
         start = time.perf_counter()
         runner.send(("run", code))
         finished = False

@@ -42,6 +42,10 @@ class Worker:
         self.holds: object = None
         """What the worker was last set up with."""
 
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
     def send(self, message: Any) -> None:
         with contextlib.suppress(OSError):  # a worker that is gone is found out by recv
             self.connection.send(message)

@@ -1,0 +1,179 @@
+"""How the best guided-gemm program of a short search compares with numpy's BLAS.
+
+    python studies/benchmarks/kernels.py [--threads 1 2] [--trials 32] [--json FILE] [WORKLOAD ...]
+
+Both libraries read their thread count, and OpenBLAS its kernels, from the environment when they are loaded, so
+each cell of the table is a process of its own. OpenBLAS does not know CPUs younger than itself and then falls
+back to older kernels (``OPENBLAS_CORETYPE``): every core type of --blas-cores that runs here is tried, and the
+program is compared with the fastest; ``as-shipped`` leaves the choice to OpenBLAS and is shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.space import Config
+from searchlab.target import Target, available_cores, resolve_target
+from searchlab.workload import Workload, parse_workload
+
+if TYPE_CHECKING:
+    import tvm
+
+WORKLOADS = ("gemm:512x512x512", "gemm:1024x1024x1024", "gemm:1000x1003x997")
+AS_SHIPPED = "as-shipped"
+BLAS_CORES = (AS_SHIPPED, "SkylakeX", "SapphireRapids")
+SLICE = 0.05  # seconds one side runs for in one round
+REST = 0.1  # seconds between sides: longer than the worker threads of either go on spinning
+
+
+def build(workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
+    """The guided-gemm program of ``config``, compiled and loaded."""
+    import tvm
+    from searchlab_spaces.guided_gemm import GuidedGemm
+
+    return tvm.compile(GuidedGemm(workload, target).schedule(config).mod, target=target.tvm).jit()
+
+
+def arguments(workload: Workload) -> list[tvm.runtime.Tensor]:
+    """The workload's operands, and a result to write to."""
+    import tvm
+
+    result = np.zeros(list(workload.shapes.values())[-1], workload.out_dtype)
+    return [tvm.runtime.tensor(array) for array in [*workload.inputs().values(), result]]
+
+
+def search(workload: Workload, target: Target, trials: int, seed: int) -> Config:
+    """The fastest of ``trials`` distinct configs drawn at random."""
+    import tvm
+    from searchlab_spaces.guided_gemm import GuidedGemm
+
+    args = arguments(workload)
+    seconds: dict[Config, float] = {}
+    for config in GuidedGemm(workload, target).sample_new(np.random.default_rng(seed), trials, seen=()):
+        timer = build(workload, target, config).time_evaluator("main", tvm.cpu(), repeat=5, min_repeat_ms=30)
+        seconds[config] = float(np.median(timer(*args).results))
+    return min(seconds, key=lambda config: seconds[config])
+
+
+def median_seconds(run: Callable[[], object]) -> float:
+    """Median time of one call, after a rest and a warm-up that wakes the worker threads."""
+    time.sleep(REST)
+    warm = time.perf_counter() + SLICE / 2
+    while time.perf_counter() < warm:
+        run()
+    times: list[float] = []
+    while sum(times) < SLICE:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def compare(workload: Workload, target: Target, config: Config, rounds: int) -> dict[str, Any]:
+    """Both sides in turn, ``rounds`` times, the first side changing; the ratio is taken within each round."""
+    from threadpoolctl import threadpool_info
+
+    module, args = build(workload, target, config), arguments(workload)
+    a, b = np.from_dlpack(args[0]), np.from_dlpack(args[1])  # the same memory for both
+    result = np.empty(list(workload.shapes.values())[-1], workload.out_dtype)
+    sides: list[Callable[[], object]] = [lambda: module["main"](*args), lambda: np.matmul(a, b, out=result)]
+    pairs = []
+    for i in range(rounds):
+        order = (0, 1) if i % 2 == 0 else (1, 0)
+        measured = {side: median_seconds(sides[side]) for side in order}
+        pairs.append((measured[0], measured[1]))
+    rtol, atol = workload.tolerance()
+    np.testing.assert_allclose(args[-1].numpy(), workload.reference(workload.inputs()), rtol=rtol, atol=atol)
+    ours, blas = np.array(pairs).T
+    low, ratio, high = np.percentile(blas / ours, [25, 50, 75])
+    return {
+        "ours_gflops": workload.flops / float(np.median(ours)) / 1e9,
+        "blas_gflops": workload.flops / float(np.median(blas)) / 1e9,
+        "ratio": float(ratio),
+        "ratio_quartiles": [float(low), float(high)],
+        "blas_kernels": [info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"][0],
+    }
+
+
+def worker(task: dict[str, Any]) -> Any:
+    """What a process of its own does: ``search``, ``compare``, or ``blas`` (the GFLOPS of numpy alone)."""
+    workload = parse_workload(task["workload"])
+    if task["do"] == "blas":
+        a, b = (workload.inputs()[name] for name in ("A", "B"))
+        return workload.flops / min(median_seconds(lambda: np.matmul(a, b)) for _ in range(5)) / 1e9
+    target = resolve_target({"kind": "native", "num-cores": task["threads"]})
+    if task["do"] == "search":
+        return search(workload, target, task["trials"], task["seed"]).to_json()
+    return compare(workload, target, Config(task["config"]), task["rounds"])
+
+
+def in_process(task: dict[str, Any], blas_core: str = AS_SHIPPED) -> Any:
+    """``worker(task)`` in a new process with that many threads; None where BLAS cannot run as that core type."""
+    threads = {name: str(task["threads"]) for name in ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+    core = {} if blas_core == AS_SHIPPED else {"OPENBLAS_CORETYPE": blas_core}
+    run = subprocess.run(
+        [sys.executable, __file__, "--worker", json.dumps(task)],
+        env={**os.environ, **threads, **core},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if run.returncode < 0 and core:  # killed by an instruction that this CPU lacks
+        return None
+    run.check_returncode()
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def row(name: str, threads: int, options: argparse.Namespace) -> dict[str, Any]:
+    """One row of the table."""
+    task = {"workload": name, "threads": threads}
+    gflops = {core: in_process({**task, "do": "blas"}, core) for core in options.blas_cores}
+    fastest = max(gflops, key=lambda core: gflops[core] or 0.0)
+    config = in_process({**task, "do": "search", "trials": options.trials, "seed": options.seed})
+    both = in_process({**task, "do": "compare", "config": config, "rounds": options.rounds}, fastest)
+    return {**task, **config, **both, "blas_alone_gflops": gflops}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="*", default=WORKLOADS, metavar="WORKLOAD", help="gemm:MxNxK[:float64]")
+    parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, available_cores()}), metavar="N")
+    parser.add_argument("--trials", type=int, default=32, help="programs the search may build and time (32)")
+    parser.add_argument("--rounds", type=int, default=21, help="times both sides are run in turn (21)")
+    parser.add_argument("--seed", type=int, default=0, help="of the search (0)")
+    parser.add_argument("--blas-cores", nargs="+", default=BLAS_CORES, metavar="CORE", help="OPENBLAS_CORETYPE to try")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.worker:
+        print(json.dumps(worker(json.loads(options.worker))))
+        return
+    print(f"{'workload':24} threads  mr  nr   ours   BLAS GFLOPS  ratio (quartiles)     kernels; as shipped")
+    rows = []
+    for threads in options.threads:
+        for name in options.workloads:
+            r = row(name, threads, options)
+            rows.append(r)
+            low, high = r["ratio_quartiles"]
+            shipped = r["blas_alone_gflops"].get(AS_SHIPPED)
+            print(
+                f"{name:24} {threads:7} {r['mr']:3} {r['nr']:3} {r['ours_gflops']:6.0f} {r['blas_gflops']:6.0f}"
+                f"         {r['ratio']:.3f} ({low:.3f}..{high:.3f})  {r['blas_kernels']}"
+                + (f"; {shipped:.0f} GFLOPS" if shipped else ""),
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

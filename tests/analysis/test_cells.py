@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.analysis.cells import read_cells
+from searchlab.errors import SearchlabError
+from searchlab.log import Plugin
+
+from .logs import write
+
+
+def refused(directory: Path) -> str:
+    with pytest.raises(SearchlabError) as caught:
+        read_cells(directory)
+    return str(caught.value)
+
+
+def test_a_missing_directory(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none") == f"there is no directory {tmp_path / 'none'} to report on"
+
+
+def test_a_directory_without_logs(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    assert f"{tmp_path} holds no log" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"searchlab_log":1}\n', '{"searchlab_log":99}\n'])
+def test_a_file_that_is_no_log_is_not_skipped(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "good", 0, [1])
+    (tmp_path / "bad.jsonl").write_text(text)
+    assert "bad.jsonl" in refused(tmp_path)
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1, 2, 3])
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(lines[0] + lines[1] + "{]\n" + lines[3])
+    assert f"{path}, line 3 is damaged" in refused(tmp_path)
+
+
+def test_a_time_that_is_none_is_damage(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1])
+    path.write_text(path.read_text().replace('"seconds":[0.001]', '"seconds":[0.0]'))
+    assert refused(tmp_path) == f"{path} is damaged: trial 0 is said to have run in 0.0 seconds"
+
+
+def test_an_unknown_workload_names_the_log(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1], workload="gemm:oops")
+    assert refused(tmp_path).startswith(f"{path} is damaged: workload 'gemm:oops'")
+
+
+def test_two_logs_of_one_run(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path / "copy", "a", 0, [1])
+    assert "are two logs of one run: 'a' on gemm:100x100x50 with seed 0" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": Plugin("a", {"size": 2})},
+        {"cost_model": Plugin("xgb")},
+        {"batch": 7},
+        {"fingerprint": "g"},
+        {"space": Plugin("knob", {"packed": True})},
+    ],
+)
+def test_one_name_for_two_strategies(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path, "a", 1, [1], **changes)
+    message = refused(tmp_path)
+    assert f"both called 'a', but their {next(iter(changes))} differs" in message and "a label of its own" in message
+
+
+@pytest.mark.parametrize("changes", [{"target": {"kind": "cuda"}}, {"measure": {"repeats": 3}}])
+def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path, "b", 0, [1], **changes)
+    assert f"in different ways: their {next(iter(changes))} is" in refused(tmp_path)
+    write(tmp_path / "other", "b", 0, [1], workload="gemm:2x2x2", **changes)
+    next(tmp_path.glob("*-b-0.jsonl")).unlink()
+    assert len(read_cells(tmp_path)) == 2, "but workloads may differ"
+
+
+def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "deeper", "a", 0, [1])
+    for folder in ("report", "study/report/old"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.jsonl").write_text("not a log")
+    assert [cell.file for cell in read_cells(tmp_path)["gemm:100x100x50"]["a"]] == [
+        "deep/deeper/gemm-100x100x50-knob-a-0.jsonl"
+    ]

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from searchlab.analysis import Summary, report, summary_table
+from searchlab.analysis.plots import spread
+from searchlab.errors import SearchlabError
+from searchlab.log import Plugin
+
+from .logs import WORKLOAD, write
+
+PICTURES = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
+
+
+def study(directory: Path) -> Path:
+    for seed in range(2):
+        write(directory, "random", seed, [1, 2, "crash", 2 + seed])
+        write(directory, "guided $x_1$ [bold]", seed, [5, 8, 9, 10 - seed])
+    return directory
+
+
+def rendered(summary: Summary) -> str:
+    console = Console(width=100, file=io.StringIO(), color_system=None)
+    console.print(*summary_table(summary))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_files(tmp_path: Path) -> None:
+    summary = report(study(tmp_path))
+    out = tmp_path / "report"
+    assert sorted(p.name for p in out.iterdir()) == sorted([*PICTURES, "curves.csv", "summary.csv", "summary.json"])
+    for name in PICTURES:
+        data = (out / name).read_bytes()
+        assert len(data) > 10_000
+        assert data.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
+    assert json.loads((out / "summary.json").read_text()) == summary.to_json()
+
+
+def test_tables_of_numbers(tmp_path: Path) -> None:
+    report(study(tmp_path))
+    curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
+    assert len(curves) == 16
+    last = curves[-1]
+    assert (last["workload"], last["strategy"], last["seed"], last["trial"]) == (WORKLOAD, "random", "1", "4")
+    assert float(last["seconds"]) == 4 and float(last["best_gflops"]) == pytest.approx(3)
+    best, second = csv.DictReader((tmp_path / "report" / "summary.csv").open())
+    assert best["strategy"] == "guided $x_1$ [bold]" and float(best["best_gflops_median"]) == pytest.approx(9.5)
+    assert second["trials_to_target_median"] == "" and second["seeds_that_reached_target"] == "0"
+    assert (second["crash"], second["invalid"], second["seconds"]) == ("2", "0", "8.0")
+
+
+def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
+    outs = []
+    for name in ("one", "two"):
+        report(study(tmp_path / name))
+        outs.append({p.name: p.read_bytes() for p in (tmp_path / name / "report").iterdir()})
+    assert outs[0] == outs[1]
+    report(tmp_path / "one")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "one" / "report").iterdir()} == outs[0], "and again in place"
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {("a", 0): [1.0]},
+        {("a", 0): ["crash", "crash"], ("b", 0): ["crash"]},
+        {("a", 0): [1.0, 2.0], ("a", 1): [1.0], ("b", 0): []},
+        {(f"a-name-that-is-far-too-long-for-a-picture-{i}", 0): [float(i + 1)] * 3 for i in range(25)},
+    ],
+)
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_odd_studies_are_drawn(tmp_path: Path, runs: dict[tuple[str, int], list[float]], seconds: float) -> None:
+    for (name, seed), found in runs.items():
+        write(tmp_path, name, seed, found, spent=(0, 0, 0, seconds))
+    summary = report(tmp_path)
+    assert all((tmp_path / "report" / name).stat().st_size > 5_000 for name in PICTURES)
+    assert max(map(len, rendered(summary).splitlines())) <= 100
+
+
+def test_a_study_that_has_only_begun_has_no_picture(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [])
+    assert "No trial has been measured yet." in rendered(report(tmp_path))
+    assert not list((tmp_path / "report").glob("*.png"))
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    study(tmp_path)
+    (tmp_path / "report").write_text("in the way")
+    with pytest.raises(SearchlabError, match="cannot write the report"):
+        report(tmp_path)
+
+
+def test_tables_for_the_terminal(tmp_path: Path) -> None:
+    for space in ("knob-template", "sketch"):
+        write(tmp_path, "metaschedule-with-a-long-name", 0, [1, 2], space=Plugin(space))
+    summary = report(study(tmp_path))
+    text = rendered(summary)
+    assert max(map(len, text.splitlines())) <= 100
+    for words in ("best known 10.0 GFLOPS, by knob / guided $x_1$ [bold]", "2 crash", "(0 of 2)", "with 1 seed"):
+        assert words in " ".join(text.split())
+    console = Console(width=100, file=io.StringIO(), force_terminal=True, color_system="standard")
+    console.print(*summary_table(summary))
+    assert isinstance(console.file, io.StringIO)
+    assert "\x1b[1m9.5" in console.file.getvalue(), "the best is bold"
+
+
+def test_labels_keep_their_distance() -> None:
+    places = spread(np.array([1.2, 0.99, 0.98, 0.5, 0.01, 0.0]), 0.1)
+    assert (-np.diff(places) >= 0.1 - 1e-12).all() and places[-1] >= 0 and places[0] <= 1
+    assert places[3] == 0.5, "who is not in the way is not moved"
+    assert spread(np.array([]), 0.1).size == 0
+
+
+BLOCKED = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tvm", "searchlab_spaces", "searchlab_policies", "searchlab_costmodels"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Block())
+import pkgutil, importlib, searchlab.analysis
+for module in pkgutil.iter_modules(searchlab.analysis.__path__):
+    importlib.import_module(f"searchlab.analysis.{module.name}")
+assert "matplotlib" not in sys.modules
+searchlab.analysis.report(sys.argv[1])
+assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
+"""
+
+
+def test_nothing_but_the_core_is_imported_and_matplotlib_only_to_draw(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", BLOCKED, str(study(tmp_path))], check=True)

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab.analysis.cells import read_cells
+from searchlab.analysis.summary import Summary, WorkloadSummary, summarize
+from searchlab.log import Plugin
+from searchlab.records import FAILURES
+
+from .logs import WORKLOAD, write
+
+
+def summary(directory: Path) -> Summary:
+    return summarize(read_cells(directory))
+
+
+def only(directory: Path) -> WorkloadSummary:
+    (item,) = summary(directory).workloads
+    return item
+
+
+def test_every_number_by_hand(tmp_path: Path) -> None:
+    write(tmp_path, "slow", 0, [1, "crash", 5, 10], spent=(0.5, 0.25, 2, 1), workers=2)
+    write(tmp_path, "slow", 1, [2, 4, "invalid", "crash"], spent=(0.5, 0.25, 2, 1), workers=2)
+    write(tmp_path, "quick", 0, [5, 9.5, 1, 1])
+    write(tmp_path, "quick", 1, [10, 1, 1, 1])
+    item = only(tmp_path)
+    assert (item.workload, item.flops, item.horizon) == (WORKLOAD, 10**6, 4)
+    assert item.target_gflops == pytest.approx(9.5)
+    assert item.best is not None
+    assert item.best.gflops == pytest.approx(10) and item.best.seconds == pytest.approx(1e-4)
+    assert (item.best.strategy, item.best.seed, item.best.trial) == ("quick", 1, 1)
+    assert (item.best.config, item.best.log) == ({"tile": [0, 1]}, "gemm-100x100x50-knob-quick-1.jsonl")
+
+    quick, slow = item.strategies
+    assert quick.strategy == "quick" and quick.seeds == [0, 1] and quick.trials_by_seed == [4, 4] and quick.complete
+    assert quick.best_gflops.by_seed == pytest.approx([9.5, 10])
+    found = quick.best_gflops
+    assert (found.lower, found.median, found.upper) == pytest.approx((9.625, 9.75, 9.875))
+    assert quick.trials_to_target.by_seed == [2, 1] and quick.trials_to_target.median == 1.5
+    assert quick.seconds_to_target.by_seed == [2, 1]
+    assert quick.area.by_seed == pytest.approx([(5 + 9.5 * 3) / 40, 1])
+    assert sum(quick.failures.values()) == 0
+
+    assert slow.trials_to_target.by_seed == [4, None]
+    assert (slow.trials_to_target.reached, slow.trials_to_target.median) == (1, None), "the median of 4 and more than 4"
+    assert slow.seconds_to_target.by_seed == [pytest.approx(4 * 2.75), None]
+    assert slow.area.by_seed == pytest.approx([(1 + 1 + 5 + 10) / 40, (2 + 4 + 4 + 4) / 40])
+    assert slow.failures == {**dict.fromkeys(FAILURES, 0), "crash": 2, "invalid": 1}
+    spent = slow.seconds
+    assert (spent.propose, spent.train, spent.build, spent.run) == pytest.approx((4, 2, 8, 8)), "two workers share 16 s"
+    assert spent.total == pytest.approx(22)
+
+
+def test_the_median_counts_runs_that_never_reach_the_target(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 10, 1])
+    write(tmp_path, "a", 1, [1, 1, 10])
+    write(tmp_path, "a", 2, [1, 1, 1])
+    (row,) = only(tmp_path).strategies
+    assert (row.trials_to_target.reached, row.trials_to_target.median) == (2, 3)
+    assert row.trials_to_target.by_seed == [2, 3, None]
+
+
+def test_seeds_of_different_length_are_compared_as_far_as_all_go(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 2, 10, 10])
+    write(tmp_path, "a", 1, [1, 2])
+    write(tmp_path, "b", 0, [1, 1, 1, 5])
+    write(tmp_path, "b", 1, [])
+    item = only(tmp_path)
+    b, a = item.strategies
+    assert (a.trials, a.trials_by_seed, a.complete) == (2, [4, 2], False)
+    assert a.best_gflops.by_seed == pytest.approx([2, 2])
+    assert a.trials_to_target.reached == 0
+    assert item.best is not None and item.best.gflops == pytest.approx(10), "the best known is over all there is"
+    assert item.horizon == 4
+    assert a.area.by_seed == pytest.approx([(1 + 2 * 3) / 40] * 2)
+    assert (b.seeds, b.complete) == ([0], True), "a run without a trial is not counted"
+    assert item.verdict.startswith("So far, ")
+    assert item.notes == [
+        "gemm-100x100x50-knob-b-1.jsonl has no trial yet and is not counted.",
+        "a is incomplete (its seeds have 4, 2 trials): compared over 2.",
+    ]
+
+
+def test_a_strategy_with_fewer_trials_keeps_what_it_found(tmp_path: Path) -> None:
+    write(tmp_path, "small-space", 0, [10, 10])
+    write(tmp_path, "random", 0, [5, 5, 5, 5])
+    item = only(tmp_path)
+    assert item.strategies[0].area.median == pytest.approx(1)
+    assert item.notes == ["small-space has 2 of 4 trials: its area holds its best from there on."]
+
+
+def test_all_failed(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, ["crash", "run_timeout"])
+    write(tmp_path, "b", 0, [])
+    item = only(tmp_path)
+    (row,) = item.strategies
+    assert item.best is None and item.target_gflops is None
+    assert row.best_gflops.median == row.area.median == 0
+    assert (row.trials_to_target.reached, row.trials_to_target.median) == (0, None)
+    assert item.verdict == "No trial has succeeded: see the failures."
+
+
+def test_one_strategy_that_only_fails_beside_one_that_does_not(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, ["crash", "crash"])
+    write(tmp_path, "b", 0, [1, 2])
+    assert [row.best_gflops.median for row in only(tmp_path).strategies] == pytest.approx([2, 0])
+
+
+def test_logs_without_a_trial(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [])
+    item = only(tmp_path)
+    assert item.strategies == [] and item.best is None and item.horizon == 0
+    assert item.verdict == "No trial has been measured yet."
+
+
+def test_spaces_are_named_only_where_a_workload_has_several(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path, "a", 0, [1], workload="gemm:64x64x64", space=Plugin("other"))
+    assert [row.strategy for item in summary(tmp_path).workloads for row in item.strategies] == ["a", "a"]
+    write(tmp_path, "a", 0, [2], space=Plugin("sketch"), label="mine")
+    names = {item.workload: [row.strategy for row in item.strategies] for item in summary(tmp_path).workloads}
+    assert names == {WORKLOAD: ["sketch / mine", "knob / a"], "gemm:64x64x64": ["other / a"]}
+
+
+def test_spellings_of_one_workload_are_one(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1], workload="gemm:100x100x50")
+    write(tmp_path / "x", "b", 0, [1], workload="gemm:100x100x50:float32")
+    assert [row.strategy for row in only(tmp_path).strategies] == ["a", "b"]
+
+
+def test_hosts_that_differ_are_noted(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1], host={"cpu": "x"})
+    write(tmp_path, "a", 1, [1], host={"cpu": "y"})
+    assert only(tmp_path).notes == [
+        "The logs differ in their host (gemm-100x100x50-knob-a-0.jsonl and gemm-100x100x50-knob-a-1.jsonl): "
+        "compare seconds with care."
+    ]
+
+
+def test_json_is_plain_and_finite(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 2])
+    write(tmp_path, "b", 0, ["crash"])
+    plain = summary(tmp_path).to_json()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["target"] == 0.95 and plain["workloads"][0]["strategies"][1]["trials_to_target"]["median"] is None
+
+
+found = st.floats(0.1, 100) | st.sampled_from(FAILURES)
+runs = st.lists(st.lists(found, min_size=1, max_size=6), min_size=2, max_size=6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(runs, st.randoms(use_true_random=False))
+def test_the_order_of_seeds_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, made: list[list[float]], order: random.Random
+) -> None:
+    def numbers(runs: list[list[float]]) -> list[object]:
+        directory = tmp_path_factory.mktemp("logs")
+        for seed, run in enumerate(runs):
+            write(directory, "a", seed, run)
+        write(directory, "b", 0, [1, 2, 3])
+        item = only(directory)
+        rows = sorted(item.strategies, key=lambda row: row.strategy)
+        return [
+            (r.trials, r.best_gflops.median, r.best_gflops.upper, r.trials_to_target.median, r.area.median, r.failures)
+            for r in rows
+        ] + [item.best and item.best.gflops, [row.strategy for row in item.strategies]]
+
+    shuffled = list(made)
+    order.shuffle(shuffled)
+    assert numbers(made) == numbers(shuffled)

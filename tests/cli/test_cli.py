@@ -1,0 +1,165 @@
+"""The command line as a user meets it: real processes, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from searchlab.log import read_log
+from tests import toys
+from tests.conftest import write_table
+
+STUDY = """
+workloads = ["gemm:64x64x64"]
+spaces = [{ name = "tests.toys:Small", label = "small" }]
+policies = ["random", "evolutionary"]
+seeds = 2
+trials = 20
+target = { kind = "llvm" }
+measure = { kind = "table", path = "table.jsonl" }
+"""
+
+
+def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, "-m", "searchlab", *map(str, words)], capture_output=True, text=True, cwd=cwd, env=env
+    )
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path / "study.toml"
+
+
+def test_help_explains_itself() -> None:
+    whole = searchlab("--help")
+    assert whole.returncode == 0
+    for command in ("run", "tune", "report", "best", "list", "space", "schema"):
+        assert command in whole.stdout
+        help_of = searchlab(command, "--help")
+        assert help_of.returncode == 0 and len(help_of.stdout.splitlines()) > 5
+    assert searchlab().returncode == 2
+
+
+def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
+    first = searchlab("run", study, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "converges fastest" in first.stdout and "results/study/report" in first.stdout
+    logs = {path: path.read_bytes() for path in (tmp_path / "results" / "study").rglob("*.jsonl")}
+    assert len(logs) == 4
+    assert searchlab("run", study, cwd=tmp_path).returncode == 0
+    assert {path: path.read_bytes() for path in logs} == logs
+    reported = searchlab("report", "results/study", "--json", cwd=tmp_path)
+    summary = json.loads(reported.stdout)
+    assert {row["strategy"] for row in summary["workloads"][0]["strategies"]} == {"evolutionary", "random"}
+    assert list((tmp_path / "results" / "study" / "report").glob("*.png"))
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_does(study: Path, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM in the middle of a real tuning run."""
+    log = tmp_path / "a.jsonl"
+    words = ["tune", "gemm:96x96x96", "--space", "knob-template", "--policy", "random", "--trials", "500", "--log", str(log)]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = len(log.read_bytes()) if log.exists() else 0
+        process = subprocess.Popen([sys.executable, "-m", "searchlab", *words], stdout=subprocess.PIPE, text=True)
+        while not log.exists() or len(log.read_bytes()) < before + 4000:
+            time.sleep(0.05)
+            assert process.poll() is None
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=20)
+        assert process.returncode == 130
+        assert f"Go on with: searchlab {' '.join(words)}" in said.replace("\n", " ")
+    done = len(read_log(log).records)
+    words[words.index("500")] = str(done + 1)
+    assert searchlab(*words).returncode == 0
+    assert len(read_log(log).records) == done + 1
+
+
+def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    words = ["tune", "gemm:16x16x16", "--space", "knob-template", "--log", log, "--batch", 4]
+    assert searchlab(*words, "--policy", "random", "--trials", 4).returncode == 0
+    first = log.read_bytes()
+    done = searchlab(*words, "--policy", "random", "--trials", 6)
+    assert done.returncode == 0 and "best of 6" in done.stdout
+    after = log.read_bytes()
+    assert after.startswith(first) and len(after.splitlines()) == 7
+    assert all("config" in json.loads(line) for line in after.splitlines()[1:])
+    for change, said in (
+        (["--policy", "grid"], "its policy is"),
+        (["--policy", "random", "--seed", 1], "its seed is 0, not 1"),
+        (["--policy", "random", "--target", "haswell"], "its "),
+    ):
+        refused = searchlab(*words, *change)
+        assert refused.returncode == 2 and said in refused.stderr
+        assert log.read_bytes() == after
+
+    best = json.loads(searchlab("best", log, "--json").stdout)
+    assert set(best) >= {"config", "seconds", "gflops"} and best["seconds"] > 0
+    assert "tile_i" in searchlab("best", log).stdout
+    assert "sch.split" in searchlab("best", log, "--show", "trace").stdout
+    assert "@T.prim_func" in searchlab("best", log, "--show", "tir").stdout
+    assert "define" in searchlab("best", log, "--show", "source").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xbg", "--log", "a"], "did you mean 'xgb'"),
+        (["tune", "gemm:8x8x8", "--space", "no", "--policy", "xgb", "--log", "a"], "unknown space 'no'"),
+        (["tune", "gem:8x8x8", "--space", "knob-template", "--policy", "xgb", "--log", "a"], "did you mean 'gemm'"),
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--log", "."], "cannot write the log"),
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--target", "vulkan", "--log", "a"],
+         "cannot build for target 'vulkan'"),
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--target", "cuda", "--log", "a"],
+         "no template for gemm on cuda"),
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xgb", "--features", "knobs", "--log", "a"],
+         "did you mean 'knob'"),
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--trials", "0", "--log", "a"], "trials"),
+        (["tune", "gemm:8x8x8"], "Missing option"),
+        (["run", "absent.toml"], "cannot read the study"),
+        (["run", "bad.toml"], "unknown key 'workload'"),
+        (["report", "."], "no log"),
+        (["report", "nowhere"], "nowhere"),
+        (["best", "bad.toml"], "is not a searchlab log"),
+        (["best", "absent"], "cannot read the log"),
+        (["space", "gemm:8x8x8", "--space", "guided-gem"], "did you mean 'guided-gemm'"),
+        (["list", "polcies"], "polcies"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("workload = 'gemm:8x8x8'\n")
+    done = searchlab(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.toml"]
+
+
+def test_list_and_space_and_schema() -> None:
+    listed = json.loads(searchlab("list", "--json").stdout)
+    assert set(listed["policies"]) >= {"random", "grid", "evolutionary", "xgb", "tpe"}
+    assert listed["workloads"]["resnet50/conv3.2b"] == "conv2d:1x28x28x128x128x3x3:p1"
+    assert json.loads(searchlab("list", "spaces", "--json").stdout).keys() == {"spaces"}
+    shown = searchlab("space", "gemm:64x64x64", "--space", "knob-template").stdout
+    assert "9,800 configs" in shown and "tile_i" in shown
+    schema = json.loads(searchlab("schema").stdout)
+    properties = schema["$defs"]["StudySpec"]["properties"]
+    assert {"workloads", "spaces", "policies", "cost_models", "seeds", "trials", "batch", "target", "measure"} == set(properties)
+
+
+def test_the_shipped_studies_are_valid() -> None:
+    from searchlab.study import Study
+
+    for path in Path("studies").glob("*.toml"):
+        assert Study.load(path).spec.trials >= 1, path

@@ -1,0 +1,84 @@
+"""Light to start, and of use where TVM is not installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import toys
+from tests.conftest import write_table
+
+PLUG_INS = ("searchlab_spaces", "searchlab_policies", "searchlab_costmodels")
+HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", *PLUG_INS)
+WITHOUT_TVM = """
+import sys
+class NoTvm:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tvm", "tvm_ffi", "tvm_ffi_orcjit"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+sys.meta_path.insert(0, NoTvm())
+"""
+
+
+def python(*words: object) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, env=env)
+
+
+def imported(*words: object) -> set[str]:
+    """The top-level packages that a command imports, by ``python -X importtime``."""
+    done = python("-X", "importtime", *words)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().split(".")[0] for line in lines}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words", [["-c", "import searchlab"], ["-m", "searchlab", "--help"], ["-m", "searchlab", "list"]], ids=str
+)
+def test_neither_tvm_nor_a_plug_in_is_imported(words: list[str]) -> None:
+    packages = imported(*words)
+    assert "searchlab" in packages
+    assert not packages & {*HEAVY, "matplotlib"}
+
+
+def test_report_imports_neither_tvm_nor_a_plug_in(directory: Path) -> None:
+    packages = imported("-m", "searchlab", "report", directory)
+    assert "matplotlib" in packages
+    assert not packages & set(HEAVY)
+
+
+def test_logs_are_read_and_compared_where_tvm_is_not_installed(directory: Path) -> None:
+    code = WITHOUT_TVM + f"""
+import searchlab
+from searchlab.analysis import report
+result = searchlab.load_log({str(directory / "a.jsonl")!r})
+assert result.best.gflops > 0 and len(result.to_frame()) == 120
+report({str(directory)!r})
+try:
+    import tvm
+except ModuleNotFoundError:
+    print("done")
+"""
+    done = python("-c", code)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_everything_public_is_there() -> None:
+    import searchlab
+
+    for name in searchlab.__all__:
+        assert getattr(searchlab, name).__name__ == name
+    assert set(searchlab.__all__) <= set(dir(searchlab))
+    with pytest.raises(AttributeError, match="nonsense"):
+        searchlab.nonsense  # noqa: B018

@@ -1,0 +1,40 @@
+"""What several tests share: this machine as a target, and one measurer, whose processes are slow to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.measure import LocalSettings
+from searchlab.measure.local import LocalMeasurer
+from searchlab.target import Target, resolve_target
+
+from searchlab.records import Trial
+from searchlab.space import Space
+from tests.toys import Cost
+
+
+@pytest.fixture(scope="session")
+def native() -> Target:
+    return resolve_target("native")
+
+
+@pytest.fixture(scope="session")
+def measurer(native: Target) -> Iterator[LocalMeasurer]:
+    with LocalMeasurer(LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=5, run_timeout=2), native, {}, 2) as made:
+        yield made
+
+
+def write_table(path: Path, space: Space, cost: Cost) -> Path:
+    """A log of every config of a toy space, at its made-up cost."""
+    header = Header(
+        workload=str(space.workload), space=Plugin("toy"), fingerprint=space.fingerprint, policy=Plugin("grid"),
+        seed=0, batch=1, target=space.target.to_json(), measure={},
+    )  # fmt: skip
+    writer = LogWriter(path, header)
+    for index, config in enumerate(space.enumerate()):
+        writer.append(Record.of(Trial(index, config, cost(config)), 0.0, 0.0))
+    writer.close()
+    return path

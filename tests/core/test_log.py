@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from searchlab.errors import SearchlabError
+from searchlab.log import Header, LogWriter, Plugin, Record, read_log
+from searchlab.records import FAILURES, Measurement, Trial
+
+from searchlab.space import Config
+
+HEADER = Header(
+    workload="gemm:64x64x64", space=Plugin("toy"), fingerprint="f", policy=Plugin("random", {"x": 1}), seed=0, batch=4,
+    target={"kind": "llvm"}, measure={"kind": "local"}, host={"cpu": "x"}, versions={"numpy": "2"}, created=1.0,
+)  # fmt: skip
+
+
+def trial(index: int, seconds: float = 1e-3) -> Record:
+    measured = Measurement((seconds, 2 * seconds, seconds), build_seconds=0.1, run_seconds=0.2, program="ab")
+    return Record.of(Trial(index, Config({"tile": (4, 2), "order": "ijk"}), measured), 0.01, 0.02)
+
+
+def written(path: Path, count: int) -> bytes:
+    writer = LogWriter(path, HEADER)
+    for index in range(count):
+        writer.append(trial(index))
+    writer.sync()
+    writer.close()
+    return path.read_bytes()
+
+
+values = st.one_of(st.booleans(), st.integers(-99, 99), st.text(max_size=5), st.lists(st.integers(1, 9), max_size=4))
+measurements = st.one_of(
+    st.builds(
+        Measurement,
+        seconds=st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=5).map(tuple),
+        build_seconds=st.floats(0, 10), run_seconds=st.floats(0, 10), program=st.text("0123456789abcdef"),
+        reused=st.booleans(),
+    ),
+    st.builds(Measurement, failure=st.sampled_from(FAILURES), message=st.text()),
+)  # fmt: skip
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text(max_size=5), values, max_size=4), measurements)
+def test_what_is_logged_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, config: dict, measured: Measurement) -> None:  # type: ignore[type-arg]
+    path = tmp_path_factory.mktemp("log") / "a.jsonl"
+    writer = LogWriter(path, HEADER)
+    writer.append(Record.of(Trial(0, Config(config), measured), 0.5, 0.25))
+    writer.close()
+    log = read_log(path)
+    assert log.header == HEADER
+    assert log.trials == [Trial(0, Config(config), measured)]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 30, 200])
+def test_a_torn_last_line_is_cut_off_before_the_next_append(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / "a.jsonl"
+    whole = written(path, 3)
+    assert lost < len(whole.splitlines()[-1])
+    path.write_bytes(whole[:-lost])
+    assert len(read_log(path).records) == 2
+    writer = LogWriter(path, HEADER)
+    assert len(writer.records) == 2
+    writer.append(trial(2))
+    writer.close()
+    assert [record.index for record in read_log(path).records] == [0, 1, 2]
+
+
+def test_a_torn_header_is_written_anew_and_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
+    header = written(tmp_path / "a.jsonl", 0)
+    for keep in (0, 1, 10, len(header) - 1):
+        path = tmp_path / f"torn{keep}.jsonl"
+        path.write_bytes(header[:keep])
+        LogWriter(path, HEADER).close()
+        assert read_log(path).header == HEADER
+    for number, foreign in enumerate([b"dear diary", b"{}\n", b'{"input": []}\n', b"\x7fELF\x00\xff", b"[1, 2]"]):
+        path = tmp_path / f"foreign{number}"
+        path.write_bytes(foreign)
+        for opened in (lambda p=path: LogWriter(p, HEADER), lambda p=path: read_log(p)):
+            with pytest.raises(SearchlabError, match="not a searchlab log"):
+                opened()
+        assert path.read_bytes() == foreign
+
+
+@pytest.mark.parametrize(
+    ("line", "damage", "said"),
+    [
+        (1, b"garbage", "line 2 is damaged"),
+        (2, b"\xff\xfe", "line 3 is damaged"),
+        (2, b'{"index":7,"config":{}}', "line 3: trial 7 where 1 should be"),
+        (1, b'{"index":0,"config":{},"failure":"gremlins"}', "line 2 is damaged.*gremlins"),
+        (0, b'{"searchlab_log":1}', "line 1 is damaged"),
+        (0, b'{"searchlab_log":99}', "format 99; this searchlab reads format 1"),
+    ],
+)
+def test_damage_is_named_with_its_line_and_nothing_is_touched(tmp_path: Path, line: int, damage: bytes, said: str) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = written(path, 3).splitlines()
+    lines[line] = damage
+    path.write_bytes(before := b"\n".join(lines) + b"\n")
+    for opened in (lambda: LogWriter(path, HEADER), lambda: read_log(path)):
+        with pytest.raises(SearchlabError, match=said):
+            opened()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"workload": "gemm:8x8x8"}, "its workload is gemm:64x64x64, not gemm:8x8x8"),
+        ({"seed": 1}, "its seed is 0, not 1"),
+        ({"policy": Plugin("random", {"x": 2})}, "its policy is .*1.*, not .*2"),
+        ({"batch": 8}, "its batch is 4, not 8"),
+        ({"measure": {"kind": "table"}}, "its measure is"),
+        ({"host": {"cpu": "y"}}, "its host is"),
+    ],
+)
+def test_the_log_of_another_run_is_refused_naming_the_difference(tmp_path: Path, changed: dict, said: str) -> None:  # type: ignore[type-arg]
+    path = tmp_path / "a.jsonl"
+    before = written(path, 2)
+    with pytest.raises(SearchlabError, match=said):
+        LogWriter(path, msgspec.structs.replace(HEADER, **changed))
+    assert path.read_bytes() == before
+
+
+def test_library_versions_may_change_between_runs(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", 2)
+    LogWriter(tmp_path / "a.jsonl", msgspec.structs.replace(HEADER, versions={}, created=2.0, workers=9)).close()
+
+
+def test_two_processes_cannot_write_one_log(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    writer = LogWriter(path, HEADER)
+    code = (
+        "import sys\nfrom tests.core.test_log import HEADER, LogWriter, SearchlabError\n"
+        "try: LogWriter(sys.argv[1], HEADER)\nexcept SearchlabError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
+    assert "another process is writing" in said
+    writer.append(trial(0))
+    writer.close()
+    assert len(read_log(path).records) == 1
+
+
+def test_a_full_disk_is_one_sentence_and_loses_nothing_whole(tmp_path: Path) -> None:
+    """With a real limit on the size of files, as a full disk would set one."""
+    path = tmp_path / "a.jsonl"
+    code = (
+        "import resource, signal, sys\nfrom tests.core.test_log import HEADER, LogWriter, SearchlabError, trial\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "writer = LogWriter(sys.argv[1], HEADER)\n"
+        "try:\n    for index in range(100): writer.append(trial(index))\n"
+        "except SearchlabError as error: print(index, error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
+    failed_at, _, text = said.partition(" ")
+    assert "cannot write the log" in text and "free space and run again" in text
+    assert len(read_log(path).records) == int(failed_at) > 0
+
+
+def test_reading_an_unreadable_path_is_one_sentence(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent.jsonl", tmp_path):
+        with pytest.raises(SearchlabError, match="cannot read the log"):
+            read_log(path)
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(SearchlabError, match="no header yet"):
+        read_log(tmp_path / "empty.jsonl")
+
+
+def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "a.jsonl", msgspec.structs.replace(HEADER, workers=2))
+    writer.append(trial(0))
+    writer.append(trial(1, 2e-3))
+    writer.close()
+    log = read_log(tmp_path / "a.jsonl")
+    each = 0.01 + 0.02 + 0.1 / 2 + 0.2
+    assert log.elapsed.tolist() == pytest.approx([each, 2 * each])
+    assert log.costs.tolist() == [1e-3, 2e-3]

@@ -1,0 +1,155 @@
+"""A run that was killed and resumed ends with the log of the uninterrupted run."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from searchlab.log import read_log
+
+from searchlab.errors import SearchlabError
+from searchlab.records import Trial
+from searchlab.registry import installed
+from searchlab.study import tune
+from tests import toys
+from tests.conftest import write_table
+
+TRIALS = 60
+POLICIES = sorted(installed("policy"))
+SPACES = {"dependent": toys.Dependent, "small": toys.Small}
+
+
+def run(policy: str, space: str, table: Path, log: Path, trials: int = TRIALS, batch: int = 5) -> None:
+    tune(
+        toys.WORKLOAD, space=SPACES[space](), policy=policy, log=log, trials=trials, batch=batch, seed=3,
+        measure={"kind": "table", "path": str(table)},
+    )  # fmt: skip
+
+
+def decided(log: Path) -> list[dict[str, Any]]:
+    """All of a log that a measurement or the clock did not decide, and what was measured."""
+    timing = ("propose_seconds", "train_seconds", "time", "created")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in timing} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("tables")
+    return {name: write_table(folder / f"{name}.jsonl", kind(), toys.flaky) for name, kind in SPACES.items()}
+
+
+FORK_SERVER = """
+import json, os, signal, sys, time
+import optuna, xgboost  # so that a run starts at once; no thread has run in this process when it forks
+from pathlib import Path
+from tests.core.test_resume import run
+for line in sys.stdin:
+    delay, policy, space, table, log = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        run(policy, space, Path(table), Path(log))
+        os._exit(0)
+    if delay is not None:
+        time.sleep(delay)
+        os.kill(pid, signal.SIGKILL)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    """A process that runs a cell in a fork of itself and kills that, really, after a while."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORK_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_killed_at_random_moments(policy: str, tables: dict[str, Path], server: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert server.stdin and server.stdout
+
+    def in_fork(log: Path, delay: float | None) -> int:
+        assert server.stdin and server.stdout
+        print(json.dumps([delay, policy, "dependent", str(tables["dependent"]), str(log)]), file=server.stdin, flush=True)
+        return int(server.stdout.readline())
+
+    whole = tmp_path / "whole.jsonl"
+    start = time.perf_counter()
+    assert in_fork(whole, None) == 0
+    duration = time.perf_counter() - start
+    moments = random.Random(policy)
+    kills, attempt = 0, 0
+    while kills < 4:
+        attempt += 1
+        assert attempt <= 30, "this machine is too busy: a run never took as long as the first one"
+        log = tmp_path / f"killed{attempt}.jsonl"
+        kept, code = b"", -9
+        while code != 0:
+            code = in_fork(log, moments.uniform(0, 1.5 * duration))
+            now = log.read_bytes() if log.exists() else b""
+            assert now.startswith(kept)  # nothing lost, nothing measured twice
+            kept = now[: now.rfind(b"\n") + 1]
+            kills += code == -9
+        assert decided(log) == decided(whole)
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_cut_anywhere(policy: str, space: str, tables: dict[str, Path], tmp_path: Path) -> None:
+    whole = tmp_path / "whole.jsonl"
+    run(policy, space, tables[space], whole)
+    data = whole.read_bytes()
+    moments = random.Random(policy)
+    for cut in [0, 1, data.index(b"\n"), data.index(b"\n") + 1, *(moments.randrange(len(data)) for _ in range(4))]:
+        log = tmp_path / "cut.jsonl"
+        log.write_bytes(data[:cut])
+        run(policy, space, tables[space], log)
+        assert decided(log) == decided(whole)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_larger_budget_goes_on(policy: str, tables: dict[str, Path], tmp_path: Path) -> None:
+    """Whatever budgets a run stopped at, also within a batch, it is the run that was never stopped."""
+    for trials in (1, 7, 10, 33, TRIALS):
+        run(policy, "dependent", tables["dependent"], tmp_path / "steps.jsonl", trials)
+        assert len(read_log(tmp_path / "steps.jsonl").records) == trials
+    run(policy, "dependent", tables["dependent"], tmp_path / "whole.jsonl")
+    assert decided(tmp_path / "steps.jsonl") == decided(tmp_path / "whole.jsonl")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_exhausted_space_ends_the_run(policy: str, tables: dict[str, Path], tmp_path: Path) -> None:
+    for _ in range(2):
+        run(policy, "small", tables["small"], tmp_path / "a.jsonl", trials=500, batch=16)
+        assert len(read_log(tmp_path / "a.jsonl").records) == 120
+
+
+def test_a_policy_that_asks_for_something_else_is_found_out(tables: dict[str, Path], tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    run("random", "small", tables["small"], log, trials=20)
+    lines = log.read_text().splitlines()
+    lines[12] = lines[12].replace('"unroll":', '"unroll":1')
+    log.write_text(changed := "\n".join(lines) + "\n")
+    with pytest.raises(SearchlabError, match=r"cannot be resumed: its trial 11 is .* but the policy now asks for"):
+        run("random", "small", tables["small"], log)
+    assert log.read_text() == changed
+
+
+def test_on_trial_sees_every_trial_once_also_when_resumed(tables: dict[str, Path], tmp_path: Path) -> None:
+    for trials in (13, 21):
+        seen: list[Trial] = []
+        tune(
+            toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=trials, batch=5,
+            measure={"kind": "table", "path": str(tables["small"])}, on_trial=seen.append,
+        )  # fmt: skip
+        assert [trial.index for trial in seen] == list(range(trials))

@@ -1,0 +1,132 @@
+"""What follows from ``decide``, on toy spaces of each kind; the registered spaces are in tests/spaces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.errors import InvalidConfig
+from searchlab.space import Config, Knob, ProductSpace, Space
+from tests import toys
+
+SPACES = [toys.Small, toys.Large, toys.Dependent, toys.One, toys.Bare]
+spaces = st.sampled_from([kind() for kind in SPACES])
+seeds = st.integers(0, 2**32)
+
+
+@given(spaces, seeds)
+def test_samples_mutants_children_and_neighbours_are_members(space: Space, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = space.sample(rng), space.sample(rng)
+    for config in (a, b, space.mutate(a, rng), space.crossover(a, b, rng), *space.neighbours(a, rng)):
+        assert config in space
+        assert Config(json.loads(json.dumps(config.to_json()))) == config
+
+
+@given(spaces, seeds)
+def test_a_mutant_differs_and_a_child_of_twins_does_not(space: Space, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    config = space.sample(rng)
+    assert space.crossover(config, config, rng) == config
+    is_open = any(len(knob.choices) > 1 for knob in space.knobs(config))
+    assert (space.mutate(config, rng) != config) == is_open
+
+
+@given(spaces, seeds)
+def test_a_childs_knobs_come_from_its_parents_where_knobs_are_independent(space: Space, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = space.sample(rng), space.sample(rng)
+    if isinstance(space, ProductSpace):
+        child = space.crossover(a, b, rng)
+        assert all(child[name] in (a[name], b[name]) for name in child)
+
+
+@pytest.mark.parametrize("kind", [toys.Small, toys.Dependent, toys.One, toys.Bare])
+def test_enumeration_gives_every_config_once(kind: Callable[[], Space]) -> None:
+    space = kind()
+    listed = list(space.enumerate())
+    assert len(set(listed)) == len(listed) == space.size()
+    assert all(config in space for config in listed)
+    rng = np.random.default_rng(0)
+    assert {space.sample(rng) for _ in range(3000)} <= set(listed)
+
+
+def test_size_says_none_beyond_its_limit() -> None:
+    assert toys.Dependent().size(limit=191) is None
+    assert toys.Dependent().size(limit=192) == 192
+
+
+@given(st.integers(0, 10**6))
+def test_a_product_space_is_indexed_first_knob_fastest(index: int) -> None:
+    space = toys.Large()
+    assert space.index_of(space.config_at(index)) == index
+    by_hand, stride = 0, 1
+    for knob, position in zip(space.axes, space.indices([space.config_at(index)])[0], strict=True):
+        by_hand += int(position) * stride
+        stride *= len(knob.choices)
+    assert by_hand == index
+
+
+def test_index_outside_and_config_outside_are_refused() -> None:
+    space = toys.Small()
+    with pytest.raises(IndexError, match="120"):
+        space.config_at(120)
+    with pytest.raises(InvalidConfig, match="unroll"):
+        space.index_of({**space.config_at(0), "unroll": 3})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"unroll": 3}, "knob 'unroll' cannot be 3"),
+        ({"unrol": 0}, "unrol"),
+        ({"tile": None}, "knob 'tile' cannot be None"),
+    ],
+)
+def test_a_stranger_is_no_member_and_the_reason_is_given(change: dict[str, object], said: str) -> None:
+    space = toys.Small()
+    strange = Config({**space.config_at(7), **change})
+    assert strange not in space
+    with pytest.raises(InvalidConfig, match=said):
+        space.knobs(strange)
+    with pytest.raises(InvalidConfig, match="no value for knob"):
+        space.knobs({})
+
+
+@given(spaces, seeds)
+def test_sample_new_gives_what_is_left_and_then_nothing(space: Space, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    seen: set[Config] = set()
+    if (size := space.size(1000)) is None or size > 1000:
+        return
+    while batch := space.sample_new(rng, 50, seen):
+        assert len(set(batch)) == len(batch) <= 50 and not seen & set(batch)
+        seen |= set(batch)
+    assert len(seen) == size
+
+
+def test_sampling_is_uniform_over_choices() -> None:
+    space = toys.Small()
+    rng = np.random.default_rng(0)
+    counts = np.bincount([space.indices([space.sample(rng)])[0, 1] for _ in range(4000)])
+    assert counts.min() > 900
+
+
+def test_fingerprints_tell_spaces_apart_and_are_the_same_in_every_process() -> None:
+    assert toys.Small().fingerprint == toys.Small().fingerprint
+    assert len({kind().fingerprint for kind in SPACES}) == len(SPACES)
+    assert toys.Dependent().fingerprint == "ce2a88b9bab3f663"
+
+
+def test_a_config_is_frozen_and_a_knob_has_choices() -> None:
+    config = Config({"tile": [4, 2]})
+    assert config["tile"] == (4, 2) and hash(config) == hash(Config([("tile", (4, 2))]))
+    with pytest.raises(TypeError):
+        config["tile"] = 1  # type: ignore[index]
+    with pytest.raises(InvalidConfig, match="no legal choice"):
+        Knob("tile", [])

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from searchlab.log import read_log
+from searchlab.measure.local import LocalMeasurer
+from searchlab.study import Study, tune
+
+from searchlab.errors import SearchlabError
+from searchlab.policy import Policy
+from searchlab.records import Trial
+from searchlab.result import load_log
+from searchlab.space import Config, Space
+from tests import toys
+from tests.conftest import write_table
+from tests.core.test_resume import decided
+
+BASE: dict[str, Any] = {
+    "workloads": ["gemm:64x64x64"],
+    "spaces": [{"name": "tests.toys:Small", "label": "small"}, {"name": "tests.toys:Dependent", "label": "dependent"}],
+    "policies": ["random", "grid", "evolutionary", "xgb", "tpe"],
+    "seeds": 2,
+    "trials": 20,
+    "batch": 4,
+    "target": {"kind": "llvm"},
+}
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> dict[str, Any]:
+    for kind in (toys.Small, toys.Dependent):
+        write_table(tmp_path / "tables" / f"{kind.__name__}.jsonl", kind(), toys.flaky)
+    return {**BASE, "measure": {"kind": "table", "path": "tables"}}
+
+
+def logs(out: Path) -> dict[str, Any]:
+    return {str(path.relative_to(out)): decided(path) for path in sorted(out.rglob("*.jsonl"))}
+
+
+def test_a_study_runs_every_cell_and_runs_only_what_is_missing(base: dict[str, Any], tmp_path: Path) -> None:
+    study = Study.from_dict(base, tmp_path)
+    results = study.run(tmp_path / "out")
+    assert len(results) == 2 * 5 * 2 and all(len(result.trials) == 20 for result in results)
+    assert len(logs(tmp_path / "out")) == 20
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
+    for path in list(before)[::3]:
+        path.unlink()
+    started = []
+    study.run(tmp_path / "out", lambda cell, number, count: started.append((number, count)) or (lambda trial: None))  # type: ignore[func-returns-value]
+    assert started == [(number, 20) for number in range(1, 21)]
+    for number, (path, data) in enumerate(before.items()):
+        assert path.read_bytes() == data if number % 3 else path.exists()
+
+
+def test_one_seed_one_result(base: dict[str, Any], tmp_path: Path) -> None:
+    for out in ("a", "b"):
+        Study.from_dict(base, tmp_path).run(tmp_path / out)
+    assert logs(tmp_path / "a") == logs(tmp_path / "b")
+    by_seed = [logs(tmp_path / "a")[f"gemm_64x64x64/small/random/seed{seed}.jsonl"][1:] for seed in (0, 1)]
+    assert [trial["config"] for trial in by_seed[0]] != [trial["config"] for trial in by_seed[1]]
+
+
+def test_a_study_goes_on_with_more_trials_and_seeds(base: dict[str, Any], tmp_path: Path) -> None:
+    Study.from_dict({**base, "trials": 10, "seeds": 1}, tmp_path).run(tmp_path / "steps")
+    Study.from_dict(base, tmp_path).run(tmp_path / "steps")
+    Study.from_dict(base, tmp_path).run(tmp_path / "whole")
+    assert logs(tmp_path / "steps") == logs(tmp_path / "whole")
+
+
+def test_the_log_of_a_changed_study_is_refused(base: dict[str, Any], tmp_path: Path) -> None:
+    Study.from_dict(base, tmp_path).run(tmp_path / "out")
+    changed = {**base, "policies": [{"name": "evolutionary", "options": {"population": 6}}]}
+    with pytest.raises(SearchlabError, match="its policy is .*, not .*population"):
+        Study.from_dict(changed, tmp_path).run(tmp_path / "out")
+
+
+def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str, Any], tmp_path: Path) -> None:
+    models = ["xgboost", {"name": "random", "label": "guess"}]
+    cells, _ = Study.from_dict({**base, "cost_models": models, "policies": ["random", "xgb"]}, tmp_path).cells()
+    assert {cell.cell.label for cell in cells} == {"random", "xgb+xgboost", "xgb+guess"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"polices": ["x"]}, "unknown key 'polices' .*did you mean 'policies'"),
+        ({"trials": "many"}, "trials cannot be 'many'"),
+        ({"trials": 0}, "trials must be at least 1, not 0"),
+        ({"seeds": [1, 1]}, "seeds must be .*, not \\[1, 1\\]"),
+        ({"workloads": []}, "workloads must name at least one"),
+        ({"workloads": ["gemm:1x1"]}, "needs 3 whole numbers"),
+        ({"workloads": ["gemm:8x8x8", "gemm:8x8x8:float32"]}, "two entries are called 'gemm:8x8x8'"),
+        ({"measure": {"kind": "lcal"}}, "measure.kind cannot be 'lcal'; it may be 'local' or 'table'"),
+        ({"measure": {"kind": "local", "repeats": 3}}, "unknown key 'repeats' in measure .*did you mean 'repeat'"),
+        ({"measure": {"kind": "local", "repeat": 0}}, "repeat must be at least 1, not 0"),
+        ({"measure": {"kind": "table"}}, "the key 'path' is missing in measure"),
+        ({"cost_models": [{"name": "xgboost", "features": "knobb"}]}, "features cannot be 'knobb'; it may be 'knob' or"),
+        ({"cost_models": ["xgbost"], "policies": ["xgb"]}, "unknown cost model 'xgbost'; did you mean 'xgboost'"),
+        ({"spaces": [{"nam": "x"}]}, "unknown key 'nam' in spaces\\[0\\]"),
+        ({"spaces": ["knob-templat"]}, "unknown space 'knob-templat'; did you mean 'knob-template'"),
+        ({"spaces": ["nowhere:Space"]}, "'nowhere:Space' cannot be loaded"),
+        ({"spaces": [{"name": "knob-template", "options": {"tile": 1}}]}, "has no option 'tile'"),
+        ({"policies": ["xbg"]}, "unknown policy 'xbg'; did you mean 'xgb'"),
+        ({"policies": ["random", "random"]}, "two entries are called 'random' as a policy"),
+        ({"policies": [{"name": "xgb", "options": {"chain": 3}}]}, "has no option 'chain'; did you mean 'chains'"),
+        ({"policies": [{"name": "evolutionary", "options": {"population": "big"}}]}, "population.* 'big'"),
+        ({"target": "znver44"}, "unknown target CPU 'znver44'"),
+        ({"workloads": ["conv2d:1x8x8x4x4x3x3"], "spaces": ["guided-gemm"]}, "no space of the study fits"),
+    ],
+)
+def test_what_is_wrong_with_a_study_is_said_before_anything_runs(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        Study.from_dict({**BASE, **change}, tmp_path).run(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("workloads = [")
+    for path, said in ((tmp_path / "bad.toml", "is not valid TOML"), (tmp_path / "absent.toml", "cannot read the study")):
+        with pytest.raises(SearchlabError, match=said):
+            Study.load(path)
+
+
+def test_spaces_that_do_not_fit_a_workload_are_named(tmp_path: Path) -> None:
+    spec = {**BASE, "workloads": ["gemm:8x8x8", "conv2d:1x8x8x4x4x3x3"], "spaces": ["knob-template", "guided-gemm"]}
+    cells, left_out = Study.from_dict(spec, tmp_path).cells()
+    assert len(cells) == 3 * 5 * 2
+    assert len(left_out) == 1 and left_out[0].startswith("conv2d:1x8x8x4x4x3x3 is not searched in guided-gemm: ")
+
+
+def test_programs_measured_by_one_policy_are_not_measured_again_by_another(tmp_path: Path) -> None:
+    """For real: two policies that start from the same configs, in one study on this machine."""
+    spec = {
+        **BASE, "workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random", "xgb"],
+        "target": "native", "trials": 6, "seeds": 1, "measure": {"kind": "local", "repeat": 2, "min_repeat_ms": 0},
+    }  # fmt: skip
+    study = Study.from_dict(spec)
+    results = study.run(tmp_path / "out")
+    programs = [{record.program: record for record in result.log.records} for result in results]
+    shared = set(programs[0]) & set(programs[1])
+    assert shared  # both begin with the random configs of the seed
+    for program in shared:
+        assert not programs[0][program].reused and programs[1][program].reused
+        assert programs[1][program].seconds == programs[0][program].seconds
+        assert programs[1][program].build_seconds == programs[0][program].build_seconds > 0
+    best = results[0].best
+    again = load_log(results[0].log.path).best
+    assert again == best and again.gflops == pytest.approx(2 * 16**3 / best.seconds / 1e9)
+    assert str(again.schedule().mod) == str(best.schedule().mod)
+    frame = results[0].to_frame()
+    assert len(frame) == 6 and frame["cost"].min() == best.seconds
+    assert "config.tile_i" in frame and (np.diff(frame["best_gflops"]) >= 0).all()
+
+
+class Rogue(Policy):
+    """Breaks the contract in the way it is told to."""
+
+    def __init__(self, space: Space, *, seed: int, how: str = "repeats") -> None:
+        super().__init__(space, seed=seed)
+        self.how = how
+
+    def ask(self, n: int) -> list[Config]:
+        configs = [self.space.sample(np.random.default_rng(0)) for _ in range(n)]
+        if self.how == "too many":
+            return list(self.space.enumerate())[: n + 1]
+        return [Config({"tile": 3})] if self.how == "stranger" else configs
+
+    def tell(self, trials: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("repeats", "asked for new configs it repeated"),
+        ("too many", "asked for 8 configs it gave 9"),
+        ("stranger", "asked for configs of its space it gave {'tile': 3}"),
+    ],
+)
+def test_a_policy_that_breaks_its_contract_is_found_out(how: str, said: str, base: dict[str, Any], tmp_path: Path) -> None:
+    policy = {"name": "tests.core.test_study:Rogue", "options": {"how": how}}
+    table = {"kind": "table", "path": str(tmp_path / "tables")}
+    with pytest.raises(SearchlabError, match=said):
+        tune(toys.WORKLOAD, space=toys.Small(), policy=policy, log=tmp_path / "a.jsonl", measure=table)
+
+
+def test_a_run_without_success_says_what_failed(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.all_invalid)
+    result = tune(
+        toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=5,
+        measure={"kind": "table", "path": str(table)},
+    )  # fmt: skip
+    with pytest.raises(SearchlabError, match="has no successful trial: invalid 5"):
+        print(result.best)
+
+
+def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    before = table.read_bytes()
+    with pytest.raises(SearchlabError, match="is the log of another run"):
+        tune("gemm:8x8x8", space="knob-template", policy="random", log=table)
+    with pytest.raises(SearchlabError, match="the space is of gemm:64x64x64, not of gemm:8x8x8"):
+        tune("gemm:8x8x8", space=toys.Small(), policy="random", log=tmp_path / "a.jsonl")
+    assert table.read_bytes() == before
+
+
+def test_the_number_of_build_workers_changes_no_config(measurer: LocalMeasurer, tmp_path: Path) -> None:
+    """Measured for real, then replayed as a table with other numbers of workers and by both a new and an old run."""
+    seen: list[list[dict[str, Any]]] = []
+    first = tmp_path / "first.jsonl"
+    common: dict[str, Any] = {"space": "knob-template", "policy": "grid", "trials": 12, "batch": 4}
+    tune("gemm:4x4x4", log=first, measure={"kind": "local", "workers": 1, "min_repeat_ms": 0}, **common)
+    for workers in (2, 3):
+        log = tmp_path / f"{workers}.jsonl"
+        log.write_bytes(b"".join(first.read_bytes().splitlines(keepends=True)[:7]))
+        tune("gemm:4x4x4", log=log, measure={"kind": "local", "workers": workers, "min_repeat_ms": 0}, **common)
+        seen.append([record.config for record in read_log(log).records])
+    assert seen[0] == seen[1] == [record.config for record in read_log(first).records]
+
+
+def test_on_trial_is_given_trials(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.jsonl", toys.One(), toys.smooth)
+    seen: list[Trial] = []
+    tune(
+        toys.WORKLOAD, space=toys.One(), policy="random", log=tmp_path / "a.jsonl", on_trial=seen.append,
+        measure={"kind": "table", "path": str(table)},
+    )  # fmt: skip
+    assert seen == read_log(tmp_path / "a.jsonl").trials and len(seen) == 1

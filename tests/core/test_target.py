@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from searchlab.target import GENERIC_CACHES, Cache, Target, native_caches, resolve_target
+
+from searchlab.errors import SearchlabError
+
+
+def test_native_is_this_cpu_with_all_its_cores(native: Target) -> None:
+    assert native.kind == "llvm" and native.cores >= 1 and native.simd_bytes >= 16
+    assert [cache.size for cache in native.caches] == sorted(cache.size for cache in native.caches)
+
+
+@pytest.mark.parametrize(("cpu", "simd_bytes"), [("haswell", 32), ("skylake-avx512", 64), ("nehalem", 16)])
+def test_simd_width_follows_the_cpu(cpu: str, simd_bytes: int) -> None:
+    assert resolve_target(cpu).simd_bytes == simd_bytes
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "native",
+        "znver4",
+        {"kind": "native", "num-cores": 1},
+        '{"kind": "llvm", "mcpu": "haswell", "num-cores": 4, "caches": [[32768, 8], [262144, 4, 64]]}',
+        {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"},
+    ],
+)
+def test_a_target_survives_json_and_pickle(spec: object) -> None:
+    target = resolve_target(spec)  # type: ignore[arg-type]
+    assert resolve_target(target.to_json()) == target == pickle.loads(pickle.dumps(target))
+
+
+def test_cores_and_caches_can_be_given() -> None:
+    target = resolve_target({"kind": "native", "num-cores": 1, "caches": [[32768, 8], [262144, 4]]})
+    assert target.cores == 1
+    assert target.caches == (Cache(32768, 8), Cache(262144, 4))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("znver44", "unknown target CPU 'znver44'; did you mean 'znver4'"),
+        ("vulkan", "this TVM cannot build for target 'vulkan'"),
+        ({"kind": "lvm"}, "unknown target 'lvm'; did you mean 'llvm'"),
+        ({"mcpu": "znver4"}, 'has no "kind"'),
+        ('{"kind": ', "is not valid JSON"),
+        ({"kind": "llvm", "nonsense": 1}, "nonsense"),
+        ({"kind": "llvm", "caches": [[1]]}, "caches"),
+        ({"kind": "llvm", "caches": "big"}, "caches"),
+    ],
+)
+def test_what_cannot_be_built_for_is_refused(spec: object, said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        resolve_target(spec)  # type: ignore[arg-type]
+
+
+def test_caches_are_read_as_linux_gives_them(tmp_path: Path) -> None:
+    for index, (level, kind, size, ways) in enumerate([(1, "Data", "48K", 12), (1, "Instruction", "32K", 8), (2, "Unified", "1M", 16)]):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for name, value in (("level", level), ("type", kind), ("size", size), ("ways_of_associativity", ways), ("coherency_line_size", 64)):
+            (folder / name).write_text(f"{value}\n")
+    assert native_caches(str(tmp_path)) == (Cache(48 << 10, 12), Cache(1 << 20, 16))
+    assert native_caches(str(tmp_path / "absent")) == GENERIC_CACHES

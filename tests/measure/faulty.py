@@ -1,0 +1,88 @@
+"""A space whose programs and schedules do what a candidate must never be able to harm a study with."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from searchlab.errors import InvalidConfig
+from searchlab.space import Config, Knob, ProductSpace
+from searchlab.target import Target
+from searchlab.workload import Workload
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+EXPECTED = {  # what the fault must be recorded as; None for a right program
+    "none": None,
+    "tiled": None,
+    "invalid": "invalid",
+    "schedule raises": "build_error",
+    "schedule segfaults": "crash",
+    "schedule hangs": "build_timeout",
+    "does not compile": "build_error",
+    "does not link": "run_error",
+    "segfaults": "crash",
+    "aborts": "crash",
+    "exits": "crash",
+    "hangs": "run_timeout",
+    "writes nothing": "wrong_answer",
+    "is wrong": "wrong_answer",
+}
+CALLS = {
+    "does not link": ("there_is_no_such_function",),
+    "segfaults": ("raise", int(signal.SIGSEGV)),
+    "aborts": ("abort",),
+    "exits": ("exit", 3),
+    "hangs": ("pause",),
+    "writes nothing": ("getpid",),
+}
+
+
+class Faulty(ProductSpace):
+    """One knob, ``fault``, on a GEMM."""
+
+    def __init__(self, workload: Workload, target: Target) -> None:
+        super().__init__(workload, target, [Knob("fault", tuple(EXPECTED))])
+
+    def schedule(self, config: Config) -> Schedule:
+        import tvm
+        from tvm.s_tir import Schedule
+
+        fault = str(config["fault"])
+        schedule = Schedule(self.workload.module)
+        block = schedule.get_sblock("gemm")
+        if fault == "invalid":
+            raise InvalidConfig("this config is invalid on purpose")
+        if fault == "schedule raises":
+            raise ValueError("a bug of a plug-in")
+        if fault == "schedule segfaults":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault == "schedule hangs":
+            time.sleep(60)
+        if fault == "tiled":
+            schedule.split(schedule.get_loops(block)[0], [None, 4])
+        if fault == "does not compile":
+            schedule.bind(schedule.get_loops(block)[0], "threadIdx.x")
+        if fault == "is wrong":  # another computation of the same shapes
+            return Schedule(dataclasses.replace(self.workload, relu=True).module)
+        if fault in CALLS:
+            return Schedule(_calls(self.workload, *CALLS[fault]))
+        return schedule
+
+
+def _calls(workload: Workload, function: str, *arguments: int) -> object:
+    """A program with the workload's arguments that only calls a C function."""
+    import tvm
+    from tvm.script import tirx as T
+
+    a, b, c = workload.shapes.values()
+
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]  # noqa: N803
+        T.evaluate(T.call_extern("int32", function, *arguments))
+
+    return tvm.IRModule({"main": main.with_attr("global_symbol", "main")})

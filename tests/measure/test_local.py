@@ -1,0 +1,131 @@
+"""Measuring with real processes, real programs and real faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from searchlab.errors import SearchlabError
+from searchlab.measure import LocalSettings, make_measurer
+from searchlab.measure.local import LocalMeasurer
+from searchlab.records import Measurement
+from searchlab.space import Config
+from searchlab.target import Target, resolve_target
+from searchlab.workload import parse_workload
+
+from tests.measure.faulty import EXPECTED, Faulty
+
+WORKLOAD = parse_workload("gemm:8x8x8")
+
+
+def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
+    space = Faulty(WORKLOAD, measurer.target)
+    return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
+
+
+def test_every_fault_has_its_class_and_the_study_goes_on(measurer: LocalMeasurer) -> None:
+    faults = list(EXPECTED)
+    results = dict(zip(faults, measured(measurer, *faults), strict=True))
+    assert {fault: result.failure for fault, result in results.items()} == EXPECTED
+    for fault, result in results.items():
+        assert bool(result.seconds) == (result.failure is None)
+        assert bool(result.message) == (result.failure is not None), fault
+    said = {
+        "invalid": "on purpose",
+        "schedule raises": "ValueError: a bug of a plug-in",
+        "schedule segfaults": "the building process died of SIGSEGV",
+        "segfaults": "the running process died of SIGSEGV",
+        "aborts": "SIGABRT",
+        "exits": "exit code 3",
+        "hangs": "longer than 2 s",
+        "writes nothing": "64 of 64 elements are off",
+        "does not link": "Failed to materialize symbols",
+    }
+    for fault, text in said.items():
+        assert text in results[fault].message
+    assert measured(measurer, "none")[0].seconds
+
+
+def test_a_program_is_measured_once(native: Target) -> None:
+    cache: dict[str, Measurement] = {}
+    with LocalMeasurer(LocalSettings(repeat=4, min_repeat_ms=0), native, cache, 2) as measurer:
+        first, twin, wrong = measured(measurer, "none", "none", "is wrong")
+        assert not first.reused and twin.reused
+        assert len(first.seconds) == 4 and twin.seconds == first.seconds
+        assert twin.build_seconds == first.build_seconds > 0  # charged as if measured
+        assert set(cache) == {first.program, wrong.program}
+        again, wrong_again = measured(measurer, "none", "is wrong")
+        assert again.reused and again.seconds == first.seconds
+        assert wrong_again.reused and wrong_again.failure == "wrong_answer"
+
+
+def test_measurements_come_in_order_and_as_they_are_done(measurer: LocalMeasurer) -> None:
+    space = Faulty(WORKLOAD, measurer.target)
+    measurer.cache.clear()
+    results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "invalid", "tiled")])
+    assert next(results).failure == "run_timeout"
+    assert [result.failure for result in results] == ["invalid", None]
+
+
+def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
+    measured(measurer, "none")
+    for worker in psutil.Process().children():
+        if "searchlab.measure.worker" in worker.cmdline():
+            worker.kill()
+    measurer.cache.clear()
+    assert [result.failure for result in measured(measurer, "tiled", "none")].count(None) >= 1
+    measurer.cache.clear()
+    assert [result.failure for result in measured(measurer, "tiled", "none")] == [None, None]
+
+
+def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
+    """Ctrl-C in the middle of a batch, as a signal that really arrives."""
+    measurer.cache.clear()
+    measured(measurer, "none", "tiled")
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        measured(measurer, "schedule hangs", "invalid")
+    assert measured(measurer, "none")[0].seconds
+
+
+def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from searchlab.measure import LocalSettings\nfrom searchlab.measure.local import LocalMeasurer\n"
+        "from searchlab.target import resolve_target\nfrom tests.measure.test_local import measured\n"
+        "measurer = LocalMeasurer(LocalSettings(), resolve_target('native'), {}, 2)\n"
+        "measured(measurer, 'none', 'tiled')\nprint('ready', flush=True)\nmeasured(measurer, 'schedule hangs', 'hangs')"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout and parent.stdout.readline() == "ready\n"
+    children = psutil.Process(parent.pid).children(recursive=True)
+    assert len(children) >= 3
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    gone, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> None:
+    """While results come in, no building process is using the CPU."""
+    measurer.cache.clear()
+    space = Faulty(WORKLOAD, measurer.target)
+    results = measurer.measure(space, [Config({"fault": fault}) for fault in ("none", "tiled", "is wrong")])
+    next(results)
+    builders = [psutil.Process(worker._process.pid) for worker in measurer._builders]
+    before = [builder.cpu_times().user for builder in builders]
+    assert len(list(results)) == 2
+    time.sleep(0.2)
+    assert sum(b.cpu_times().user - a for a, b in zip(before, builders, strict=True)) < 0.05
+
+
+def test_a_target_that_cannot_run_here_is_refused() -> None:
+    with pytest.raises(SearchlabError, match="'cuda' cannot be run here"):
+        make_measurer(LocalSettings(), resolve_target({"kind": "cuda", "arch": "sm_90"}), {})

@@ -1,0 +1,234 @@
+"""What each policy is for: on a landscape that can be learnt, the three that learn beat random search."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+from searchlab.costmodel import CostModel, Surrogate
+from searchlab.errors import SearchlabError
+from searchlab.features import Features, KnobFeatures, ProgramFeatures
+from searchlab.policy import Policy
+from searchlab.records import Measurement
+from searchlab.space import Config, Knob, Space, Value
+from searchlab_costmodels.random import Random as RandomModel
+from searchlab_costmodels.xgboost import XGBoost
+from searchlab_policies.evolutionary import Evolutionary
+from searchlab_policies.random import Random
+from searchlab_policies.tpe import Tpe, choose
+from searchlab_policies.xgb import Xgb, pick
+from tests import toys
+
+Make = Callable[[Space, int], Policy]
+
+
+def xgb(space: Space, seed: int = 0, **options: Any) -> Xgb:
+    return Xgb(space, seed=seed, cost_model=Surrogate(XGBoost(seed=seed), KnobFeatures(space)), **options)
+
+
+def tpe(space: Space, seed: int) -> Tpe:
+    return Tpe(space, seed=seed)
+
+
+def evolutionary(space: Space, seed: int) -> Evolutionary:
+    return Evolutionary(space, seed=seed)
+
+
+@cache
+def best_of_random(seed: int) -> float:
+    return min(trial.cost for trial in toys.run(Random(toys.Large(), seed=seed), toys.smooth, 96))
+
+
+@pytest.mark.parametrize(("learner", "seeds"), [(evolutionary, 12), (tpe, 6), (xgb, 3)])
+def test_beats_random_search(learner: Make, seeds: int) -> None:
+    best = [min(t.cost for t in toys.run(learner(toys.Large(), seed), toys.smooth, 96)) for seed in range(seeds)]
+    by_chance = [best_of_random(seed) for seed in range(seeds)]
+    assert np.median(best) < 0.85 * np.median(by_chance)
+    assert np.mean(np.array(best) < by_chance) > 0.7
+
+
+@pytest.mark.parametrize("learner", [evolutionary, tpe, xgb])
+def test_learns_which_configs_fail(learner: Make) -> None:
+    """Half of the space fails, for one reason: once 16 trials have shown it, far fewer of the proposals do."""
+
+    def cost(config: Config) -> Measurement:
+        return toys.smooth(config) if config["pack"] else toys.failed("build_error", "made up")
+
+    runs = [toys.run(learner(toys.Large(), seed), cost, 48) for seed in (1, 2, 3)]
+    failed = np.array([[np.isinf(trial.cost) for trial in trials] for trials in runs])
+    assert failed[:, :16].mean() > 0.3
+    assert failed[:, 16:].mean() < 0.2
+
+
+@pytest.mark.parametrize("learner", [evolutionary, tpe, xgb])
+def test_warm_start_is_learnt_from(learner: Make) -> None:
+    """The first batch after 64 random trials is better than they were."""
+    known = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
+    policy = learner(toys.Large(), 0)
+    policy.tell(known)
+    first = toys.trials_of(policy.ask(16), toys.smooth)
+    assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in known])
+
+
+def test_trials_of_another_log_become_elites() -> None:
+    space = toys.Large()
+    best = Config({"tile_m": (8, 4, 4, 4), "tile_n": (4, 4, 2, 16), "tile_k": (32, 32), "unroll": 16, "order": "ikj",
+                   "pack": True})
+    policy = Evolutionary(space, seed=0, population=8)
+    policy.tell(toys.trials_of([best], toys.smooth))
+    policy.tell(toys.run(Random(space, seed=0), toys.smooth, 23))
+    assert best in [trial.config for trial in policy.parents()]
+
+
+def test_evolution_goes_on_where_every_parent_is_the_same_config() -> None:
+    space = toys.Small()
+    policy = Evolutionary(space, seed=0, population=2, elites=1)
+    config = space.config_at(7)
+    policy.tell(toys.trials_of([config, config], toys.smooth))
+    assert len(policy.ask(4)) == 4
+
+
+# --- annealing --------------------------------------------------------------------------------------
+
+
+class Oracle(CostModel):
+    """Knows the toy: the features it is given are the configs' own numbers."""
+
+    def fit(self, features: Any, scores: Any) -> None:
+        pass
+
+    def predict(self, features: Any) -> Any:
+        return -features[:, 0]
+
+
+class ByCost(Features):
+    def __call__(self, configs: Any) -> Any:
+        self.asked = [*getattr(self, "asked", []), *configs]
+        return np.array([[np.log(min(toys.smooth(config).cost, 1.0))] for config in configs])
+
+
+def annealed(**options: Any) -> tuple[Xgb, ByCost]:
+    space = toys.Large()
+    features = ByCost(space)
+    policy = Xgb(space, seed=0, cost_model=Surrogate(Oracle(seed=0), features), **options)
+    policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
+    features.asked = []
+    return policy, features
+
+
+def test_annealing_finds_what_a_true_model_knows() -> None:
+    policy, _ = annealed()
+    best = min(trial.cost for trial in policy.trials)
+    found = [toys.smooth(config).cost for config in policy.anneal(8, np.random.default_rng(0))[0]]
+    assert len(found) == 8
+    assert found == sorted(found)
+    assert found[0] < 0.6 * best
+
+
+def test_annealing_is_bounded_in_what_it_predicts() -> None:
+    for bound in (1, 20, 200):
+        policy, features = annealed(predictions=bound)
+        assert len(policy.ask(8)) == 8
+        assert 0 < len(set(features.asked)) <= bound
+        assert len(features.asked) == len(set(features.asked)), "predicted one twice"
+
+
+def test_programs_are_built_for_few_configs() -> None:
+    space = toys.Large()
+    policy = Xgb(space, seed=0, cost_model=Surrogate(RandomModel(seed=0), ProgramFeatures(space)))
+    assert policy.predictions == 256
+    assert policy.chains * 9 <= 256
+
+
+def test_annealing_ends_early_where_nothing_improves() -> None:
+    policy, features = annealed(early_stop=3)
+    longer, more = annealed(early_stop=1000)
+    rng = np.random.default_rng
+    policy.anneal(1, rng(0))
+    longer.anneal(1, rng(0))
+    assert len(features.asked) < len(more.asked)
+
+
+def test_the_batch_is_random_until_something_succeeds() -> None:
+    space = toys.Large()
+    runs = [[trial.config for trial in toys.run(policy, toys.all_invalid, 48)]
+            for policy in (xgb(space, 0), Random(space, seed=0))]
+    assert runs[0] == runs[1]
+
+
+def test_diversity_trades_score_for_new_knob_values() -> None:
+    configs = [Config({"a": 1, "b": 1}), Config({"a": 1, "b": 2}), Config({"a": 2, "b": 3})]
+    scores = np.array([1.0, 0.95, 0.9])
+    assert pick(configs, scores, 2, diversity=0.0) == configs[:2]
+    assert pick(configs, scores, 2, diversity=0.1) == [configs[0], configs[2]]
+    assert pick(configs, scores, 9, diversity=0.1) == [configs[0], configs[2], configs[1]]
+
+
+# --- Optuna -----------------------------------------------------------------------------------------
+
+
+def test_a_tile_is_chosen_a_factor_at_a_time_among_those_left() -> None:
+    asked: list[tuple[str, list[Any]]] = []
+
+    def largest(name: str, values: Any) -> Any:
+        asked.append((name, list(values)))
+        return values[-1]
+
+    assert choose(Knob("t", toys.tiles(8, 3)), lambda name, values: values[0]) == (8, 1, 1)
+    assert choose(Knob("t", [(4, 1, 2), (2, 2, 2), (1, 4, 2), (1, 1, 8)]), largest) == (1, 1, 8)
+    assert asked == [("t[2]", [2, 8])]
+    asked.clear()
+    assert choose(Knob("t", [(4, 1, 2), (2, 2, 2), (1, 4, 2)]), largest) == (1, 4, 2)
+    assert asked == [("t[1]", [1, 2, 4])]
+    assert choose(Knob("t", [(4, 1), "none", (2, 2)]), largest) == (2, 2), "of mixed kinds, chosen whole"
+    assert choose(Knob("t", ["only"]), largest) == "only"
+
+
+@pytest.mark.parametrize("space", [toys.Small(), toys.Dependent()])
+def test_a_part_at_a_time_reaches_every_config(space: Space) -> None:
+    rng = np.random.default_rng(0)
+
+    def anything(name: str, values: Sequence[Value]) -> Value:
+        return values[int(rng.integers(len(values)))]
+
+    found = {space.decide(lambda knob: choose(knob, anything)) for _ in range(5000)}
+    assert len(found) == len(list(space.enumerate()))
+
+
+def test_optuna_is_as_talkative_as_before(caplog: pytest.LogCaptureFixture) -> None:
+    level = optuna.logging.get_verbosity()
+    optuna.logging.enable_propagation()
+    try:
+        with caplog.at_level(logging.DEBUG):
+            toys.run(Tpe(toys.Small(), seed=0, startup=8), toys.flaky, 24)
+    finally:
+        optuna.logging.disable_propagation()
+    assert optuna.logging.get_verbosity() == level
+    assert not [record for record in caplog.records if record.name.startswith("optuna")]
+
+
+# --- options ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "options", "text"), [
+    (Evolutionary, {"population": 1}, "option 'population' is 1; it must be a whole number of at least 2"),
+    (Evolutionary, {"population": 2.5}, "a whole number"),
+    (Evolutionary, {"elites": 17}, "option 'elites' is 17; it must be at most 'population', which is 16"),
+    (Evolutionary, {"mutation_prob": 1.5}, "option 'mutation_prob' is 1.5; it must be a number from 0 to 1"),
+    (Evolutionary, {"mutation_prob": "often"}, "'often'"),
+    (Tpe, {"startup": 0}, "option 'startup' is 0"),
+    (Tpe, {"ei_candidates": True}, "option 'ei_candidates' is True"),
+    (xgb, {"chains": 0}, "option 'chains' is 0"),
+    (xgb, {"epsilon": -0.1}, "option 'epsilon' is -0.1; it must be a number from 0 to 1"),
+    (xgb, {"temperature": float("nan")}, "option 'temperature' is nan; it must be a number of at least 0"),
+    (xgb, {"predictions": 0}, "option 'predictions' is 0; it must be a whole number of at least 1"),
+])
+def test_bad_options_are_named(kind: Callable[..., Policy], options: dict[str, Any], text: str) -> None:
+    with pytest.raises(SearchlabError, match=text):
+        kind(toys.Small(), seed=0, **options)
