@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload
-    from .policy import Policy
+    from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
     from .result import Result, load_log
     from .space import Config, Knob, ProductSpace, Space
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "costmodel": ("CostModel", "Surrogate"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedWorkload"),
-    "policy": ("Policy",),
+    "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
     "result": ("Result", "load_log"),
     "space": ("Config", "Knob", "ProductSpace", "Space"),
@@ -38,6 +38,7 @@ __all__ = [
     "InvalidConfig",
     "Knob",
     "Measurement",
+    "NeverTwice",
     "Policy",
     "ProductSpace",
     "Result",

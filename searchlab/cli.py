@@ -65,7 +65,9 @@ def _interruptible(resume: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        out.print(f"\ninterrupted; everything measured is kept. Go on with: [bold]{_escaped(resume)}[/]", soft_wrap=True)
+        out.print(
+            f"\ninterrupted; everything measured is kept. Go on with: [bold]{_escaped(resume)}[/]", soft_wrap=True
+        )
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -125,7 +127,9 @@ def tune(
     if done < trials:
         out.print(f"the space is exhausted after {done} trials")
     best = result.best
-    out.print(f"best of {done}: {best.gflops:.1f} GFLOPS ({_time(best.seconds)}) with {best.config.to_json()}", soft_wrap=True)
+    out.print(
+        f"best of {done}: {best.gflops:.1f} GFLOPS ({_time(best.seconds)}) with {best.config.to_json()}", soft_wrap=True
+    )
     out.print(f"see it: searchlab best {log} --show tir", soft_wrap=True)
 
 
@@ -187,7 +191,10 @@ def best(
     elif text:
         print(text)
     else:
-        out.print(f"{result.log.header.workload}: {found.gflops:.1f} GFLOPS, {_time(found.seconds)}, trial {found.trial.index}")
+        out.print(
+            f"{result.log.header.workload}: {found.gflops:.1f} GFLOPS, {_time(found.seconds)}, "
+            f"trial {found.trial.index}"
+        )
         for name, value in found.config.items():
             out.print(f"  {name} = {value}")
 

@@ -18,6 +18,9 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 class Features(ABC):
     """Turns configs of one space into a matrix with a row each."""
 
+    builds_programs = False
+    """Whether a row takes the time it takes to schedule a program, milliseconds, and not microseconds."""
+
     def __init__(self, space: Space) -> None:
         self.space = space
 
@@ -37,39 +40,47 @@ class KnobFeatures(Features):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self._columns: dict[str, int] = {}
+        self._columns: dict[tuple[str, int | str], int] = {}
+        self._words: dict[str, list[int]] = {}
 
     def learn(self, configs: Sequence[Config]) -> None:
         self._columns = {}
         for config in configs:
             for name, value in config.items():
-                for column, _ in _coordinates(name, value):
-                    self._columns.setdefault(column, len(self._columns))
+                for part, _ in _coordinates(value):
+                    self._columns.setdefault((name, part), len(self._columns))
+        self._words = {}
+        for (name, part), column in self._columns.items():
+            if isinstance(part, str):
+                self._words.setdefault(name, []).append(column)
 
     def __call__(self, configs: Sequence[Config]) -> Array:
         matrix = np.full((len(configs), len(self._columns)), np.nan)
         for row, config in zip(matrix, configs, strict=True):
             for name, value in config.items():
-                for column, number in _coordinates(name, value):
-                    if column in self._columns:
-                        row[self._columns[column]] = number
+                if isinstance(value, str) and name in self._words:
+                    row[self._words[name]] = 0.0
+                for part, number in _coordinates(value):
+                    if (name, part) in self._columns:
+                        row[self._columns[name, part]] = number
         return matrix
 
 
-def _coordinates(name: str, value: Value) -> list[tuple[str, float]]:
+def _coordinates(value: Value) -> list[tuple[int | str, float]]:
+    """The numbers that a choice is, each with which part of it that is: of a tile a factor, of words one of them."""
     if isinstance(value, tuple):
-        return [(f"{name}[{i}]", math.log2(factor)) for i, factor in enumerate(value)]
-    if isinstance(value, str):
-        return [(f"{name}={value}", 1.0)]
-    return [(name, float(value))]
+        return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
+    return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
 
 
 class ProgramFeatures(Features):
     """MetaSchedule's per-store features of the scheduled module (164 a store), as their maximum and mean.
 
     Source: Zheng et al., "Ansor" (OSDI 2020), appendix B; ``tvm.s_tir.meta_schedule`` PerStoreFeature. A config
-    that makes no program is a row of NaN. Rows are kept, since a program is built for each.
+    that makes no program is a row of NaN. Rows are kept, since a program is scheduled for each.
     """
+
+    builds_programs = True
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)

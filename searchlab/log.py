@@ -59,7 +59,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IDENTITY = (
-    "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure", "host",
+    "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
+    "host",
 )  # fmt: skip
 
 
@@ -68,7 +69,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     index: int
     config: dict[str, Any]
-    seconds: tuple[float, ...] = ()
+    seconds: tuple[Annotated[float, msgspec.Meta(gt=0)], ...] = ()
     failure: Failure | None = None
     message: str = ""
     build_seconds: float = 0.0
@@ -230,7 +231,9 @@ class LogWriter:
             while line:  # an unbuffered write may be short
                 line = line[self._file.write(line) :]
         except OSError as error:
-            raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}; free space and run again") from None
+            raise SearchlabError(
+                f"cannot write the log {self.path}: {error.strerror}; free space and run again"
+            ) from None
 
     def sync(self) -> None:
         """Force what was appended to the disk: called once a batch."""

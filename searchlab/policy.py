@@ -1,9 +1,11 @@
-"""The contract of a search policy."""
+"""The contract of a search policy, and the base class that most of them want."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from .records import Trial
 from .space import Config, Space
@@ -30,3 +32,41 @@ class Policy(ABC):
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from measured trials: those just asked for, in order, or (before any ask) those of another log."""
+
+
+class NeverTwice(Policy):
+    """A policy that may :meth:`propose` anything: what is known already is dropped, and random configs fill its place.
+
+    trials: all that was told, in order.
+    seen: all that was told or proposed, in order (a dict for its order: a set's would depend on hashing).
+    """
+
+    def __init__(self, space: Space, *, seed: int) -> None:
+        super().__init__(space, seed=seed)
+        self.trials: list[Trial] = []
+        self.seen: dict[Config, None] = {}
+        self._exhausted = False
+
+    @abstractmethod
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1."""
+
+    def ask(self, n: int) -> Sequence[Config]:
+        if n < 1 or self._exhausted:
+            return []
+        # A stream of its own for each ask: after the same trials the same numbers, whatever was asked on the way.
+        rng = np.random.default_rng([self.seed, len(self.seen)])
+        batch: list[Config] = []
+        for config in self.propose(n, rng):
+            if config not in self.seen and len(batch) < n:
+                batch.append(config)
+                self.seen[config] = None
+        filling = self.space.sample_new(rng, n - len(batch), self.seen)
+        self.seen.update(dict.fromkeys(filling))
+        batch += filling
+        self._exhausted = len(batch) < n
+        return batch
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self.trials += trials
+        self.seen.update(dict.fromkeys(trial.config for trial in trials))

@@ -33,7 +33,9 @@ def load(kind: str, name: str) -> type[Any]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise SearchlabError(f"{kind} {name!r} cannot be loaded: {error}; is the package that has it installed?") from None
+        raise SearchlabError(
+            f"{kind} {name!r} cannot be loaded: {error}; is the package that has it installed?"
+        ) from None
     if not isinstance(found, type):
         raise SearchlabError(f"{kind} {name!r} is {found!r}, not a class")
     return found

@@ -31,7 +31,9 @@ def _explain(text: str, data: Any, kind: Any) -> str:
     if match := re.search(r"unknown field `(.+)`", text):
         fields = sorted({f.encode_name for t in types if isinstance(t, inspect.StructType) for f in t.fields})
         inside = f" in {where}" if where else ""
-        return f"unknown key {match[1]!r}{inside} (its value is {_get(value, match[1])!r}){did_you_mean(match[1], fields)}"
+        return (
+            f"unknown key {match[1]!r}{inside} (its value is {_get(value, match[1])!r}){did_you_mean(match[1], fields)}"
+        )
     if match := re.search(r"missing required field `(.+)`", text):
         return f"the key {match[1]!r} is missing{f' in {where}' if where else ''}"
     allowed = [str(v) for t in types if isinstance(t, inspect.LiteralType) for v in t.values]
@@ -52,7 +54,9 @@ def _members(kind: inspect.Type | None, value: Any) -> list[inspect.Type]:
     """The alternatives of a type; of tagged structs only the one that ``value`` names."""
     types = list(kind.types) if isinstance(kind, inspect.UnionType) else [kind] if kind else []
     tag = _get(value, "kind")
-    chosen = [t for t in types if isinstance(t, inspect.StructType) and t.tag is not None and t.tag == tag]
+    chosen: list[inspect.Type] = [
+        t for t in types if isinstance(t, inspect.StructType) and t.tag is not None and t.tag == tag
+    ]
     return chosen or types
 
 

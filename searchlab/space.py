@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +94,10 @@ class Space(ABC):
 
     @abstractmethod
     def decide(self, choose: Choose) -> Config:
-        """Ask ``choose`` for the value of each knob in turn; a later knob may depend on an earlier choice."""
+        """Ask ``choose`` for the value of each knob in turn; a later knob may depend on an earlier choice.
+
+        Whatever was chosen, every knob that follows has a choice, and choices of one knob differ.
+        """
 
     @abstractmethod
     def schedule(self, config: Config) -> Schedule:
@@ -111,8 +115,10 @@ class Space(ABC):
                 raise InvalidConfig(f"the config has no value for knob {knob.name!r}")
             value = config[knob.name]
             if value not in knob.choices:
-                raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r}; it has {len(knob.choices)} choices "
-                                    f"such as {knob.choices[0]!r} and {knob.choices[-1]!r}")
+                raise InvalidConfig(
+                    f"knob {knob.name!r} cannot be {value!r}; it has {len(knob.choices)} choices "
+                    f"such as {knob.choices[0]!r} and {knob.choices[-1]!r}"
+                )
             return value
 
         self.decide(choose)
@@ -132,7 +138,7 @@ class Space(ABC):
         return self.decide(lambda knob: knob.choices[int(rng.integers(len(knob.choices)))])
 
     def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
-        """Up to ``n`` distinct configs that are not in ``seen``; fewer only when the space has no more."""
+        """Up to ``n`` distinct random configs that are not in ``seen``; fewer only when the space has no more."""
         found: dict[Config, None] = {}
         misses = 0
         while len(found) < n and misses < 50 + 10 * n:
@@ -141,8 +147,11 @@ class Space(ABC):
                 misses += 1
             else:
                 found[config] = None
-        if len(found) < n:  # nearly exhausted: list what is left, which must be little against what is seen
-            rest = [c for c in self.enumerate() if c not in seen and c not in found]
+        if len(found) < n:
+            # Nearly exhausted, or nearly so where samples fall most: walk it in random order, past what is seen, to
+            # enough new configs to choose from.
+            new = (config for config in self.enumerate(rng) if config not in seen and config not in found)
+            rest = list(islice(new, max(n, 4096)))
             found.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(found)]))
         return list(found)
 
@@ -178,25 +187,28 @@ class Space(ABC):
                 if value != config[knob.name]:
                     yield self.repaired({**config, knob.name: value}, rng)
 
-    def enumerate(self) -> Iterator[Config]:
-        """Every config once, the first knob fastest where knobs do not depend on each other."""
-        # Depth-first over the tree of decisions: replay a prefix of choice indices, then advance it.
-        prefix: list[int] = []
+    def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
+        """Every config once, depth first: the last knob fastest, choices in order, or in random order with ``rng``."""
+        path: list[tuple[int, Sequence[int]]] = []  # at each knob on the way: the position in the order of its choices
+        depth = 0
+
+        def choose(knob: Knob) -> Value:
+            nonlocal depth
+            if depth == len(path):
+                count = len(knob.choices)
+                path.append((0, range(count) if rng is None else rng.permutation(count).tolist()))
+            position, order = path[depth]
+            depth += 1
+            return knob.choices[order[position]]
+
         while True:
-            sizes: list[int] = []
-
-            def choose(knob: Knob) -> Value:
-                sizes.append(len(knob.choices))
-                if len(sizes) > len(prefix):
-                    prefix.append(0)
-                return knob.choices[prefix[len(sizes) - 1]]
-
+            depth = 0
             yield self.decide(choose)
-            while prefix and prefix[-1] + 1 == sizes[len(prefix) - 1]:
-                prefix.pop()
-            if not prefix:
+            while path and path[-1][0] + 1 == len(path[-1][1]):
+                path.pop()
+            if not path:
                 return
-            prefix[-1] += 1
+            path[-1] = (path[-1][0] + 1, path[-1][1])
 
     def size(self, limit: int = 100_000) -> int | None:
         """How many configs there are, or None when they are more than ``limit`` and can only be counted."""
@@ -263,8 +275,9 @@ class ProductSpace(Space):
             raise
         return index
 
-    def enumerate(self) -> Iterator[Config]:
-        return (self.config_at(i) for i in range(len(self)))
+    def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
+        """Every config once, the first knob fastest, or in random order with ``rng``."""
+        return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         if len(config) == len(self.axes) and all(

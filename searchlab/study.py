@@ -1,4 +1,4 @@
-"""Studies: what a study file says, the cells it spans, and running those that are missing. And :func:`tune`: one cell."""
+"""Studies: what a study file says, the cells it spans, running those that are missing; and one cell, :func:`tune`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import msgspec
 
 from .errors import SearchlabError, UnsupportedWorkload
 from .log import Plugin, read_log
-from .measure import Cache, LocalSettings, Settings, TableSettings, make_measurer
+from .measure import Cache, LocalSettings, Settings, make_measurer
 from .policy import Policy
-from .registry import load
 from .result import Result
 from .schema import explained
 from .space import Space
 from .target import Target, resolve_target
-from .tuner import Cell, CostModelSpec, OnTrial, as_plugin, make_space, run_cell, takes_cost_model
+from .tuner import Cell, CostModelSpec, OnTrial, as_plugin, make_space, recall, run_cell, takes_cost_model
 from .workload import Workload, parse_workload
 
 
@@ -171,9 +170,11 @@ class Study:
         cache: Cache = {}
         target = cells[0].cell.space.target
         with make_measurer(self.spec.measure, target, cache, self.base) as measurer:
+            for item in cells:  # before anything is measured: a log of something else is found, the cache is filled
+                recall(item.cell, out / item.path, measurer, cache)
             for number, item in enumerate(cells, 1):
                 on_trial = on_cell(item, number, len(cells)) if on_cell else _ignore
-                run_cell(item.cell, out / item.path, self.spec.trials, measurer, cache, on_trial)
+                run_cell(item.cell, out / item.path, self.spec.trials, measurer, on_trial)
         return [Result(read_log(out / item.path), item.cell.space) for item in cells]
 
 
@@ -201,7 +202,7 @@ def tune(
     batch: int = 8,
     seed: int = 0,
     cost_model: str | Mapping[str, Any] = "xgboost",
-    features: Literal["knob", "program"] = "knob",
+    features: str = "knob",
     target: str | Mapping[str, Any] | Target = "native",
     measure: Settings | Mapping[str, Any] | None = None,
     on_trial: OnTrial = _ignore,
@@ -209,7 +210,8 @@ def tune(
     """Search one workload in one space with one policy; the run is in the file ``log``, which resumes it.
 
     space, policy, cost_model: a registered name, ``{"name": ..., "options": {...}}``, ``"module:Class"``, or a
-    space made already, or a policy's class. measure: as in a study file, ``{"kind": "local", ...}``.
+    space made already, or a policy's class.
+    features: ``knob`` or ``program``. measure: as in a study file, ``{"kind": "local", ...}``.
     Raises SearchlabError for bad input, and where ``log`` is of another run.
     """
     if trials < 1 or batch < 1 or seed < 0:
@@ -228,5 +230,6 @@ def tune(
     cell = Cell(made, space_plugin, policy_plugin, cls, model, seed, batch, settings)
     cache: Cache = {}
     with make_measurer(settings, made.target, cache) as measurer:
-        run_cell(cell, Path(log), trials, measurer, cache, on_trial)
+        recall(cell, Path(log), measurer, cache)
+        run_cell(cell, Path(log), trials, measurer, on_trial)
     return Result(read_log(log), made)

@@ -109,27 +109,27 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
 
     ``"native"`` is this CPU with all its cores; an LLVM CPU name, as ``"znver4"``, is that CPU; a JSON object
     or mapping is TVM's own form, in which ``"kind": "native"`` may stand with, say, ``"num-cores": 1``, and
-    ``"caches"`` may give (bytes, ways[, bytes of a line]) of each level of data cache, L1 first. Raises SearchlabError where this TVM cannot build for it.
+    ``"caches"`` may give (bytes, ways[, bytes of a line]) of each level of data cache, L1 first.
+    Raises SearchlabError where this TVM cannot build for it.
     """
     if isinstance(spec, Target):
         return spec
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
 
-    if isinstance(spec, str):
-        text = spec.strip()
-        if text.startswith("{"):
-            try:
-                spec = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
-        elif text in TvmTarget.list_kinds() or text == "native":
-            spec = {"kind": text}
-        else:
-            spec = {"kind": "llvm", "mcpu": text}
-    given = dict(spec)
+    if isinstance(spec, Mapping):
+        given = dict(spec)
+    elif (text := spec.strip()).startswith("{"):
+        try:
+            given = dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
+    elif text in TvmTarget.list_kinds() or text == "native":
+        given = {"kind": text}
+    else:
+        given = {"kind": "llvm", "mcpu": text}
     if "kind" not in given:
-        raise SearchlabError(f"target {json.dumps(given)} has no \"kind\"; give one, as {{\"kind\": \"llvm\"}}")
+        raise SearchlabError(f'target {json.dumps(given)} has no "kind"; give one, as {{"kind": "llvm"}}')
     caches = _given_caches(given.pop("caches", None))
     if given["kind"] == "native":
         caches = caches or native_caches()
@@ -144,7 +144,7 @@ def _given_caches(levels: Any) -> tuple[Cache, ...]:
     except (TypeError, ValueError):
         caches = ()
     if levels and (len(caches) < 2 or any(min(c.size, c.ways, c.line) < 1 for c in caches)):
-        raise SearchlabError(f"target: \"caches\" must be [[bytes, ways], ...] for L1, L2 and so on, not {levels!r}")
+        raise SearchlabError(f'target: "caches" must be [[bytes, ways], ...] for L1, L2 and so on, not {levels!r}')
     return caches
 
 

@@ -103,22 +103,29 @@ def takes_cost_model(policy: type[Policy]) -> bool:
     return "cost_model" in inspect.signature(policy).parameters
 
 
-def run_cell(
-    cell: Cell, path: Path, trials: int, measurer: Measurer, cache: Cache, on_trial: OnTrial = lambda trial: None
-) -> None:
+def recall(cell: Cell, path: Path, measurer: Measurer, cache: Cache) -> None:
+    """Take what the log at ``path`` measured, if it is there, into ``cache``.
+
+    Raises SearchlabError where the log is damaged, or of another run.
+    """
+    if path.exists():
+        writer = LogWriter(path, cell.header(measurer.workers))
+        writer.close()
+        for record in writer.records:
+            if record.program:
+                cache.setdefault(record.program, replace(record.measurement, reused=False))
+
+
+def run_cell(cell: Cell, path: Path, trials: int, measurer: Measurer, on_trial: OnTrial = lambda trial: None) -> None:
     """Bring the log at ``path`` to ``trials`` trials, or to all that the space has.
 
-    The policy starts afresh and is told what the log holds; from there on it is measured. ``cache`` takes in
-    the log's measurements. Raises SearchlabError where the log is of another run, or where the policy asks for
-    something else than the log says.
+    The policy starts afresh and is told what the log holds; from there on it is measured. Raises SearchlabError
+    where the log is of another run, or where the policy asks for something else than the log says.
     """
     policy = cell.start_policy()
     writer = LogWriter(path, cell.header(measurer.workers))
     try:
         records = writer.records
-        for record in records:
-            if record.program:
-                cache.setdefault(record.program, replace(record.measurement, reused=False))
         if len(records) >= trials:
             return
         asked: set[Config] = set()

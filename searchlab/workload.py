@@ -1,4 +1,4 @@
-"""GEMM and conv2d workloads: their spelling, FLOP count, PrimFunc and numpy reference. TVM is imported only to build."""
+"""GEMM and conv2d workloads: spelling, FLOP count, PrimFunc and numpy reference. TVM is imported only to build."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -354,17 +354,20 @@ def parse_workload(text: str | Workload) -> Workload:
             raise ValueError
     except (IndexError, ValueError):
         raise SearchlabError(f"workload {text!r} needs {count} whole numbers: {spelling}") from None
-    base: Workload = gemm(*sizes) if head == "gemm" else _unchecked_conv(sizes, rest[1:])
-    return _with_options(text, base, rest[1:])
+    if head == "gemm":
+        m, n, k = sizes
+        return _with_options(text, gemm(m, n, k), rest[1:])
+    return _with_options(text, _conv2d(sizes, rest[1:]), rest[1:])
 
 
-def _unchecked_conv(sizes: list[int], options: list[str]) -> Conv2d:
-    """A conv2d with its geometry read first, so that a kernel is held against the padding it really has."""
+def _conv2d(sizes: list[int], options: list[str]) -> Conv2d:
+    """A conv2d with its geometry read at once, so that a kernel is held against the padding it really has."""
     geometry: dict[str, Any] = {}
     for option in options:
         if match := re.fullmatch(r"([spd])(-?\d+)(?:x(-?\d+))?", option):
             geometry[_PAIRS[match[1]]] = (int(match[2]), int(match[3] or match[2]))
-    return conv2d(*sizes, **geometry)
+    n, h, w, co, ci, kh, kw = sizes
+    return conv2d(n, h, w, co, ci, kh, kw, **geometry)
 
 
 def _with_options(text: str, base: Workload, options: list[str]) -> Workload:

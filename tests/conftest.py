@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from searchlab.log import Header, LogWriter, Plugin, Record
 from searchlab.measure import LocalSettings
 from searchlab.measure.local import LocalMeasurer
-from searchlab.target import Target, resolve_target
-
 from searchlab.records import Trial
 from searchlab.space import Space
+from searchlab.target import Target, resolve_target
 from tests.toys import Cost
 
 

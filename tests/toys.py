@@ -48,26 +48,34 @@ class Small(_Schedules, ProductSpace):
     """120 configs, with one knob of each kind of value."""
 
     def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target, [
-            Knob("tile", tiles(16, 2)),
-            Knob("unroll", (0, 16, 64, 512)),
-            Knob("order", ("ijk", "ikj", "jki")),
-            Knob("pack", (False, True)),
-        ])
+        super().__init__(
+            workload,
+            target,
+            [
+                Knob("tile", tiles(16, 2)),
+                Knob("unroll", (0, 16, 64, 512)),
+                Knob("order", ("ijk", "ikj", "jki")),
+                Knob("pack", (False, True)),
+            ],
+        )
 
 
 class Large(_Schedules, ProductSpace):
     """13 million configs: the tiles of a 512 x 512 x 1024 GEMM, and three switches."""
 
     def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target, [
-            Knob("tile_m", tiles(512, 4)),
-            Knob("tile_n", tiles(512, 4)),
-            Knob("tile_k", tiles(1024, 2)),
-            Knob("unroll", (0, 16, 64, 512)),
-            Knob("order", ("ijk", "ikj", "jki")),
-            Knob("pack", (False, True)),
-        ])
+        super().__init__(
+            workload,
+            target,
+            [
+                Knob("tile_m", tiles(512, 4)),
+                Knob("tile_n", tiles(512, 4)),
+                Knob("tile_k", tiles(1024, 2)),
+                Knob("unroll", (0, 16, 64, 512)),
+                Knob("order", ("ijk", "ikj", "jki")),
+                Knob("pack", (False, True)),
+            ],
+        )
 
 
 class Dependent(_Schedules):

@@ -10,7 +10,7 @@ import numpy as np
 import xgboost
 
 from searchlab.costmodel import Array, CostModel
-from searchlab.errors import SearchlabError
+from searchlab.options import real, whole
 
 
 class XGBoost(CostModel):
@@ -32,22 +32,13 @@ class XGBoost(CostModel):
         min_child_weight: float = 3.0,
     ) -> None:
         super().__init__(seed=seed)
-        for name, value, kind, low, high in (
-            ("rounds", rounds, int, 1, 100_000),
-            ("max_depth", max_depth, int, 1, 16),
-            ("learning_rate", learning_rate, int | float, 1e-6, 1),
-            ("min_child_weight", min_child_weight, int | float, 0, 1e6),
-        ):
-            if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
-                noun = "a whole number" if kind is int else "a number"
-                raise SearchlabError(f"option {name!r} is {value!r}; it must be {noun} from {low:g} to {high:g}")
-        self.rounds = rounds
+        self.rounds = whole("rounds", rounds, 1)
         self.parameters = {
             "objective": "reg:squarederror",
             "tree_method": "hist",
-            "max_depth": max_depth,
-            "learning_rate": learning_rate,
-            "min_child_weight": min_child_weight,
+            "max_depth": whole("max_depth", max_depth, 1, 16),
+            "learning_rate": real("learning_rate", learning_rate, 1e-6, 1),
+            "min_child_weight": real("min_child_weight", min_child_weight, 0),
             "seed": seed,
             # One thread: sums of gradients are then always in one order, so the trees cannot depend on the machine.
             # Nor is it slower on the few hundred rows there are here.

@@ -15,11 +15,10 @@ import numpy as np
 
 from searchlab.costmodel import scores_of
 from searchlab.errors import SearchlabError
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
-
-from ._never_twice import NeverTwice
-from ._options import real, whole
 
 
 class Evolutionary(NeverTwice):

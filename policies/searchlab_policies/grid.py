@@ -7,9 +7,8 @@ from itertools import islice
 
 import numpy as np
 
+from searchlab.policy import NeverTwice
 from searchlab.space import Config, Space
-
-from ._never_twice import NeverTwice
 
 
 class Grid(NeverTwice):

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from searchlab.policy import NeverTwice
 from searchlab.space import Config
-
-from ._never_twice import NeverTwice
 
 
 class Random(NeverTwice):

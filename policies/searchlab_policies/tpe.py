@@ -22,11 +22,10 @@ import optuna
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
+from searchlab.options import whole
+from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
-
-from ._never_twice import NeverTwice
-from ._options import whole
 
 
 class Tpe(NeverTwice):

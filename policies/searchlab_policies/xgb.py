@@ -15,12 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchlab.costmodel import Array, Surrogate, scores_of
-from searchlab.features import ProgramFeatures
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space, Value
-
-from ._never_twice import NeverTwice
-from ._options import real, whole
 
 
 class Xgb(NeverTwice):
@@ -34,7 +32,7 @@ class Xgb(NeverTwice):
     diversity: what a knob value not in the batch yet is worth, in units of the score: alpha of equation (2).
     epsilon: probability that a place in the batch goes to a random config.
     predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where features come
-        from the program, since each config must then be scheduled, which takes milliseconds each; else as many
+        from the program, since scheduling a config takes milliseconds and more; else as many
         as the chains come to. Chains are made fewer where this would not let them take eight steps.
     """
 
@@ -65,7 +63,7 @@ class Xgb(NeverTwice):
         self.epsilon = real("epsilon", epsilon, 0, 1)
         self.chains = whole("chains", chains, 1)
         if predictions is None:
-            predictions = 256 if isinstance(cost_model.features, ProgramFeatures) else chains * (steps + 1)
+            predictions = 256 if cost_model.features.builds_programs else chains * (steps + 1)
         self.predictions = whole("predictions", predictions, 1)
         self.chains = max(1, min(chains, predictions // (min(steps, 8) + 1)))
 

@@ -24,14 +24,22 @@ def find_logs(path: Path) -> list[Path]:
 class TableMeasurer(Measurer):
     """Answers from logs of the same workload and space; the first measurement of a config counts.
 
-    Raises SearchlabError where no log is of the space, or a config was never measured: nothing is invented.
+    Building is charged as it was recorded, on as many workers. Raises SearchlabError where no log is of the
+    space, or a config was never measured: nothing is invented.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = [str(path) for path in paths]
         self._tables: dict[tuple[str, str], dict[Config, Measurement]] = {}
-        for path in (log for given in paths for log in find_logs(given)):
-            log = read_log(path)
+        logs = [read_log(path) for given in paths for path in find_logs(given)]
+        built_on = sorted({log.header.workers for log in logs})
+        if len(built_on) > 1:
+            raise SearchlabError(
+                f"the logs in {', '.join(self.paths)} were built on {' and '.join(map(str, built_on))} workers, so "
+                f"their times are not on one footing; choose logs of one machine"
+            )
+        self.workers = built_on[0]
+        for log in logs:
             table = self._tables.setdefault((log.header.workload, log.header.fingerprint), {})
             for trial in log.trials:
                 table.setdefault(trial.config, replace(trial.measurement, reused=False))

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 UNROLLED = 4
 """Steps of k in one trip of the innermost loop, and in one chunk of a packed row of A."""
 
+FORK = 2_000_000
+"""FLOP from which a parallel loop pays: waking the workers takes as long as about so many on one core."""
+
 EDGE = "pragma_loop_partition_hint"
 """Makes TVM peel the trips of a loop that meet an edge, so that the others need no bound checks."""
 
@@ -124,7 +127,9 @@ class GuidedGemm(ProductSpace):
         if self.workload.n % nr or self.workload.k % cut.kc:
             sch.compute_inline("B_pad")
         result = _epilogue(sch, gemm)
-        sch.transform_layout(a, ("write", 0), lambda i, p: (p // cut.kc, i // mr, p % cut.kc // UNROLLED, i % mr, p % UNROLLED))
+        sch.transform_layout(
+            a, ("write", 0), lambda i, p: (p // cut.kc, i // mr, p % cut.kc // UNROLLED, i % mr, p % UNROLLED)
+        )
         sch.transform_layout(b, ("write", 0), lambda p, j: (p // cut.kc, j // nr, p % cut.kc, j % nr))
         sch.transform_layout(gemm, ("write", 0), lambda i, j: (i // mr, j // nr, i % mr, j % nr))
 
@@ -149,7 +154,7 @@ class GuidedGemm(ProductSpace):
         columns, lane = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
         sch.vectorize(lane)
         sch.annotate(columns, EDGE, True)
-        if self.target.cores > 1 and cut.tasks(self.workload.m) > 1:
+        if self.target.cores > 1 and cut.tasks(self.workload.m) > 1 and self.workload.flops >= FORK:
             sch.parallel(task)
             sch.parallel(rows)
         sch.decompose_reduction(gemm, pc)  # last: unroll, vectorize and parallel are refused after it

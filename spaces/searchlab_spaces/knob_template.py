@@ -36,7 +36,7 @@ class KnobTemplate(ProductSpace):
             known = ", ".join(f"{op} on {kind}" for op, kind in TEMPLATES)
             raise UnsupportedWorkload(
                 f"knob-template has no template for {workload.op} on {target.kind} (only {known}); "
-                f"give your own as the option template = \"module:function\""
+                f'give your own as the option template = "module:function"'
             )
         self.template = template or TEMPLATES[workload.op, target.kind]
         super().__init__(workload, target, ())

@@ -52,7 +52,7 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
 
 
 def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
-    """Direct convolution, NCHW in and out, blocked by channels inside: weights as [co/v, ci, kh, kw, v], result likewise.
+    """Direct convolution, NCHW in and out, blocked by channels inside: weights are packed into [co/v, ci, kh, kw, v].
 
     A register tile of v channels (vectorised) by (y, x) pixels (unrolled); input channels split in two, the
     outer part around the pixels of a tile of rows; parallel over images, channel blocks and rows of tiles.

@@ -39,6 +39,7 @@ REST = 0.1  # seconds between sides: longer than the worker threads of either go
 def build(workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
     """The guided-gemm program of ``config``, compiled and loaded."""
     import tvm
+
     from searchlab_spaces.guided_gemm import GuidedGemm
 
     return tvm.compile(GuidedGemm(workload, target).schedule(config).mod, target=target.tvm).jit()
@@ -55,6 +56,7 @@ def arguments(workload: Workload) -> list[tvm.runtime.Tensor]:
 def search(workload: Workload, target: Target, trials: int, seed: int) -> Config:
     """The fastest of ``trials`` distinct configs drawn at random."""
     import tvm
+
     from searchlab_spaces.guided_gemm import GuidedGemm
 
     args = arguments(workload)
@@ -83,10 +85,10 @@ def compare(workload: Workload, target: Target, config: Config, rounds: int) -> 
     """Both sides in turn, ``rounds`` times, the first side changing; the ratio is taken within each round."""
     from threadpoolctl import threadpool_info
 
-    module, args = build(workload, target, config), arguments(workload)
+    program, args = build(workload, target, config)["main"], arguments(workload)
     a, b = np.from_dlpack(args[0]), np.from_dlpack(args[1])  # the same memory for both
     result = np.empty(list(workload.shapes.values())[-1], workload.out_dtype)
-    sides: list[Callable[[], object]] = [lambda: module["main"](*args), lambda: np.matmul(a, b, out=result)]
+    sides: list[Callable[[], object]] = [lambda: program(*args), lambda: np.matmul(a, b, out=result)]
     pairs = []
     for i in range(rounds):
         order = (0, 1) if i % 2 == 0 else (1, 0)
@@ -101,7 +103,7 @@ def compare(workload: Workload, target: Target, config: Config, rounds: int) -> 
         "blas_gflops": workload.flops / float(np.median(blas)) / 1e9,
         "ratio": float(ratio),
         "ratio_quartiles": [float(low), float(high)],
-        "blas_kernels": [info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"][0],
+        "blas_kernels": next(info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"),
     }
 
 

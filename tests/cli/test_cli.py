@@ -15,6 +15,7 @@ import pytest
 from searchlab.log import read_log
 from tests import toys
 from tests.conftest import write_table
+from tests.core.test_resume import decided
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
@@ -27,8 +28,8 @@ measure = { kind = "table", path = "table.jsonl" }
 """
 
 
-def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def searchlab(*words: object, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | settings
     return subprocess.run(
         [sys.executable, "-m", "searchlab", *map(str, words)], capture_output=True, text=True, cwd=cwd, env=env
     )
@@ -65,10 +66,33 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "results" / "study" / "report").glob("*.png"))
 
 
+def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> None:
+    """Whatever the order of hashes and the number of threads."""
+    study.write_text(STUDY.replace('["random", "evolutionary"]', '["random", "grid", "evolutionary", "xgb", "tpe"]'))
+    seen = []
+    for number in (1, 2):
+        settings = {"PYTHONHASHSEED": str(number), "OMP_NUM_THREADS": str(number)}
+        assert searchlab("run", study, "--out", tmp_path / str(number), **settings).returncode == 0
+        logs = sorted((tmp_path / str(number)).rglob("*.jsonl"))
+        seen.append({path.relative_to(tmp_path / str(number)): decided(path) for path in logs})
+    assert len(seen[0]) == 10 and seen[0] == seen[1]
+
+
 def test_an_interrupted_run_says_how_to_go_on_and_does(study: Path, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM in the middle of a real tuning run."""
     log = tmp_path / "a.jsonl"
-    words = ["tune", "gemm:96x96x96", "--space", "knob-template", "--policy", "random", "--trials", "500", "--log", str(log)]
+    words = [
+        "tune",
+        "gemm:96x96x96",
+        "--space",
+        "knob-template",
+        "--policy",
+        "random",
+        "--trials",
+        "500",
+        "--log",
+        str(log),
+    ]
     for number in (signal.SIGINT, signal.SIGTERM):
         before = len(log.read_bytes()) if log.exists() else 0
         process = subprocess.Popen([sys.executable, "-m", "searchlab", *words], stdout=subprocess.PIPE, text=True)
@@ -125,7 +149,8 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
          "no template for gemm on cuda"),
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xgb", "--features", "knobs", "--log", "a"],
          "did you mean 'knob'"),
-        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--trials", "0", "--log", "a"], "trials"),
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--trials", "0", "--log", "a"],
+         "trials"),
         (["tune", "gemm:8x8x8"], "Missing option"),
         (["run", "absent.toml"], "cannot read the study"),
         (["run", "bad.toml"], "unknown key 'workload'"),
@@ -155,7 +180,9 @@ def test_list_and_space_and_schema() -> None:
     assert "9,800 configs" in shown and "tile_i" in shown
     schema = json.loads(searchlab("schema").stdout)
     properties = schema["$defs"]["StudySpec"]["properties"]
-    assert {"workloads", "spaces", "policies", "cost_models", "seeds", "trials", "batch", "target", "measure"} == set(properties)
+    assert {"workloads", "spaces", "policies", "cost_models", "seeds", "trials", "batch", "target", "measure"} == set(
+        properties
+    )
 
 
 def test_the_shipped_studies_are_valid() -> None:

@@ -59,7 +59,9 @@ def test_report_imports_neither_tvm_nor_a_plug_in(directory: Path) -> None:
 
 
 def test_logs_are_read_and_compared_where_tvm_is_not_installed(directory: Path) -> None:
-    code = WITHOUT_TVM + f"""
+    code = (
+        WITHOUT_TVM
+        + f"""
 import searchlab
 from searchlab.analysis import report
 result = searchlab.load_log({str(directory / "a.jsonl")!r})
@@ -70,6 +72,7 @@ try:
 except ModuleNotFoundError:
     print("done")
 """
+    )
     done = python("-c", code)
     assert done.stdout == "done\n", done.stderr
 

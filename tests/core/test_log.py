@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from searchlab.errors import SearchlabError
 from searchlab.log import Header, LogWriter, Plugin, Record, read_log
 from searchlab.records import FAILURES, Measurement, Trial
-
 from searchlab.space import Config
 
 HEADER = Header(
@@ -48,7 +48,9 @@ measurements = st.one_of(
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4), measurements)
-def test_what_is_logged_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, config: dict, measured: Measurement) -> None:  # type: ignore[type-arg]
+def test_what_is_logged_is_what_is_read(
+    tmp_path_factory: pytest.TempPathFactory, config: dict, measured: Measurement
+) -> None:  # type: ignore[type-arg]
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
     writer = LogWriter(path, HEADER)
     writer.append(Record.of(Trial(0, Config(config), measured), 0.5, 0.25))
@@ -99,7 +101,9 @@ def test_a_torn_header_is_written_anew_and_a_foreign_file_is_left_alone(tmp_path
         (0, b'{"searchlab_log":99}', "format 99; this searchlab reads format 1"),
     ],
 )
-def test_damage_is_named_with_its_line_and_nothing_is_touched(tmp_path: Path, line: int, damage: bytes, said: str) -> None:
+def test_damage_is_named_with_its_line_and_nothing_is_touched(
+    tmp_path: Path, line: int, damage: bytes, said: str
+) -> None:
     path = tmp_path / "a.jsonl"
     lines = written(path, 3).splitlines()
     lines[line] = damage

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searchlab.log import read_log
 
 from searchlab.errors import SearchlabError
+from searchlab.log import read_log
 from searchlab.records import Trial
 from searchlab.registry import installed
 from searchlab.study import tune
@@ -75,12 +75,16 @@ def server() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_killed_at_random_moments(policy: str, tables: dict[str, Path], server: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_killed_at_random_moments(
+    policy: str, tables: dict[str, Path], server: subprocess.Popen[str], tmp_path: Path
+) -> None:
     assert server.stdin and server.stdout
 
     def in_fork(log: Path, delay: float | None) -> int:
         assert server.stdin and server.stdout
-        print(json.dumps([delay, policy, "dependent", str(tables["dependent"]), str(log)]), file=server.stdin, flush=True)
+        print(
+            json.dumps([delay, policy, "dependent", str(tables["dependent"]), str(log)]), file=server.stdin, flush=True
+        )
         return int(server.stdout.readline())
 
     whole = tmp_path / "whole.jsonl"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.errors import InvalidConfig
-from searchlab.space import Config, Knob, ProductSpace, Space
+from searchlab.space import Choose, Config, Knob, ProductSpace, Space
 from tests import toys
 
 SPACES = [toys.Small, toys.Large, toys.Dependent, toys.One, toys.Bare]
@@ -54,6 +54,30 @@ def test_enumeration_gives_every_config_once(kind: Callable[[], Space]) -> None:
     assert all(config in space for config in listed)
     rng = np.random.default_rng(0)
     assert {space.sample(rng) for _ in range(3000)} <= set(listed)
+
+
+class Skewed(toys.Dependent):
+    """Ten sketches, nine of which are a single config, and the tenth a billion."""
+
+    def decide(self, choose: Choose) -> Config:
+        sketch = choose(Knob("sketch", range(10)))
+        digits = [(f"digit{i}", choose(Knob(f"digit{i}", range(10)))) for i in range(9 if sketch == 9 else 0)]
+        return Config([("sketch", sketch), *digits])
+
+
+def test_sample_new_finds_what_is_left_of_a_skewed_space_at_once() -> None:
+    space, rng = Skewed(), np.random.default_rng(0)
+    seen = {Config({"sketch": i}) for i in range(9)}
+    found = [config for _ in range(200) for config in space.sample_new(rng, 4, seen)]
+    assert len(found) == 800 and not seen & set(found)
+
+
+def test_enumeration_in_random_order_gives_every_config_once() -> None:
+    for kind in (toys.Small, toys.Dependent, toys.Bare):
+        listed = [list(kind().enumerate(np.random.default_rng(seed))) for seed in (0, 0, 1)]
+        assert listed[0] == listed[1] and set(listed[0]) == set(kind().enumerate())
+        assert len(listed[0]) == kind().size()
+        assert listed[0] != listed[2] or kind is toys.Bare
 
 
 def test_size_says_none_beyond_its_limit() -> None:

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searchlab.log import read_log
-from searchlab.measure.local import LocalMeasurer
-from searchlab.study import Study, tune
 
 from searchlab.errors import SearchlabError
+from searchlab.log import read_log
+from searchlab.measure.local import LocalMeasurer
 from searchlab.policy import Policy
 from searchlab.records import Trial
 from searchlab.result import load_log
 from searchlab.space import Config, Space
+from searchlab.study import Study, tune
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided
@@ -97,7 +97,10 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
         ({"measure": {"kind": "local", "repeats": 3}}, "unknown key 'repeats' in measure .*did you mean 'repeat'"),
         ({"measure": {"kind": "local", "repeat": 0}}, "repeat must be at least 1, not 0"),
         ({"measure": {"kind": "table"}}, "the key 'path' is missing in measure"),
-        ({"cost_models": [{"name": "xgboost", "features": "knobb"}]}, "features cannot be 'knobb'; it may be 'knob' or"),
+        (
+            {"cost_models": [{"name": "xgboost", "features": "knobb"}]},
+            "features cannot be 'knobb'; it may be 'knob' or",
+        ),
         ({"cost_models": ["xgbost"], "policies": ["xgb"]}, "unknown cost model 'xgbost'; did you mean 'xgboost'"),
         ({"spaces": [{"nam": "x"}]}, "unknown key 'nam' in spaces\\[0\\]"),
         ({"spaces": ["knob-templat"]}, "unknown space 'knob-templat'; did you mean 'knob-template'"),
@@ -111,7 +114,9 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
         ({"workloads": ["conv2d:1x8x8x4x4x3x3"], "spaces": ["guided-gemm"]}, "no space of the study fits"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_said_before_anything_runs(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_study_is_said_before_anything_runs(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     with pytest.raises(SearchlabError, match=said):
         Study.from_dict({**BASE, **change}, tmp_path).run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -119,7 +124,10 @@ def test_what_is_wrong_with_a_study_is_said_before_anything_runs(change: dict[st
 
 def test_a_study_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("workloads = [")
-    for path, said in ((tmp_path / "bad.toml", "is not valid TOML"), (tmp_path / "absent.toml", "cannot read the study")):
+    for path, said in (
+        (tmp_path / "bad.toml", "is not valid TOML"),
+        (tmp_path / "absent.toml", "cannot read the study"),
+    ):
         with pytest.raises(SearchlabError, match=said):
             Study.load(path)
 
@@ -180,7 +188,9 @@ class Rogue(Policy):
         ("stranger", "asked for configs of its space it gave {'tile': 3}"),
     ],
 )
-def test_a_policy_that_breaks_its_contract_is_found_out(how: str, said: str, base: dict[str, Any], tmp_path: Path) -> None:
+def test_a_policy_that_breaks_its_contract_is_found_out(
+    how: str, said: str, base: dict[str, Any], tmp_path: Path
+) -> None:
     policy = {"name": "tests.core.test_study:Rogue", "options": {"how": how}}
     table = {"kind": "table", "path": str(tmp_path / "tables")}
     with pytest.raises(SearchlabError, match=said):

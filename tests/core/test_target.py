@@ -4,9 +4,9 @@ import pickle
 from pathlib import Path
 
 import pytest
-from searchlab.target import GENERIC_CACHES, Cache, Target, native_caches, resolve_target
 
 from searchlab.errors import SearchlabError
+from searchlab.target import GENERIC_CACHES, Cache, Target, native_caches, resolve_target
 
 
 def test_native_is_this_cpu_with_all_its_cores(native: Target) -> None:
@@ -59,10 +59,18 @@ def test_what_cannot_be_built_for_is_refused(spec: object, said: str) -> None:
 
 
 def test_caches_are_read_as_linux_gives_them(tmp_path: Path) -> None:
-    for index, (level, kind, size, ways) in enumerate([(1, "Data", "48K", 12), (1, "Instruction", "32K", 8), (2, "Unified", "1M", 16)]):
+    for index, (level, kind, size, ways) in enumerate(
+        [(1, "Data", "48K", 12), (1, "Instruction", "32K", 8), (2, "Unified", "1M", 16)]
+    ):
         folder = tmp_path / f"index{index}"
         folder.mkdir()
-        for name, value in (("level", level), ("type", kind), ("size", size), ("ways_of_associativity", ways), ("coherency_line_size", 64)):
+        for name, value in (
+            ("level", level),
+            ("type", kind),
+            ("size", size),
+            ("ways_of_associativity", ways),
+            ("coherency_line_size", 64),
+        ):
             (folder / name).write_text(f"{value}\n")
     assert native_caches(str(tmp_path)) == (Cache(48 << 10, 12), Cache(1 << 20, 16))
     assert native_caches(str(tmp_path / "absent")) == GENERIC_CACHES

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import signal
+
 from searchlab.errors import SearchlabError
 from searchlab.presets import im2row, preset_names
 from searchlab.target import Target

@@ -32,14 +32,18 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Any, Any]:
 
 
 @every_model
-@pytest.mark.parametrize(("features", "scores"), [
-    data(100),
-    (np.array([[1.0, 2.0]]), np.array([1.0])),
-    (np.ones((10, 3)), np.full(10, 0.5)),
-    (data(10)[0], np.zeros(10)),
-    (np.full((4, 2), np.nan), np.array([0.0, 0.5, 1.0, 0.2])),
-    (np.empty((3, 0)), np.array([0.0, 0.5, 1.0])),
-], ids=["many", "one row", "constant rows", "constant labels", "all NaN", "no columns"])
+@pytest.mark.parametrize(
+    ("features", "scores"),
+    [
+        data(100),
+        (np.array([[1.0, 2.0]]), np.array([1.0])),
+        (np.ones((10, 3)), np.full(10, 0.5)),
+        (data(10)[0], np.zeros(10)),
+        (np.full((4, 2), np.nan), np.array([0.0, 0.5, 1.0, 0.2])),
+        (np.empty((3, 0)), np.array([0.0, 0.5, 1.0])),
+    ],
+    ids=["many", "one row", "constant rows", "constant labels", "all NaN", "no columns"],
+)
 def test_any_data_gives_finite_scores(name: str, features: Any, scores: Any) -> None:
     model = MODELS[name](seed=0)
     before = features.copy(), scores.copy()
@@ -88,9 +92,14 @@ def test_same_predictions_in_every_process_on_any_number_of_threads() -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", "from tests.costmodels.test_costmodels import predictions; print(predictions())"],
-            env={**os.environ, "PYTHONHASHSEED": threads, "OMP_NUM_THREADS": threads,
-                 "PYTHONPATH": os.pathsep.join([str(root), *sys.path])},
-            text=True, stdout=subprocess.PIPE,
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": threads,
+                "OMP_NUM_THREADS": threads,
+                "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
+            },
+            text=True,
+            stdout=subprocess.PIPE,
         )
         for threads in ("1", "2")
     ]
@@ -128,14 +137,17 @@ def test_random_depends_on_the_row_and_the_seed() -> None:
     assert abs(spread.mean() - 0.5) < 0.03
 
 
-@pytest.mark.parametrize(("options", "text"), [
-    ({"rounds": 0}, "option 'rounds' is 0; it must be a whole number from 1 to 100000"),
-    ({"rounds": 2.5}, "option 'rounds' is 2.5"),
-    ({"max_depth": 17}, "option 'max_depth' is 17; it must be a whole number from 1 to 16"),
-    ({"learning_rate": 0}, "option 'learning_rate' is 0"),
-    ({"learning_rate": "fast"}, "option 'learning_rate' is 'fast'"),
-    ({"min_child_weight": -1}, "option 'min_child_weight' is -1"),
-])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"rounds": 0}, "option 'rounds' is 0; it must be a whole number from 1 to 100000"),
+        ({"rounds": 2.5}, "option 'rounds' is 2.5"),
+        ({"max_depth": 17}, "option 'max_depth' is 17; it must be a whole number from 1 to 16"),
+        ({"learning_rate": 0}, "option 'learning_rate' is 0"),
+        ({"learning_rate": "fast"}, "option 'learning_rate' is 'fast'"),
+        ({"min_child_weight": -1}, "option 'min_child_weight' is -1"),
+    ],
+)
 def test_bad_options_are_named(options: dict[str, Any], text: str) -> None:
     with pytest.raises(SearchlabError, match=text):
         XGBoost(seed=0, **options)

@@ -49,7 +49,6 @@ class Faulty(ProductSpace):
         super().__init__(workload, target, [Knob("fault", tuple(EXPECTED))])
 
     def schedule(self, config: Config) -> Schedule:
-        import tvm
         from tvm.s_tir import Schedule
 
         fault = str(config["fault"])
@@ -82,7 +81,7 @@ def _calls(workload: Workload, function: str, *arguments: int) -> object:
     a, b, c = workload.shapes.values()
 
     @T.prim_func(s_tir=True)
-    def main(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]  # noqa: N803
+    def main(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
         T.evaluate(T.call_extern("int32", function, *arguments))
 
     return tvm.IRModule({"main": main.with_attr("global_symbol", "main")})

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from searchlab.errors import SearchlabError
 from searchlab.measure import LocalSettings, make_measurer
 from searchlab.measure.local import LocalMeasurer
@@ -19,7 +20,6 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-
 from tests.measure.faulty import EXPECTED, Faulty
 
 WORKLOAD = parse_workload("gemm:8x8x8")
@@ -109,7 +109,7 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert len(children) >= 3
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    gone, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
 
 

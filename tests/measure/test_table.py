@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from searchlab.measure.table import TableMeasurer
-from searchlab.target import Target
 
 from searchlab.errors import SearchlabError
+from searchlab.measure.table import TableMeasurer
+from searchlab.target import Target
 from tests import toys
 from tests.conftest import write_table
 
@@ -40,6 +40,15 @@ def test_another_space_another_target_and_an_unmeasured_config_are_refused(tmp_p
     space = toys.Small()
     with pytest.raises(SearchlabError, match="was never measured"):
         list(TableMeasurer([path]).measure(space, list(space.enumerate())))
+
+
+def test_building_is_charged_on_the_workers_it_was_recorded_on(tmp_path: Path) -> None:
+    first = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
+    first.write_text(first.read_text().replace('"workers":1', '"workers":3', 1))
+    assert TableMeasurer([first]).workers == 3
+    write_table(tmp_path / "b.jsonl", toys.Dependent(), toys.smooth)
+    with pytest.raises(SearchlabError, match="built on 1 and 3 workers"):
+        TableMeasurer([tmp_path])
 
 
 def test_no_log_is_one_sentence(tmp_path: Path) -> None:

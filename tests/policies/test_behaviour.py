@@ -78,8 +78,16 @@ def test_warm_start_is_learnt_from(learner: Make) -> None:
 
 def test_trials_of_another_log_become_elites() -> None:
     space = toys.Large()
-    best = Config({"tile_m": (8, 4, 4, 4), "tile_n": (4, 4, 2, 16), "tile_k": (32, 32), "unroll": 16, "order": "ikj",
-                   "pack": True})
+    best = Config(
+        {
+            "tile_m": (8, 4, 4, 4),
+            "tile_n": (4, 4, 2, 16),
+            "tile_k": (32, 32),
+            "unroll": 16,
+            "order": "ikj",
+            "pack": True,
+        }
+    )
     policy = Evolutionary(space, seed=0, population=8)
     policy.tell(toys.trials_of([best], toys.smooth))
     policy.tell(toys.run(Random(space, seed=0), toys.smooth, 23))
@@ -157,8 +165,10 @@ def test_annealing_ends_early_where_nothing_improves() -> None:
 
 def test_the_batch_is_random_until_something_succeeds() -> None:
     space = toys.Large()
-    runs = [[trial.config for trial in toys.run(policy, toys.all_invalid, 48)]
-            for policy in (xgb(space, 0), Random(space, seed=0))]
+    runs = [
+        [trial.config for trial in toys.run(policy, toys.all_invalid, 48)]
+        for policy in (xgb(space, 0), Random(space, seed=0))
+    ]
     assert runs[0] == runs[1]
 
 
@@ -216,19 +226,22 @@ def test_optuna_is_as_talkative_as_before(caplog: pytest.LogCaptureFixture) -> N
 # --- options ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "options", "text"), [
-    (Evolutionary, {"population": 1}, "option 'population' is 1; it must be a whole number of at least 2"),
-    (Evolutionary, {"population": 2.5}, "a whole number"),
-    (Evolutionary, {"elites": 17}, "option 'elites' is 17; it must be at most 'population', which is 16"),
-    (Evolutionary, {"mutation_prob": 1.5}, "option 'mutation_prob' is 1.5; it must be a number from 0 to 1"),
-    (Evolutionary, {"mutation_prob": "often"}, "'often'"),
-    (Tpe, {"startup": 0}, "option 'startup' is 0"),
-    (Tpe, {"ei_candidates": True}, "option 'ei_candidates' is True"),
-    (xgb, {"chains": 0}, "option 'chains' is 0"),
-    (xgb, {"epsilon": -0.1}, "option 'epsilon' is -0.1; it must be a number from 0 to 1"),
-    (xgb, {"temperature": float("nan")}, "option 'temperature' is nan; it must be a number of at least 0"),
-    (xgb, {"predictions": 0}, "option 'predictions' is 0; it must be a whole number of at least 1"),
-])
+@pytest.mark.parametrize(
+    ("kind", "options", "text"),
+    [
+        (Evolutionary, {"population": 1}, "option 'population' is 1; it must be a whole number of at least 2"),
+        (Evolutionary, {"population": 2.5}, "a whole number"),
+        (Evolutionary, {"elites": 17}, "option 'elites' is 17; it must be at most 'population', which is 16"),
+        (Evolutionary, {"mutation_prob": 1.5}, "option 'mutation_prob' is 1.5; it must be a number from 0 to 1"),
+        (Evolutionary, {"mutation_prob": "often"}, "'often'"),
+        (Tpe, {"startup": 0}, "option 'startup' is 0"),
+        (Tpe, {"ei_candidates": True}, "option 'ei_candidates' is True"),
+        (xgb, {"chains": 0}, "option 'chains' is 0"),
+        (xgb, {"epsilon": -0.1}, "option 'epsilon' is -0.1; it must be a number from 0 to 1"),
+        (xgb, {"temperature": float("nan")}, "option 'temperature' is nan; it must be a number of at least 0"),
+        (xgb, {"predictions": 0}, "option 'predictions' is 0; it must be a whole number of at least 1"),
+    ],
+)
 def test_bad_options_are_named(kind: Callable[..., Policy], options: dict[str, Any], text: str) -> None:
     with pytest.raises(SearchlabError, match=text):
         kind(toys.Small(), seed=0, **options)

@@ -28,10 +28,20 @@ from searchlab_policies.tpe import Tpe
 from searchlab_policies.xgb import Xgb
 from tests import toys
 
-POLICIES: dict[str, type[Policy]] = {"random": Random, "grid": Grid, "evolutionary": Evolutionary, "xgb": Xgb,
-                                     "tpe": Tpe}
-SPACES: dict[str, Callable[[], Space]] = {"small": toys.Small, "large": toys.Large, "dependent": toys.Dependent,
-                                          "one": toys.One, "bare": toys.Bare}
+POLICIES: dict[str, type[Policy]] = {
+    "random": Random,
+    "grid": Grid,
+    "evolutionary": Evolutionary,
+    "xgb": Xgb,
+    "tpe": Tpe,
+}
+SPACES: dict[str, Callable[[], Space]] = {
+    "small": toys.Small,
+    "large": toys.Large,
+    "dependent": toys.Dependent,
+    "one": toys.One,
+    "bare": toys.Bare,
+}
 SIZES = {"small": 120, "dependent": 192, "one": 1, "bare": 1}
 
 every_policy = pytest.mark.parametrize("name", POLICIES)
@@ -200,11 +210,13 @@ def test_global_random_state_does_not_matter(name: str) -> None:
 
 def proposals() -> str:
     """What every policy proposes on every space, as text; run in a process of its own by the test below."""
-    return json.dumps({
-        f"{name} {where}": [config.to_json() for config in configs_of(toys.run(make(name, kind()), toys.flaky, 40))]
-        for name in POLICIES
-        for where, kind in SPACES.items()
-    })
+    return json.dumps(
+        {
+            f"{name} {where}": [config.to_json() for config in configs_of(toys.run(make(name, kind()), toys.flaky, 40))]
+            for name in POLICIES
+            for where, kind in SPACES.items()
+        }
+    )
 
 
 def test_same_proposals_in_every_process() -> None:
@@ -212,11 +224,16 @@ def test_same_proposals_in_every_process() -> None:
     root = Path(__file__).parents[2]
     processes = []
     for hash_seed, threads in (("1", "1"), ("2", "2")):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads,
-                       "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "OMP_NUM_THREADS": threads,
+            "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
+        }
         code = "from tests.policies.test_contract import proposals; print(proposals())"
-        processes.append(subprocess.Popen([sys.executable, "-c", code], env=environment, text=True,
-                                          stdout=subprocess.PIPE))
+        processes.append(
+            subprocess.Popen([sys.executable, "-c", code], env=environment, text=True, stdout=subprocess.PIPE)
+        )
     first, second = (process.communicate()[0] for process in processes)
     assert [process.returncode for process in processes] == [0, 0]
     assert json.loads(first) == json.loads(second)

@@ -10,9 +10,16 @@ from searchlab.space import Config, Space
 from tests import toys
 
 
-@pytest.mark.parametrize(("kind", "size"), [
-    (toys.Small, 120), (toys.Large, 12_777_600), (toys.Dependent, 192), (toys.One, 1), (toys.Bare, 1),
-])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        (toys.Small, 120),
+        (toys.Large, 12_777_600),
+        (toys.Dependent, 192),
+        (toys.One, 1),
+        (toys.Bare, 1),
+    ],
+)
 def test_sizes(kind: type[Space], size: int) -> None:
     assert kind(toys.WORKLOAD, toys.TARGET).size() == size
 

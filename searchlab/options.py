@@ -1,0 +1,26 @@
+"""Checks of the options that a study file sets, for the constructors of plug-ins."""
+
+from __future__ import annotations
+
+import math
+
+from .errors import SearchlabError
+
+
+def whole(name: str, value: int, low: int, high: float = math.inf) -> int:
+    """``value``, which must be a whole number in [``low``, ``high``]; SearchlabError where it is not."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise SearchlabError(f"option {name!r} is {value!r}; it must be a whole number {_range(low, high)}")
+    return value
+
+
+def real(name: str, value: float, low: float, high: float = math.inf) -> float:
+    """``value``, which must be a finite number in [``low``, ``high``]; SearchlabError where it is not."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not low <= value <= high:
+        raise SearchlabError(f"option {name!r} is {value!r}; it must be a number {_range(low, high)}")
+    return float(value)
+
+
+def _range(low: float, high: float) -> str:
+    return f"of at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"

@@ -1,0 +1,179 @@
+"""The guided GEMM: right answers at any size, vector code, the paper's block sizes, and a trace that replays."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given
+from hypothesis import strategies as st
+from tvm.s_tir import Schedule
+from tvm_ffi import structural_equal
+
+from searchlab.errors import InvalidConfig, UnsupportedWorkload
+from searchlab.space import Config
+from searchlab.target import GENERIC_CACHES, Cache, Target, resolve_target
+from searchlab.workload import Workload, gemm, parse_workload
+from searchlab_spaces.blis_model import kc_for, mc_for, nc_for
+from searchlab_spaces.guided_gemm import FORK, UNROLLED, GuidedGemm, blocking, even
+
+
+def native(cores: int = 1) -> Target:
+    return resolve_target({"kind": "native", "num-cores": cores})
+
+
+def tile(space: GuidedGemm, mr: int, vectors: int) -> Config:
+    return Config({"mr": mr, "nr": vectors * space.lanes})
+
+
+def assert_right(workload: Workload, target: Target, mr: int, vectors: int) -> None:
+    space = GuidedGemm(workload, target)
+    module = tvm.compile(space.schedule(tile(space, mr, vectors)).mod, target=target.tvm).jit()
+    inputs = workload.inputs()
+    result = tvm.runtime.tensor(np.full(list(workload.shapes.values())[-1], 77, workload.out_dtype))
+    module["main"](*[tvm.runtime.tensor(array) for array in inputs.values()], result)
+    rtol, atol = workload.tolerance()
+    np.testing.assert_allclose(result.numpy(), workload.reference(inputs), rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "mr", "vectors"),
+    [
+        ("gemm:64x64x64", 4, 2),  # nothing to pad
+        ("gemm:1x1x1", 8, 2),
+        ("gemm:1x1x1:bias:relu", 1, 1),
+        ("gemm:1x200x3", 3, 1),  # one row
+        ("gemm:67x1x5:bias", 6, 4),  # one column
+        ("gemm:31x37x997", 8, 2),  # primes
+        ("gemm:127x131x509:bias:relu", 5, 3),
+        ("gemm:64x64x32:relu", 8, 1),
+        ("gemm:19x23x11:float64:bias", 7, 2),
+        ("gemm:9x40x13:int8", 4, 1),
+        ("gemm:9x40x13:float16", 4, 1),
+        ("gemm:16x16x16", 8, 4),  # a tile wider than the matrix
+    ],
+)
+def test_result_matches_the_reference(spelling: str, mr: int, vectors: int) -> None:
+    assert_right(parse_workload(spelling), native(), mr, vectors)
+
+
+@pytest.mark.parametrize("spelling", ["gemm:101x103x107", "gemm:3x1009x353:bias:relu", "gemm:509x5x419:relu"])
+def test_result_is_right_on_two_threads(spelling: str) -> None:
+    workload, target = parse_workload(spelling), native(2)
+    space = GuidedGemm(workload, target)
+    assert workload.flops >= FORK
+    assert "T.parallel" in space.schedule(tile(space, 4, 2)).mod.script()
+    assert_right(workload, target, 4, 2)
+
+
+@pytest.mark.parametrize("spelling", ["gemm:40x530x150", "gemm:16x512x256:float64:bias:relu"])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_result_is_right_in_several_passes_over_k_and_blocks_of_n(spelling: str, cores: int) -> None:
+    small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
+    workload, target = parse_workload(spelling), replace(native(cores), caches=small)
+    cut = blocking(workload, target, 3, 2 * GuidedGemm(workload, target).lanes)  # type: ignore[arg-type]
+    assert cut.passes > 1
+    assert cut.nc < workload.shapes["B"][1]
+    assert_right(workload, target, 3, 2)
+
+
+def test_one_core_has_no_parallel_loop() -> None:
+    space = GuidedGemm(gemm(256, 256, 256), native(1))
+    assert "T.parallel" not in space.schedule(space.config_at(0)).mod.script()
+
+
+@pytest.mark.parametrize(
+    ("cpu", "dtype", "fused"),
+    [
+        ("skylake-avx512", "float32", r"vfn?madd\d+ps\s.*%zmm"),
+        ("skylake-avx512", "float64", r"vfn?madd\d+pd\s.*%zmm"),
+        ("haswell", "float32", r"vfn?madd\d+ps\s.*%ymm"),
+    ],
+)
+def test_micro_kernel_is_vector_multiply_adds_on_registers(cpu: str, dtype: str, fused: str) -> None:
+    target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": "x86_64-unknown-linux-gnu"})
+    space = GuidedGemm(gemm(64, 64, 64, dtype), target)
+    assembly = tvm.compile(space.schedule(tile(space, 4, 2)).mod, target=target.tvm).mod.inspect_source("asm")
+    assert len(re.findall(fused, assembly)) >= 4 * 2 * UNROLLED
+    assert not re.search(r"vfn?madd\d+s[sd]\s", assembly)  # no scalar left-overs
+
+
+@pytest.mark.parametrize("spelling", ["gemm:61x67x71:bias:relu", "gemm:64x64x64"])
+def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
+    space = GuidedGemm(parse_workload(spelling), native(2))
+    made = space.schedule(tile(space, 6, 2))
+    fresh = Schedule(space.workload.module)
+    made.trace.apply_to_schedule(fresh, remove_postproc=False)
+    assert structural_equal(made.mod, fresh.mod)
+
+
+def test_space_is_a_product_of_tiles() -> None:
+    space = GuidedGemm(gemm(512, 512, 512), resolve_target("skylake-avx512"))
+    assert [knob.name for knob in space.axes] == ["mr", "nr"]
+    assert space.axes[1].choices == (16, 32, 48, 64)
+    assert len(space) == 64
+    assert all(space.index_of(space.config_at(i)) == i for i in range(len(space)))
+    assert len(GuidedGemm(gemm(8, 8, 8), resolve_target("haswell"))) == 32
+
+
+@pytest.mark.parametrize("values", [{"mr": 4, "nr": 5}, {"mr": 0, "nr": 64}, {"mr": 4}])
+def test_config_outside_the_space_is_refused(values: dict[str, int]) -> None:
+    with pytest.raises(InvalidConfig):
+        GuidedGemm(gemm(8, 8, 8), native()).schedule(Config(values))
+
+
+def test_conv2d_and_gpus_are_refused_with_the_way_out() -> None:
+    with pytest.raises(UnsupportedWorkload, match="knob-template"):
+        GuidedGemm(parse_workload("conv2d:1x7x7x8x8x3x3"), native())
+    with pytest.raises(UnsupportedWorkload, match="knob-template"):
+        GuidedGemm(gemm(8, 8, 8), Target({"kind": "cuda", "arch": "sm_90"}))
+
+
+@pytest.mark.parametrize(
+    ("l1", "l2", "mr", "nr", "kc", "mc"),
+    [  # double precision, by hand from the formulas of Low et al. (2016), section 4
+        # Intel Sandy Bridge: C_Ar = floor(7 / 1.5) = 4, 4 * 4096 / (8 * 8); C_Br = 1, (8 - 2) * 32768 / (256 * 8)
+        (Cache(32 << 10, 8), Cache(256 << 10, 8), 8, 4, 256, 96),
+        # AMD Kaveri: C_Ar = floor(3 / 2.5) = 1, 4096 / (4 * 8); C_Br = 1, (16 - 2) * 131072 / (128 * 8)
+        (Cache(16 << 10, 4), Cache(2 << 20, 16), 4, 6, 128, 1792),
+        # TI C6678: C_Ar = floor(3 / 2) = 1, 8192 / (4 * 8); C_Br = 1, (4 - 2) * 131072 / (256 * 8)
+        (Cache(32 << 10, 4), Cache(512 << 10, 4), 4, 4, 256, 128),
+    ],
+)
+def test_block_sizes_are_those_of_the_paper(l1: Cache, l2: Cache, mr: int, nr: int, kc: int, mc: int) -> None:
+    assert kc_for(l1, mr, nr, 8) == kc
+    assert mc_for(l2, mr, nr, kc, 8) == mc
+
+
+def test_nc_fills_the_ways_that_the_block_of_a_leaves() -> None:
+    # W = 16 ways of 512 KiB; A_c of 96 x 256 doubles takes one: (16 - 1 - 1) * 2^19 / (256 * 8) = 3584
+    assert nc_for(Cache(8 << 20, 16), 4, 256, 96, 8) == 3584
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**4))
+def test_even_blocks_cover_the_total_within_the_limit(total: int, limit: int) -> None:
+    size = even(total, limit)
+    count = -(-total // limit)
+    assert size <= limit
+    assert (count - 1) * size < total <= count * size or count * (size - 1) < total <= count * size
+
+
+SIZE = st.one_of(st.integers(1, 40), st.integers(1, 5000), st.sampled_from([127, 509, 997, 1024, 4099]))
+
+
+@given(SIZE, SIZE, SIZE, st.integers(1, 16), st.integers(1, 4), st.integers(1, 64), st.booleans())
+def test_blocks_cover_any_problem(m: int, n: int, k: int, mr: int, vectors: int, cores: int, double: bool) -> None:
+    target = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": cores}, GENERIC_CACHES)
+    workload = gemm(m, n, k, "float64" if double else "float32")
+    nr = vectors * (4 if double else 8)
+    cut = blocking(workload, target, mr, nr)
+    assert cut.mc % mr == 0 and cut.nb % nr == 0 and cut.nc % cut.nb == 0 and cut.kc % UNROLLED == 0
+    assert cut.mc < m + mr
+    assert cut.passes * cut.kc >= k > (cut.passes - 1) * cut.kc
+    assert cut.passes * cut.kc - k < UNROLLED * cut.passes  # next to nothing is padded
+    micro_panels = (mr + nr) * (cut.kc - UNROLLED) * (8 if double else 4)
+    assert micro_panels <= GENERIC_CACHES[1].size
+    assert cut.tasks(m) <= -(-m // mr) * -(-n // nr)
