@@ -174,19 +174,22 @@ def _epilogue(sch: Schedule, gemm: SBlockRV) -> SBlockRV:
 
 def _pack_a(sch: Schedule, pack: SBlockRV, mr: int) -> None:
     """Micro-panels of mr rows, in which every row gives UNROLLED elements in turn: copied, never transposed."""
+    # Sixteen elements at a time from a row, a cache line of float32; so, too, eight rows at a time of B.
     i, p = sch.get_loops(pack)[-2:]
     panel, row = sch.split(i, [None, mr])
-    chunk, lane = sch.split(p, [None, UNROLLED])
-    sch.reorder(panel, chunk, row, lane)
-    sch.unroll(row)
+    run, chunk, lane = sch.split(p, [None, 4, UNROLLED])
+    sch.reorder(panel, run, row, chunk, lane)
+    sch.unroll(chunk)
     sch.vectorize(lane)
 
 
 def _pack_b(sch: Schedule, pack: SBlockRV, vectors: int, lanes: int) -> LoopRV:
-    """Micro-panels of so many vectors a row, copied row by row of B; returns the loop over its rows."""
+    """Micro-panels of so many vectors a row, a few rows of B at a time; returns the loop over those."""
     p, j = sch.get_loops(pack)[-2:]
+    rows, row = sch.split(p, [None, 8])
     panel, vector, lane = sch.split(j, [None, vectors, lanes])
+    sch.reorder(rows, panel, row, vector, lane)
     sch.annotate(panel, EDGE, True)
     sch.unroll(vector)
     sch.vectorize(lane)
-    return p
+    return rows

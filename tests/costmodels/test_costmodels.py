@@ -140,7 +140,7 @@ def test_random_depends_on_the_row_and_the_seed() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"rounds": 0}, "option 'rounds' is 0; it must be a whole number from 1 to 100000"),
+        ({"rounds": 0}, "option 'rounds' is 0; it must be a whole number of at least 1"),
         ({"rounds": 2.5}, "option 'rounds' is 2.5"),
         ({"max_depth": 17}, "option 'max_depth' is 17; it must be a whole number from 1 to 16"),
         ({"learning_rate": 0}, "option 'learning_rate' is 0"),

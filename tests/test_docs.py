@@ -1,0 +1,61 @@
+"""What the README and CONTRIBUTING show is run."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from searchlab.policy import Policy
+from searchlab.study import Study
+from tests import toys
+
+ROOT = Path(__file__).parent.parent
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+
+
+def test_the_study_file_of_the_readme() -> None:
+    (text,) = blocks("README.md", "toml")
+    cells, left_out = Study.from_dict(tomllib.loads(text)).cells()
+    assert len(cells) == 2 * 3 * 5 and not left_out
+
+
+def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (text,) = blocks("README.md", "python")
+    monkeypatch.chdir(tmp_path)
+    exec(text.replace("512x512x512", "32x32x32").replace("trials=32", "trials=3"), scope := {})
+    assert "T.prim_func" in capsys.readouterr().out
+    assert len(scope["frame"]) == 3 and scope["again"].best == scope["result"].best
+
+
+def test_the_policy_of_contributing_keeps_the_contract() -> None:
+    text, *_ = blocks("CONTRIBUTING.md", "python")
+    exec(text, scope := {"__name__": "acme_policies"})
+    policy: Policy = scope["HillClimb"](toys.Small(), seed=0)
+    trials = toys.run(policy, toys.smooth, 200)
+    assert len({trial.config for trial in trials}) == len(trials) == 120
+
+
+def test_the_entry_points_of_contributing_are_searchlabs() -> None:
+    groups = set(re.findall(r'"(searchlab\.\w+)"\]', (ROOT / "CONTRIBUTING.md").read_text()))
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert groups and groups <= set(declared)
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_what_a_document_links_to_is_there(document: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text()):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+def test_commands_of_the_readme_exist() -> None:
+    from searchlab.cli import app
+
+    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    used = set(re.findall(r"^    searchlab (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert used and used <= known
