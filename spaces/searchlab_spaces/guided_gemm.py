@@ -62,7 +62,7 @@ def even(total: int, limit: int) -> int:
 def blocking(workload: Gemm, target: Target, mr: int, nr: int) -> Blocking:
     """The paper's mc, nc, kc for the target's caches, then evened out over this problem and the target's cores."""
     itemsize = np.dtype(workload.dtype).itemsize
-    l1, l2, l3 = target.caches[0], target.caches[1], target.caches[-1]
+    l1, l2, *rest = target.caches
     m, n, k = workload.m, workload.n, workload.k
     # A micro-tile that sums all of k in registers writes C once and takes bias and ReLU along. It beats the L1
     # optimum as long as whole micro-panels keep to L2, from where the prefetcher feeds the multiply-adds.
@@ -70,7 +70,9 @@ def blocking(workload: Gemm, target: Target, mr: int, nr: int) -> Blocking:
     kc = ceil(depth / UNROLLED) * UNROLLED
     rows = ceil(m / mr)
     most_rows = mc_for(l2, mr, nr, kc, itemsize) // mr
-    columns = even(ceil(n / nr), nc_for(l3, nr, kc, most_rows * mr, itemsize) // nr)
+    columns = ceil(n / nr)
+    if rest:  # without an L3, B streams from memory however little of it is packed at a time
+        columns = even(columns, nc_for(rest[0], nr, kc, most_rows * mr, itemsize) // nr)
 
     def time(block: tuple[int, int]) -> int:
         # Rounds of tasks over the cores, in micro-tiles; the +1 is what a task spends on fetching its panels.
@@ -147,13 +149,13 @@ class GuidedGemm(ProductSpace):
         for loop in (pu, it, jv):
             sch.unroll(loop)
         for loop in (jr, ir):
-            sch.annotate(loop, EDGE, True)
+            sch.annotate(loop, EDGE, 1)
 
         _pack_a(sch, a, mr)
         rows = _pack_b(sch, b, nr // self.lanes, self.lanes)
         columns, lane = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
         sch.vectorize(lane)
-        sch.annotate(columns, EDGE, True)
+        sch.annotate(columns, EDGE, 1)
         if self.target.cores > 1 and cut.tasks(self.workload.m) > 1 and self.workload.flops >= FORK:
             sch.parallel(task)
             sch.parallel(rows)
@@ -189,7 +191,7 @@ def _pack_b(sch: Schedule, pack: SBlockRV, vectors: int, lanes: int) -> LoopRV:
     rows, row = sch.split(p, [None, 8])
     panel, vector, lane = sch.split(j, [None, vectors, lanes])
     sch.reorder(rows, panel, row, vector, lane)
-    sch.annotate(panel, EDGE, True)
+    sch.annotate(panel, EDGE, 1)
     sch.unroll(vector)
     sch.vectorize(lane)
     return rows

@@ -2,64 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
-from searchlab.space import ProductSpace, Value
+from searchlab.space import Config, ProductSpace, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from .knobs import TemplateConfig
+from .gpu_limits import check_gpu_limits
+from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
+from .template_registry import find_template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-Template = Callable[[TemplateConfig, "Schedule", Target], None]
-"""Defines its knobs on the config and applies them to the schedule of the workload's ``main``."""
-
-TEMPLATES = {
-    ("gemm", "llvm"): "searchlab_spaces.templates_cpu:gemm",
-    ("conv2d", "llvm"): "searchlab_spaces.templates_cpu:conv2d",
+DEFAULTS = {
+    ("gemm", "llvm"): "gemm_cpu",
+    ("conv2d", "llvm"): "conv2d_cpu",
+    ("gemm", "cuda"): "gemm_cuda",
+    ("conv2d", "cuda"): "conv2d_no_batching",
 }
+"""(op, kind of target) -> the template taken where none is named."""
 
 
 class KnobTemplate(ProductSpace):
-    """The space of a template: the product of its knobs.
+    """The space of a template: the product of its knobs, with AutoTVM's index, and printed as AutoTVM prints it.
 
-    template: ``"module:function"``, or the built-in one for the workload and target if empty.
+    template: the name of a registered one (see :mod:`.template_registry`), ``"module:function"``, or the built-in
+    one for the workload and target if empty. Raises UnsupportedWorkload where that is for something else.
     """
 
+    axes: tuple[TemplateKnob, ...]
+
     def __init__(self, workload: Workload, target: Target, *, template: str = "") -> None:
-        if not template and (workload.op, target.kind) not in TEMPLATES:
-            known = ", ".join(f"{op} on {kind}" for op, kind in TEMPLATES)
+        if not template and (workload.op, target.kind) not in DEFAULTS:
+            known = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
             raise UnsupportedWorkload(
                 f"knob-template has no template for {workload.op} on {target.kind} (only {known}); "
-                f'give your own as the option template = "module:function"'
+                f'name your own as the option template = "module:function"'
             )
-        self.template = template or TEMPLATES[workload.op, target.kind]
+        self.template = find_template(template or DEFAULTS[workload.op, target.kind])
+        self.template.check(workload, target)
         super().__init__(workload, target, ())
-        config, _ = self._instantiate(None)
-        self.axes = tuple(config.knobs)
+        try:
+            self.axes = self._instantiate(None)[0]
+        except InvalidConfig as error:
+            raise SearchlabError(
+                f"template {self.template.name!r} must run through with every knob at its first choice: {error}"
+            ) from None
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
-        from tvm.s_tir import ScheduleError
-
         self.knobs(config)
+        axes, schedule = self._instantiate(config)
+        if axes != self.axes:
+            raise SearchlabError(f"template {self.template.name!r}: {INDEPENDENT}")
+        if "gpu" in self.target.tvm.keys:
+            check_gpu_limits(schedule.mod, self.target)
+        return schedule
+
+    def _instantiate(self, chosen: Mapping[str, Value] | None) -> tuple[tuple[TemplateKnob, ...], Schedule]:
+        from tvm.s_tir import Schedule, ScheduleError
+
+        schedule = Schedule(self.workload.module)
+        config = TemplateConfig(schedule, chosen)
         try:
-            return self._instantiate(config)[1]
+            self.template.function(config, schedule, self.target)
         except ScheduleError as error:
-            raise InvalidConfig(f"the template cannot be applied: {str(error).strip().splitlines()[0]}") from None
+            # TVM prints the whole program before it says what is wrong.
+            reason = str(error).rpartition("Error message: ")[2].strip().splitlines()[0]
+            raise InvalidConfig(f"the template cannot be applied: {reason}") from None
+        return tuple(config.knobs.values()), schedule
 
-    def _instantiate(self, chosen: Mapping[str, Value] | None) -> tuple[TemplateConfig, Schedule]:
-        from tvm.s_tir import Schedule
+    # --- AutoTVM's form -----------------------------------------------------------------------------------
 
-        module, _, name = self.template.partition(":")
-        try:
-            function: Template = getattr(import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise SearchlabError(f"template {self.template!r} cannot be loaded: {error}") from None
-        config, schedule = TemplateConfig(chosen), Schedule(self.workload.module)
-        function(config, schedule, self.target)
-        return config, schedule
+    def __repr__(self) -> str:
+        """The space as ``tvm.autotvm`` prints it."""
+        knobs = "".join(f"  {i:2d} {knob.name}: {knob}\n" for i, knob in enumerate(self.axes))
+        return f"ConfigSpace (len={len(self)}, space_map=\n{knobs})"
+
+    def show(self, config: Config) -> str:
+        """``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, the index."""
+        made = self.to_entity(config)
+        return f"{[(name, value) for name, _, value in made['entity']]},None,{made['index']}"
+
+    def to_entity(self, config: Config) -> dict[str, Any]:
+        """``config`` as the logs of ``tvm.autotvm`` write it. Raises InvalidConfig if it is no member."""
+        entity = [[knob.name, knob.code, knob.to_entity(config[knob.name])] for knob in self.knobs(config)]  # type: ignore[attr-defined]
+        return {"index": self.index_of(config), "code_hash": None, "entity": entity}
+
+    def from_entity(self, entity: Mapping[str, Any]) -> Config:
+        """The config that a log of ``tvm.autotvm`` holds as ``entity``; its index is not looked at.
+
+        Raises InvalidConfig where that is not in this space.
+        """
+        knobs = {knob.name: knob for knob in self.axes}
+        values = {}
+        for name, code, value in entity["entity"]:
+            if name not in knobs or knobs[name].code != code:
+                raise InvalidConfig(f"the entity sets {name!r} ({code}), which this space does not have")
+            values[name] = knobs[name].from_entity(value)
+        config = Config(values)
+        self.knobs(config)
+        return config

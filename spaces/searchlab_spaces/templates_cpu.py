@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from searchlab.target import Target
 
 from .knobs import TemplateConfig
+from .template_registry import template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -18,6 +19,7 @@ VECTORISED = 64
 """The most columns or channels vectorised: four registers of sixteen floats."""
 
 
+@template("gemm_cpu", op="gemm", target="llvm")
 def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """Three-level tiles of C, a two-level split of k, B packed into panels as wide as the innermost tile or not.
 
@@ -25,10 +27,9 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
-    m, n, depth = (int(sch.get(loop).extent) for loop in (i, j, k))
-    cfg.define_split("tile_i", m, 3, filter=lambda tile: tile[2] <= UNROLLED)
-    cfg.define_split("tile_j", n, 3, filter=lambda tile: tile[2] <= VECTORISED)
-    cfg.define_split("tile_k", depth, 2)
+    cfg.define_split("tile_i", i, 3, filter=lambda split: split.size[2] <= UNROLLED)
+    cfg.define_split("tile_j", j, 3, filter=lambda split: split.size[2] <= VECTORISED)
+    cfg.define_split("tile_k", k, 2)
     cfg.define_knob("pack_b", [0, 1])
 
     i0, i1, i2 = cfg["tile_i"].apply(sch, i)
@@ -51,6 +52,7 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     sch.decompose_reduction(block, k0)
 
 
+@template("conv2d_cpu", op="conv2d", target="llvm")
 def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """Direct convolution, NCHW in and out, blocked by channels inside: weights are packed into [co/v, ci, kh, kw, v].
 
@@ -59,11 +61,10 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """
     block = sch.get_sblock("conv2d")
     n, c, y, x, rc, ry, rx = sch.get_loops(block)
-    channels, rows, columns, depth = (int(sch.get(loop).extent) for loop in (c, y, x, rc))
-    cfg.define_split("tile_co", channels, 2, max_factor=VECTORISED)
-    cfg.define_split("tile_oh", rows, 2, max_factor=UNROLLED)
-    cfg.define_split("tile_ow", columns, 3, filter=lambda tile: tile[2] <= UNROLLED)
-    cfg.define_split("tile_ci", depth, 2)
+    cfg.define_split("tile_co", c, 2, max_factor=VECTORISED)
+    cfg.define_split("tile_oh", y, 2, max_factor=UNROLLED)
+    cfg.define_split("tile_ow", x, 3, filter=lambda split: split.size[2] <= UNROLLED)
+    cfg.define_split("tile_ci", rc, 2)
     cfg.define_knob("unroll_kw", [0, 1])
 
     v = cfg["tile_co"].size[1]

@@ -1,6 +1,6 @@
 """How the best guided-gemm program of a short search compares with numpy's BLAS.
 
-    python studies/benchmarks/kernels.py [--threads 1 2] [--trials 32] [--json FILE] [WORKLOAD ...]
+    python studies/benchmarks/kernels.py [WORKLOAD ...] [--threads 1 2] [--trials 32] [--json FILE]
 
 Both libraries read their thread count from the environment when they are loaded, so each row of the table is
 made in processes of its own. BLAS chooses its kernels by the CPU: any OPENBLAS_* or MKL_* setting that would make
@@ -59,12 +59,16 @@ def search(workload: Workload, target: Target, trials: int, seed: int) -> Config
     args = arguments(workload)
     configs = GuidedGemm(workload, target).sample_new(np.random.default_rng(seed), trials, seen=())
     programs = {config: build(workload, target, config) for config in configs}
-    seconds = dict.fromkeys(configs, np.inf)
-    for survivors in (trials, 8, 8, 8, 8):  # the clock drifts: those in front are timed again, in turn
-        for config in sorted(configs, key=lambda c: seconds[c])[:survivors]:
-            timer = programs[config].time_evaluator("main", tvm.cpu(), repeat=5, min_repeat_ms=20)
-            seconds[config] = min(seconds[config], *timer(*args).results)  # what else runs here can only add
-    return min(configs, key=lambda c: seconds[c])
+
+    def seconds(config: Config) -> float:
+        timer = programs[config].time_evaluator("main", tvm.cpu(), repeat=5, min_repeat_ms=20)
+        return float(np.median(timer(*args).results))
+
+    first = {config: seconds(config) for config in configs}
+    front = sorted(configs, key=lambda config: first[config])[:8]
+    # The clock drifts by more than what tells these apart: they are timed again, in turn.
+    again = np.median([[seconds(config) for config in front] for _ in range(5)], axis=0)
+    return front[int(np.argmin(again))]
 
 
 def median_seconds(run: Callable[[], object]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
 from tvm_ffi import structural_equal
 
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
@@ -107,6 +109,18 @@ def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
     made = space.schedule(tile(space, 6, 2))
     fresh = Schedule(space.workload.module)
     made.trace.apply_to_schedule(fresh, remove_postproc=False)
+    assert structural_equal(made.mod, fresh.mod)
+
+
+def test_trace_survives_a_metaschedule_database(tmp_path: Path) -> None:
+    space = GuidedGemm(gemm(61, 67, 71, bias=True), native(2))
+    made = space.schedule(tile(space, 6, 2))
+    written = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    workload = written.commit_workload(space.workload.module)
+    written.commit_tuning_record(ms.database.TuningRecord(made.trace, workload, [1e-3], space.target.tvm))
+    (record,) = ms.database.JSONDatabase(work_dir=str(tmp_path)).get_all_tuning_records()
+    fresh = Schedule(space.workload.module)
+    record.trace.apply_to_schedule(fresh, remove_postproc=False)
     assert structural_equal(made.mod, fresh.mod)
 
 
