@@ -77,5 +77,5 @@ def _text(node: Any) -> str:
     if kind == "Cast":
         return f"{node.ty.dtype}({_text(node.value)})"
     if kind == "Call":
-        return f"{str(node.op.name).removeprefix('tirx.')}({_list(node.args)})"
+        return f"{str(node.op.name).rpartition('.')[2]}({_list(node.args)})"
     return str(node)

@@ -10,7 +10,7 @@ from searchlab.space import Config, ProductSpace, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from .gpu_limits import check_gpu_limits
+from .gpu_check import check_gpu
 from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
 from .template_registry import find_template
 
@@ -58,7 +58,7 @@ class KnobTemplate(ProductSpace):
         if axes != self.axes:
             raise SearchlabError(f"template {self.template.name!r}: {INDEPENDENT}")
         if "gpu" in self.target.tvm.keys:
-            check_gpu_limits(schedule.mod, self.target)
+            check_gpu(schedule.mod, self.target)
         return schedule
 
     def _instantiate(self, chosen: Mapping[str, Value] | None) -> tuple[tuple[TemplateKnob, ...], Schedule]:

@@ -21,7 +21,7 @@ from searchlab.workload import Workload
 
 from . import decisions
 from .dag import print_dag
-from .gpu_limits import why_refused, with_limits
+from .gpu_check import SHARED_BYTES, THREADS, check_gpu
 
 if TYPE_CHECKING:
     import tvm
@@ -83,14 +83,10 @@ class Sketch(Space):
         self.knobs(config)
         sch = self._apply(config)
         sch.enter_postproc()
-        for postproc in self._design.postprocs:
-            name = type(postproc).__name__
-            try:
-                applied = postproc.apply(sch)
-            except RuntimeError as error:
-                raise InvalidConfig(f"{name} failed: {_first_line(error)}") from None
-            if not applied:
-                raise InvalidConfig(f"{name} refused the program{why_refused(sch.mod, self.target, name)}")
+        try:
+            refused = [next((post for post in self._design.postprocs if not post.apply(sch)), None)]
+        except RuntimeError as error:
+            raise InvalidConfig(f"the sketch cannot be finished: {_first_line(error)}") from None
         return sch
 
     def canonical(self, config: Mapping[str, Value]) -> Config:

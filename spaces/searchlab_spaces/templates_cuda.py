@@ -85,9 +85,9 @@ def _tile(
     sch.reverse_compute_at(result, threads[-1], preserve_unit_loops=True)
     for cache in local:
         sch.compute_at(cache, middle[-1], preserve_unit_loops=True)
-    for operand, cache in enumerate(shared):
+    for cache in shared:
+        dims = len(sch.get_loops(cache))
         sch.compute_at(cache, outer[-1], preserve_unit_loops=True)
-        dims = len(sch.get(block).reads[operand].buffer.shape)
         elements = sch.fuse(*sch.get_loops(cache)[-dims:])
         # All threads of the block fetch together, neighbours next to each other.
         extents = [int(sch.get(loop).extent) for loop in threads]

@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,23 +52,24 @@ def arguments(workload: Workload) -> list[tvm.runtime.Tensor]:
 
 
 def search(workload: Workload, target: Target, trials: int, seed: int) -> Config:
-    """The fastest of ``trials`` distinct configs drawn at random."""
+    """The fastest of the first ``trials`` that the xgb policy makes in the guided-gemm space."""
     import tvm
 
-    from searchlab_spaces.guided_gemm import GuidedGemm
+    import searchlab
 
+    with tempfile.TemporaryDirectory() as folder:
+        result = searchlab.tune(
+            workload, space="guided-gemm", policy="xgb", trials=trials, seed=seed, target=target,
+            measure={"kind": "local", "repeat": 5, "min_repeat_ms": 20}, log=Path(folder, "log.jsonl"),
+        )  # fmt: skip
+    front = [trial.config for trial in sorted(result.trials, key=lambda trial: trial.cost)[:8]]
     args = arguments(workload)
-    configs = GuidedGemm(workload, target).sample_new(np.random.default_rng(seed), trials, seen=())
-    programs = {config: build(workload, target, config) for config in configs}
-
-    def seconds(config: Config) -> float:
-        timer = programs[config].time_evaluator("main", tvm.cpu(), repeat=5, min_repeat_ms=20)
-        return float(np.median(timer(*args).results))
-
-    first = {config: seconds(config) for config in configs}
-    front = sorted(configs, key=lambda config: first[config])[:8]
+    timers = [
+        build(workload, target, config).time_evaluator("main", tvm.cpu(), repeat=5, min_repeat_ms=20)
+        for config in front
+    ]
     # The clock drifts by more than what tells these apart: they are timed again, in turn.
-    again = np.median([[seconds(config) for config in front] for _ in range(5)], axis=0)
+    again = np.median([[np.median(timer(*args).results) for timer in timers] for _ in range(5)], axis=0)
     return front[int(np.argmin(again))]
 
 

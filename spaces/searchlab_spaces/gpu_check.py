@@ -36,7 +36,7 @@ ALIGNMENT = 64
 """TVM starts every buffer at a multiple of so many bytes."""
 
 
-def check_gpu_limits(module: tvm.IRModule, target: Target) -> None:
+def check_gpu(module: tvm.IRModule, target: Target) -> None:
     """Raise InvalidConfig where a kernel of ``module`` is more than a GPU of ``target`` takes, saying what.
 
     TVM's own VerifyGPUCode answers only yes or no, and counts neither the grid nor the alignment of buffers.
