@@ -1,0 +1,125 @@
+"""The contract of a space, held against every registered one on a range of workloads."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import cloudpickle
+import numpy as np
+import pytest
+from tvm_ffi import structural_equal
+
+from searchlab.errors import InvalidConfig, UnsupportedWorkload
+from searchlab.log import Plugin
+from searchlab.measure.local import LocalMeasurer
+from searchlab.registry import installed
+from searchlab.space import Config, Knob, ProductSpace, Space, Value
+from searchlab.target import resolve_target
+from searchlab.tuner import make_space
+from searchlab.workload import parse_workload
+
+WORKLOADS = [
+    "gemm:64x48x96",
+    "gemm:37x53x29:bias:relu",
+    "gemm:32x64x16:float64:relu",
+    "gemm:1x1x1",
+    "conv2d:1x9x9x16x8x3x3:p1:bias:relu",
+    "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1",
+    "conv2d:1x5x5x32x16x1x1:relu",
+]
+SEEDS = range(3)
+
+
+@cache
+def space_of(name: str, workload: str) -> Space | None:
+    """The space, or None where it says, with a hint, that it has no program for this workload."""
+    try:
+        return make_space(Plugin(name), parse_workload(workload), resolve_target("native"))
+    except UnsupportedWorkload as error:
+        assert "use" in str(error) and name in str(error)
+        return None
+
+
+CELLS = [
+    pytest.param(name, workload, id=f"{name}-{workload}")
+    for name in installed("space")
+    for workload in WORKLOADS
+    if space_of(name, workload)
+]
+
+
+def test_every_workload_has_a_space_and_every_space_a_workload() -> None:
+    cells = [parameter.values for parameter in CELLS]
+    assert {workload for _, workload in cells} == set(WORKLOADS)
+    assert {name for name, _ in cells} == set(installed("space"))
+
+
+def samples(space: Space, count: int) -> list[Config]:
+    rng = np.random.default_rng(1)
+    return [space.sample(rng) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("name", "workload"), CELLS)
+def test_decided_configs_are_members_and_stay_so(name: str, workload: str) -> None:
+    space = space_of(name, workload)
+    assert space
+    rng = np.random.default_rng(0)
+    configs = samples(space, 20)
+    for a, b in zip(configs, configs[1:], strict=False):
+        for config in (a, space.mutate(a, rng), space.crossover(a, b, rng)):
+            assert config in space
+            assert Config(json.loads(json.dumps(config.to_json()))) == config
+        replayed: list[str] = []
+
+        def choose(knob: Knob, a: Config = a, replayed: list[str] = replayed) -> Value:
+            assert len(set(knob.choices)) == len(knob.choices) > 0
+            replayed.append(knob.name)
+            return a[knob.name]
+
+        assert space.decide(choose) == a and replayed == list(a)
+    assert Config({**configs[0], "no such knob": 1}) not in space
+    with pytest.raises(InvalidConfig, match="no such knob"):
+        space.schedule(Config({**configs[0], "no such knob": 1}))
+
+
+@pytest.mark.parametrize(("name", "workload"), CELLS)
+def test_programs_build_and_compute_the_right_answer(name: str, workload: str, measurer: LocalMeasurer) -> None:
+    space = space_of(name, workload)
+    assert space
+    results = list(measurer.measure(space, samples(space, 4)))
+    assert {result.failure for result in results} <= {None, "invalid"}, [result.message for result in results]
+    assert any(result.seconds for result in results)
+
+
+@pytest.mark.parametrize(("name", "workload"), CELLS)
+def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: str) -> None:
+    from tvm.s_tir import Schedule
+
+    space = space_of(name, workload)
+    assert space
+    again = cloudpickle.loads(cloudpickle.dumps(space))
+    assert again.fingerprint == space.fingerprint
+    scheduled = 0
+    for config in samples(space, 3):
+        try:
+            schedule = space.schedule(config)
+        except InvalidConfig as error:
+            assert str(error)
+            continue
+        scheduled += 1
+        assert structural_equal(schedule.mod, again.schedule(config).mod)
+        fresh = Schedule(space.workload.module)
+        schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
+        assert structural_equal(schedule.mod, fresh.mod)
+    assert scheduled
+
+
+@pytest.mark.parametrize(("name", "workload"), CELLS)
+def test_a_product_space_enumerates_what_it_counts(name: str, workload: str) -> None:
+    space = space_of(name, workload)
+    if isinstance(space, ProductSpace):
+        for index in np.random.default_rng(0).integers(space.size(), size=50).tolist():
+            assert space.index_of(space.config_at(index)) == index
+        if space.size() <= 2000:
+            assert len(set(space.enumerate())) == space.size()
