@@ -48,6 +48,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     measure: dict[str, Any]
     host: dict[str, Any] = {}
     label: str = ""
+    space_label: str = ""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
     created: float = 0.0
@@ -56,6 +57,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """What pictures and tables call this run's strategy."""
         return self.label or self.policy.name
+
+    @property
+    def space_name(self) -> str:
+        """What they call its space."""
+        return self.space_label or self.space.name
 
 
 IDENTITY = (

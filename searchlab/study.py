@@ -135,7 +135,7 @@ class Study:
             raise SearchlabError("no space of the study fits any of its workloads. " + "; ".join(left_out))
         cells = [
             StudyCell(
-                Cell(space, entry.plugin, plugin, cls, model, seed, spec.batch, spec.measure, label),
+                Cell(space, entry.plugin, plugin, cls, model, seed, spec.batch, spec.measure, label, entry.label),
                 Path(_slug(str(space.workload)), _slug(entry.label or entry.name), _slug(label), f"seed{seed}.jsonl"),
             )
             for seed in spec.seed_list

@@ -50,6 +50,7 @@ class Cell:
     batch: int
     settings: Settings
     label: str = ""
+    space_label: str = ""
 
     def header(self, workers: int) -> Header:
         local = isinstance(self.settings, LocalSettings)
@@ -66,6 +67,7 @@ class Cell:
             measure=protocol(self.settings),
             host={"cpu": cpu_model()} if local else {},
             label=self.label,
+            space_label=self.space_label,
             workers=workers,
             versions=library_versions(),
             created=time.time(),

@@ -68,7 +68,7 @@ def read_cells(directory: Path) -> Comparison:
     workloads = [_workload(log) for log in logs]
     spaces: dict[str, set[str]] = {}
     for workload, log in zip(workloads, logs, strict=True):
-        spaces.setdefault(workload, set()).add(log.header.space.name)
+        spaces.setdefault(workload, set()).add(log.header.space_name)
     several = any(len(names) > 1 for names in spaces.values())
     comparison: Comparison = {}
     for workload, log in sorted(zip(workloads, logs, strict=True), key=lambda w: (w[0], _strategy(w[1], several))):
@@ -83,7 +83,7 @@ def read_cells(directory: Path) -> Comparison:
 
 
 def _strategy(log: Log, several_spaces: bool) -> str:
-    return f"{log.header.space.name} / {log.header.name}" if several_spaces else log.header.name
+    return f"{log.header.space_name} / {log.header.name}" if several_spaces else log.header.name
 
 
 def _workload(log: Log) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log import read_log
 from searchlab.measure.local import LocalMeasurer
@@ -53,6 +54,14 @@ def test_a_study_runs_every_cell_and_runs_only_what_is_missing(base: dict[str, A
     assert started == [(number, 20) for number in range(1, 21)]
     for number, (path, data) in enumerate(before.items()):
         assert path.read_bytes() == data if number % 3 else path.exists()
+
+
+def test_one_space_with_two_labels_is_reported_as_two(base: dict[str, Any], tmp_path: Path) -> None:
+    write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    spaces = [{"name": "tests.toys:Small", "label": label} for label in ("one", "two")]
+    Study.from_dict({**base, "spaces": spaces, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
+    rows = report(tmp_path / "out").workloads[0].strategies
+    assert {row.strategy for row in rows} == {"one / random", "two / random"}
 
 
 def test_one_seed_one_result(base: dict[str, Any], tmp_path: Path) -> None:

@@ -1,0 +1,162 @@
+"""Splits, orders and annotations: what AutoTVM's policies list, in its order, and how it prints and writes them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tvm.s_tir import Schedule
+
+from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.workload import gemm
+from searchlab_spaces.knobs import SplitKnob, TemplateConfig, TemplateKnob, factors, splits
+
+extents = st.integers(1, 600)
+parts = st.integers(1, 4)
+
+
+def defined(define: Callable[[TemplateConfig, list[Any]], None], m: int = 12) -> TemplateKnob:
+    """The one knob that ``define`` makes of the loops of a GEMM of m x 8 x 6."""
+    sch = Schedule(gemm(m, 8, 6).module)
+    cfg = TemplateConfig(sch)
+    define(cfg, sch.get_loops(sch.get_sblock("gemm")))
+    (knob,) = cfg.knobs.values()
+    return knob
+
+
+@given(extents, parts)
+def test_factors_are_all_the_exact_splits_in_autotvm_s_order(extent: int, num_outputs: int) -> None:
+    tiles = splits(extent, num_outputs)
+    assert all(math.prod(tile) == extent for tile in tiles)
+    assert len(set(tiles)) == len(tiles)
+    # The innermost part varies slowest: reversed, and without the outermost, tiles are in lexicographic order.
+    assert tiles == sorted(tiles, key=lambda tile: tile[:0:-1])
+    # As many as there are ways to hand out each prime's exponent: stars and bars.
+    primes = [p for p in factors(extent) if len(factors(p)) == 2]
+    exponents = [max(e for e in range(1, 11) if extent % p**e == 0) for p in primes]
+    assert len(tiles) == math.prod(math.comb(e + num_outputs - 1, num_outputs - 1) for e in exponents)
+
+
+@given(st.integers(1, 100), st.integers(2, 3), st.sampled_from(["power2", "verbose"]), st.integers(1, 64))
+def test_other_policies_cover_the_loop_and_waste_less_than_one_trip(
+    extent: int, num_outputs: int, policy: str, most: int
+) -> None:
+    tiles = splits(extent, num_outputs, policy, max_factor=most)
+    powers = {1 << i for i in range(10)}
+    allowed = {f for f in (powers if policy == "power2" else powers | set(factors(extent))) if f <= min(most, extent)}
+    wanted = {i for i in itertools.product(allowed, repeat=num_outputs - 1) if math.prod(i) <= extent}
+    assert {tile[1:] for tile in tiles} == wanted
+    assert len(tiles) == len(wanted)
+    assert tiles == sorted(tiles, key=lambda tile: tile[:0:-1])
+    for tile in tiles:
+        assert (tile[0] - 1) * math.prod(tile[1:]) < extent <= math.prod(tile)
+    exact = splits(extent, num_outputs, policy, max_factor=most, no_tail=True)
+    assert exact == [tile for tile in tiles if math.prod(tile) == extent]
+
+
+def test_splits_written_out() -> None:
+    assert splits(4, 3) == [(4, 1, 1), (2, 2, 1), (1, 4, 1), (2, 1, 2), (1, 2, 2), (1, 1, 4)]
+    assert splits(6, 2) == [(6, 1), (3, 2), (2, 3), (1, 6)]
+    assert splits(6, 2, "power2") == [(6, 1), (3, 2), (2, 4)]
+    assert splits(6, 2, "verbose") == [(6, 1), (3, 2), (2, 3), (2, 4), (1, 6)]
+    assert splits(6, 2, max_factor=2) == [(6, 1), (3, 2)]
+    assert splits(7, 1) == [(7,)]
+    assert len(splits(512, 4)) == 220
+
+
+def test_split_of_a_loop_with_a_filter() -> None:
+    knob = defined(lambda cfg, loops: cfg.define_split("t", loops[0], 2, filter=lambda split: split.size[-1] > 3))
+    assert list(knob.choices) == [(3, 4), (2, 6), (1, 12)]
+    assert str(knob) == "Split(policy=factors, product=12, num_outputs=2) len=3"
+
+
+def test_candidates_are_made_to_cover_the_loop() -> None:
+    tiles = [[-1, 4], [2, 6], [1, 12], [3, 4], [-1, 5]]
+    knob = defined(lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=tiles))
+    assert list(knob.choices) == [(3, 4), (2, 6), (1, 12), (3, 5)]
+    assert [knob.to_entity(choice) for choice in knob.choices] == [[-1, 4], [-1, 6], [-1, 12], [-1, 5]]
+
+
+@pytest.mark.parametrize(
+    ("define", "reason"),
+    [
+        (lambda cfg, loops: cfg.define_split("t", loops[0], 2, "power"), "split policy 'power'; did you mean 'power2'"),
+        (lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=[[2, 3]]), "does not split"),
+        (lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=[[-1, 0]]), "does not split"),
+        (lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=[[1, 3, 4]]), "must have 2"),
+        (lambda cfg, loops: cfg.define_split("t", loops[0], 2, filter=lambda split: False), "no legal choice"),
+        (lambda cfg, loops: cfg.define_knob("t", []), "no legal choice"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "no reorder policy 'interleave'"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "candidate", candidate=[loops[:2]]), "order of all of its"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops, "bind_gpu"), "no annotate policy 'bind_gpu'"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops[:2], "vec"), "no legal choice"),
+        (lambda cfg, loops: [cfg.define_knob("t", [1]), cfg.define_knob("t", [2])], "knob 't' twice"),
+        (lambda cfg, loops: [cfg.define_knob("tile", [1]), cfg["tiel"]], "knob 'tiel'; did you mean 'tile'"),
+    ],
+)
+def test_what_cannot_be_defined_is_said(define: Callable[[TemplateConfig, list[Any]], None], reason: str) -> None:
+    with pytest.raises(SearchlabError, match=reason):
+        defined(define)
+
+
+def test_orders() -> None:
+    knob = defined(lambda cfg, loops: cfg.define_reorder("order", loops, "all"))
+    assert list(knob.choices) == list(itertools.permutations(range(3)))
+    assert str(knob) == "Reorder(policy=all) len=6"
+    knob = defined(lambda cfg, ls: cfg.define_reorder("o", ls, "candidate", candidate=[ls, [ls[2], ls[0], ls[1]]]))
+    assert list(knob.choices) == [(0, 1, 2), (2, 0, 1)]
+    assert knob.to_entity((2, 0, 1)) == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "count", "choices"),
+    [
+        ("unroll", 2, ["unroll,unroll"]),
+        ("vec", 1, ["vec"]),
+        ("try_unroll", 2, ["none,none", "none,unroll", "unroll,none", "unroll,unroll"]),
+        ("try_vec", 2, ["none,none", "none,vec", "vec,none"]),
+        ("try_unroll_vec", 1, ["none", "unroll", "vec"]),
+    ],
+)
+def test_annotations(policy: str, count: int, choices: list[str]) -> None:
+    knob = defined(lambda cfg, loops: cfg.define_annotate("ann", loops[:count], policy))
+    assert list(knob.choices) == choices
+    assert knob.to_entity(choices[-1]) == choices[-1].split(",")
+
+
+@given(extents, parts, st.data())
+def test_entities_read_back(extent: int, num_outputs: int, data: st.DataObject) -> None:
+    knob = SplitKnob("t", splits(extent, num_outputs), "factors", extent, num_outputs)
+    tile = data.draw(st.sampled_from(knob.choices))
+    entity = knob.to_entity(tile)
+    assert entity[0] == -1
+    assert knob.from_entity(entity) == tile
+    assert knob.from_entity(list(tile)) == tile  # AutoTVM's logs of listed candidates have all parts
+
+
+@pytest.mark.parametrize("name", ["order", "ann", "opt"])
+def test_other_entities_read_back(name: str) -> None:
+    sch = Schedule(gemm(4, 4, 4).module)
+    cfg = TemplateConfig(sch)
+    loops = sch.get_loops(sch.get_sblock("gemm"))
+    cfg.define_reorder("order", loops)
+    cfg.define_annotate("ann", loops, "try_unroll_vec")
+    cfg.define_knob("opt", [1, "word", True])
+    knob = cfg.knobs[name]
+    assert [knob.from_entity(knob.to_entity(choice)) for choice in knob.choices] == list(knob.choices)
+
+
+def test_annotations_have_limits() -> None:
+    sch = Schedule(gemm(12, 8, 6).module)
+    cfg = TemplateConfig(sch, {"ann": "unroll,vec"})
+    loops = sch.get_loops(sch.get_sblock("gemm"))[:2]
+    cfg.define_annotate("ann", loops, "try_unroll_vec")
+    with pytest.raises(InvalidConfig, match="unrolls a loop of 12, and the template allows 8"):
+        cfg["ann"].apply(sch, loops, max_unroll=8)
+    with pytest.raises(InvalidConfig, match=r"vectorises a loop of 8, and the template allows \[4, 16\]"):
+        cfg["ann"].apply(sch, loops, vec_size=[4, 16])
