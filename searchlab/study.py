@@ -120,8 +120,8 @@ class Study:
         workloads = [parse_workload(text) for text in spec.workloads]
         spaces = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         strategies = list(self._strategies())
-        _distinct("space", [entry.label or entry.name for entry in spaces])
-        _distinct("policy", [label for label, *_ in strategies])
+        _distinct("space", [_slug(entry.label or entry.name) for entry in spaces])
+        _distinct("policy", [_slug(label) for label, *_ in strategies])
         _distinct("workload", [str(workload) for workload in workloads])
         made: list[tuple[Named, Space]] = []
         left_out: list[str] = []

@@ -142,8 +142,13 @@ class LocalMeasurer(Measurer):
             data = cloudpickle.dumps(space) if fresh else b""
             for worker in fresh:
                 worker.send(("space", data))
-            if all([self._set_up(worker, space) for worker in fresh]):
-                return self._builders[:count]
+            try:
+                if all([self._set_up(worker, space) for worker in fresh]):
+                    return self._builders[:count]
+            except BaseException:  # interrupted, or refused: what they would still answer must not be taken for later
+                for worker in fresh:
+                    self._discard(worker)
+                raise
 
     def _set_up(self, worker: Worker, holds: object) -> bool:
         """Wait until ``worker`` has taken in what it was sent; False if it had been killed since it was last used."""
@@ -152,10 +157,13 @@ class LocalMeasurer(Measurer):
             for _ in range(2 if is_new else 1):  # a new one says so itself first
                 if not worker.connection.poll(START_SECONDS):
                     raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
-                worker.recv()
+                kind, *why = worker.recv()
+                if kind == "broken":
+                    raise SearchlabError(f"a measuring process cannot take in {holds}: {why[0]}")
         except WorkerDied as death:
             if is_new:
                 raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
+            worker.kill()
             return False
         worker.holds = holds
         return True
@@ -172,7 +180,12 @@ class LocalMeasurer(Measurer):
             if self._runner.holds is workload:
                 return self._runner
             self._runner.send(("workload", workload, self.settings))
-            self._set_up(self._runner, workload)
+            try:
+                self._set_up(self._runner, workload)
+            except BaseException:
+                self._runner.kill()
+                self._runner = None
+                raise
 
     def _run(self, space: Space, program: str, code: bytes, build_seconds: float) -> Measurement:
         runner = self._ready_runner(space.workload)

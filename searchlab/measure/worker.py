@@ -126,12 +126,16 @@ def main() -> None:
             kind, *rest = connection.recv()
         except EOFError:
             return
-        if kind == "space":
-            space = pickle.loads(rest[0])
-            connection.send(("ready",))
-        elif kind == "workload":
-            runner = Runner(*rest)
-            connection.send(("ready",))
+        if kind in ("space", "workload"):
+            try:
+                if kind == "space":
+                    space = pickle.loads(rest[0])
+                else:
+                    runner = Runner(*rest)
+            except Exception as error:  # the code of a plug-in may not even import here
+                connection.send(("broken", f"{type(error).__name__}: {error}"))
+            else:
+                connection.send(("ready",))
         elif kind == "build":
             connection.send(build(connection, space, rest[0]))
         elif kind == "run":

@@ -73,6 +73,13 @@ class Faulty(ProductSpace):
         return schedule
 
 
+class Unloadable(Faulty):
+    """A space that does not survive the way to another process."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return int, ("not a number",)
+
+
 def _calls(workload: Workload, function: str, *arguments: int) -> object:
     """A program with the workload's arguments that only calls a C function."""
     import tvm

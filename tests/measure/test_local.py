@@ -20,7 +20,7 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from tests.measure.faulty import EXPECTED, Faulty
+from tests.measure.faulty import EXPECTED, Faulty, Unloadable
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 
@@ -124,6 +124,16 @@ def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> No
     assert len(list(results)) == 2
     time.sleep(0.2)
     assert sum(b.cpu_times().user - a for a, b in zip(before, builders, strict=True)) < 0.05
+
+
+def test_a_space_that_cannot_be_sent_to_a_worker_is_one_sentence(measurer: LocalMeasurer) -> None:
+    space = Unloadable(WORKLOAD, measurer.target)
+    for used in (LocalMeasurer(LocalSettings(), measurer.target, {}, 2), measurer):
+        with pytest.raises(SearchlabError, match="cannot take in .*: ValueError: invalid literal"):
+            list(used.measure(space, [Config({"fault": "none"}), Config({"fault": "tiled"})]))
+        assert [result.failure for result in measured(used, "none", "tiled")] == [None, None]
+        if used is not measurer:
+            used.close()
 
 
 def test_a_target_that_cannot_run_here_is_refused() -> None:
