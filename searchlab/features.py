@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .errors import InvalidConfig, SearchlabError, did_you_mean
+from .metaschedule import tune_context
 from .space import Config, Space, Value
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -96,7 +97,7 @@ class ProgramFeatures(Features):
         from tvm.s_tir import meta_schedule as ms
 
         extractor = ms.feature_extractor.PerStoreFeature()
-        context = ms.TuneContext(self.space.workload.module, target=self.space.target.tvm)
+        context = tune_context(self.space.workload.module, self.space.target.tvm)
         made: list[tuple[Config, Any]] = []
         for config in configs:
             self._rows[config] = np.full(328, np.nan)

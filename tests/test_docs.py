@@ -25,7 +25,9 @@ def test_the_study_file_of_the_readme() -> None:
     assert len(cells) == 2 * 3 * 5 and not left_out
 
 
-def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (text,) = blocks("README.md", "python")
     monkeypatch.chdir(tmp_path)
     exec(text.replace("512x512x512", "32x32x32").replace("trials=32", "trials=3"), scope := {})

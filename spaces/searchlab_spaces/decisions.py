@@ -1,4 +1,4 @@
-"""The choices behind TVM's sampling instructions: which are legal, what to call them, how they are written as decisions.
+"""The choices behind TVM's sampling instructions: which are legal, how to call them, how to write them as decisions.
 
 A sampling instruction draws from a set that TVM keeps to itself. Here that set is an explicit list, so that any policy
 can choose from it: the probabilistic programs of Shao et al., "Tensor Program Optimization with Probabilistic
@@ -12,21 +12,24 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from searchlab.space import Knob, Value
+from searchlab.space import Value
 
-from .knobs import Tile, factors
+from .knobs import factors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import SBlockRV
+
+Tile = tuple[int, ...]
+"""Factors of a loop, outermost first."""
 
 PERFECT_TILE, PARTITIONED_TILE = "SamplePerfectTile", "SamplePartitionedTile"
 CATEGORICAL, COMPUTE_LOCATION = "SampleCategorical", "SampleComputeLocation"
 SAMPLING = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
 """TVM's names of the instructions that sample."""
 
-INLINE, ROOT = -2, -1
-"""The compute locations that are no loop; a loop is its position above the block's first consumer, outermost 0."""
+INLINE, ROOT, DEEPEST = -2, -1, 1 << 16
+"""Compute locations other than a loop's position above the block's first consumer; the last is deeper than any nest."""
 
 
 class Choices(tuple[Value, ...]):
@@ -54,32 +57,34 @@ class Names:
         return name if count == 1 else self(f"{name}_{count}")
 
 
-def sampling_knob(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequence[Any]) -> Knob | None:
-    """The choice that an instruction of this kind would leave open on ``sch`` as it now is, under a plain name.
+def knob_name(sch: Schedule, kind: str, inputs: Sequence[Any]) -> str:
+    """What to call the choice that an instruction of this kind leaves open; inputs: the loop or block it is for."""
+    if kind == CATEGORICAL:
+        return "pick"
+    subject = sch.get(inputs[0])
+    return f"location_{subject.name_hint}" if kind == COMPUTE_LOCATION else f"tile_{subject.loop_var.name}"
 
-    inputs: the loop or block sampled for. attrs: the instruction's attributes, in TVM's order. None where nothing is
-    open: a loop whose extent is no constant is not tiled. Raises ValueError where nothing is legal.
+
+def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequence[Any]) -> Choices | None:
+    """What an instruction of this kind may give on ``sch`` as it now is; its inputs and attributes in TVM's order.
+
+    None where nothing is open: a loop whose extent is no constant is not tiled. Raises ValueError where nothing is
+    legal.
     """
     if kind == CATEGORICAL:
         candidates, probabilities = attrs
         pairs = zip(candidates, probabilities, strict=True)
-        return _knob("pick", Choices(dict.fromkeys(int(candidate) for candidate, p in pairs if float(p) > 0)))
-    if kind == COMPUTE_LOCATION:
-        (block,) = inputs
-        return _knob(f"location_{sch.get(block).name_hint}", compute_locations(sch, block))
-    (loop,) = (sch.get(variable) for variable in inputs)
-    extent = getattr(loop.extent, "value", None)
-    if extent is None:
+        choices = Choices(dict.fromkeys(int(candidate) for candidate, p in pairs if float(p) > 0))
+    elif kind == COMPUTE_LOCATION:
+        choices = compute_locations(sch, inputs[0])
+    elif (extent := getattr(sch.get(inputs[0]).extent, "value", None)) is None:
         return None
-    if kind == PERFECT_TILE:
-        return _knob(f"tile_{loop.loop_var.name}", perfect_tiles(extent, *map(int, attrs)))
-    return _knob(f"tile_{loop.loop_var.name}", partitioned_tiles(extent, *map(int, attrs)))
-
-
-def _knob(name: str, choices: Choices) -> Knob:
+    else:
+        tiles = perfect_tiles if kind == PERFECT_TILE else partitioned_tiles
+        choices = tiles(int(extent), *(int(attr) for attr in attrs))
     if not choices:
-        raise ValueError(f"{name} has no legal choice")
-    return Knob(name, choices)
+        raise ValueError(f"{kind} has nothing legal to choose from")
+    return choices
 
 
 def as_decision(kind: str, attrs: Sequence[Any], value: Value) -> Any:
@@ -128,7 +133,7 @@ def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
     where there is none: so the legal ones are found from the deepest loop upwards.
     """
     found: list[int] = []
-    asked = 1 << 16  # deeper than any nest
+    asked = DEEPEST
     while asked >= INLINE:
         sch.sample_compute_location(block, decision=asked)
         trace = sch.trace

@@ -1,4 +1,4 @@
-"""Whether a GPU can run a scheduled program: counted on the lowered program, without building it."""
+"""Whether a GPU can run a scheduled program: counted on its loops and on its lowered buffers, without building it."""
 
 from __future__ import annotations
 
@@ -37,63 +37,69 @@ ALIGNMENT = 64
 
 
 def check_gpu(module: tvm.IRModule, target: Target) -> None:
-    """Raise InvalidConfig where a kernel of ``module`` is more than a GPU of ``target`` takes, saying what.
+    """Raise InvalidConfig where a kernel of a scheduled module is more than a GPU of ``target`` takes, saying what.
 
     TVM's own VerifyGPUCode answers only yes or no, and counts neither the grid nor the alignment of buffers.
     """
-    import tvm
-    from tvm.s_tir import transform as s_tir
-    from tvm.tirx import transform as tirx
-
-    # The passes that tvm.compile runs on the way to kernels with flat buffers, in its order.
-    lowering = [
-        s_tir.CanonicalizeLoop(),
-        s_tir.LowerCrossThreadReduction(),
-        s_tir.LowerInitBlock(),
-        s_tir.PlanAndUpdateBufferAllocationLocation(),
-        s_tir.ConvertBlocksToOpaque(),
-        s_tir.LiftThreadBinding(),
-        s_tir.ManifestSharedMemoryLocalStage(),
-        s_tir.CompactBufferAllocation(),
-        s_tir.LowerAutoCopy(),
-        s_tir.UnifyThreadBinding(),
-        s_tir.LowerMatchBuffer(),
-        s_tir.InjectSoftwarePipeline(),
-        s_tir.LowerOpaqueBlock(),
-        tirx.FlattenBuffer(),
-    ]
     attributes = target.tvm.attrs
     threads = int(attributes.get("max_threads_per_block", attributes.get("max_num_threads", THREADS)))
     shared = int(attributes.get("max_shared_memory_per_block", SHARED_BYTES))
-
-    lowered = tvm.ir.transform.Sequential(lowering)(module)
-    for kernel in _kernels(lowered["main"].body):
+    for kernel in _kernels(module["main"].body):
         _check_threads(kernel, threads)
-    # Only now, as it takes as long as the code grows: each virtual thread gets its own copy.
-    expanded = tvm.ir.transform.Sequential([s_tir.InjectVirtualThread(), tirx.StorageRewrite()])(lowered)
-    for kernel in _kernels(expanded["main"].body):
+    for kernel in _kernels(_lowered(module)["main"].body):
         _check_memory(kernel, shared)
+
+
+def _lowered(module: tvm.IRModule) -> tvm.IRModule:
+    """``module`` with buffers as large as they will be: the passes of ``tvm.compile`` that decide it, in its order."""
+    from tvm.ir.transform import Sequential
+    from tvm.s_tir import transform as s_tir
+    from tvm.tirx import transform as tirx
+
+    return Sequential(
+        [
+            s_tir.CanonicalizeLoop(),
+            s_tir.LowerCrossThreadReduction(),
+            s_tir.LowerInitBlock(),
+            s_tir.PlanAndUpdateBufferAllocationLocation(),
+            s_tir.ConvertBlocksToOpaque(),
+            s_tir.LiftThreadBinding(),
+            s_tir.ManifestSharedMemoryLocalStage(),
+            s_tir.CompactBufferAllocation(),
+            s_tir.LowerAutoCopy(),
+            s_tir.UnifyThreadBinding(),
+            s_tir.LowerMatchBuffer(),
+            s_tir.InjectSoftwarePipeline(),
+            s_tir.LowerOpaqueBlock(),
+            tirx.FlattenBuffer(),
+            tirx.VectorizeLoop(),
+            s_tir.InjectVirtualThread(),
+            tirx.StorageRewrite(),
+        ]
+    )(module)
 
 
 def _check_threads(kernel: Any, threads: int) -> None:
     bound: dict[str, int] = {}
-    for stmt in _statements(kernel):
-        if _binds_thread(stmt):
-            axis, extent = str(stmt.node.thread_tag), int(stmt.value)
-            if bound.setdefault(axis, extent) != extent:
-                raise InvalidConfig(f"one kernel has {bound[axis]} and {extent} of {axis}; they must agree")
-            most = MAX_VTHREAD if axis.startswith("vthread") else MOST[axis]
-            if extent > most:
-                raise InvalidConfig(f"a kernel has {extent} of {axis}, and at most {most} are allowed")
+    for loop in filter(_binds_thread, _statements(kernel)):
+        axis, extent = str(loop.thread_binding.thread_tag), int(loop.extent)
+        if bound.setdefault(axis, extent) != extent:
+            # TVM would launch as many as the first loop has, and run the other too often.
+            raise InvalidConfig(f"one kernel has {bound[axis]} and {extent} of {axis}; they must agree")
+        most = MAX_VTHREAD if axis.startswith("vthread") else MOST[axis]
+        if extent > most:
+            raise InvalidConfig(f"a kernel has {extent} of {axis}, and at most {most} are allowed")
     block = math.prod(extent for axis, extent in bound.items() if axis.startswith("threadIdx"))
     if block > threads:
         raise InvalidConfig(f"a block has {block} threads, and the target allows {threads}")
 
 
 def _check_memory(kernel: Any, shared: int) -> None:
+    from tvm.tirx import AllocBuffer
+
     used = {"shared": 0, "local": 0}
     for stmt in _statements(kernel):
-        if type(stmt).__name__ == "AllocBuffer":
+        if isinstance(stmt, AllocBuffer):
             buffer = stmt.buffer
             size = math.prod(int(extent) for extent in buffer.shape) * int(buffer.dtype.itemsize)
             scope = str(buffer.scope()).partition(".")[0]
@@ -123,10 +129,11 @@ def _statements(stmt: Any) -> Iterator[Any]:
 def _inside(stmt: Any) -> Iterator[Any]:
     """The statements directly in ``stmt``; TVM 0.27 has no visitor for Python."""
     yield from getattr(stmt, "seq", ())
-    for part in ("body", "then_case", "else_case"):
+    for part in ("body", "block", "then_case", "else_case"):
         if (inner := getattr(stmt, part, None)) is not None:
             yield inner
 
 
 def _binds_thread(stmt: Any) -> bool:
-    return getattr(stmt, "attr_key", None) in ("thread_extent", "virtual_thread")
+    """Whether ``stmt`` is a loop over threads, or what that is lowered to."""
+    return getattr(stmt, "thread_binding", None) is not None or getattr(stmt, "attr_key", None) == "thread_extent"

@@ -237,7 +237,9 @@ def covering(extent: int, tile: Tile) -> Tile:
     """``tile`` with the outermost part, given as -1 or not, that just covers ``extent``."""
     inner = math.prod(tile[1:])
     if not tile or min(tile[1:], default=1) < 1 or (tile[0] != -1 and tile[0] * inner < extent):
-        raise InvalidConfig(f"{list(tile)} does not split a loop of {extent}: its parts must cover it, or start with -1")
+        raise InvalidConfig(
+            f"{list(tile)} does not split a loop of {extent}: its parts must cover it, or start with -1"
+        )
     return (math.ceil(extent / inner), *tile[1:])
 
 

@@ -1,14 +1,13 @@
-"""``sketch``: Ansor's way. Sketches derived from the computation alone, and everything they leave open as knobs.
+"""``sketch``: Ansor's way. Sketches derived from the computation alone, and all that they leave open as knobs.
 
-Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4, as it lives
-on in MetaSchedule: schedule rules are applied to the blocks of a computation in post order, and each way through them
-is a sketch, a trace whose sampling instructions are still to be decided (Shao et al., NeurIPS 2022).
+Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4: a sketch is
+the structure of a program, its annotation the numbers in it. Here the sketches are MetaSchedule's: traces whose
+sampling instructions are still to be decided (Shao et al., NeurIPS 2022).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,50 +20,39 @@ from searchlab.workload import Workload
 
 from . import decisions
 from .dag import print_dag
-from .gpu_check import SHARED_BYTES, THREADS, check_gpu
+from .design import KINDS, SEED, Design, derive, thread_limits, use_of
+from .gpu_check import check_gpu
 
 if TYPE_CHECKING:
-    import tvm
-    from tvm.s_tir import Schedule, Trace
-    from tvm.s_tir.meta_schedule.postproc import Postproc
-    from tvm.s_tir.meta_schedule.schedule_rule import ScheduleRule
-    from tvm.s_tir.meta_schedule.space_generator import SpaceGenerator
+    from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import Instruction
 
-SEED = 1
-"""Of what TVM draws while it derives sketches. None of it is kept: every decision is replaced by a config's."""
-
-PROBES = 16
-"""How many random programs of a sketch are made, once, to see how deep compute locations go."""
-
-
-@dataclass(frozen=True)
-class Design:
-    """What TVM holds of a space: the sketches, each with its sampling instructions, and what finishes a program."""
-
-    traces: tuple[Trace, ...]
-    sampling: tuple[tuple[Instruction, ...], ...]
-    postprocs: tuple[Postproc, ...]
-    context: Any  # keeps alive what the postprocs refer to
+PROBES = 8
+"""How many random programs of a sketch are made, once, to see how deep its compute locations go."""
 
 
 class Sketch(Space):
     """The programs of all sketches of a workload. The first knob is which sketch, the rest are what it leaves open.
 
-    Knobs are known from the sketch alone, so that a config is sampled without a schedule. Where that leaves a choice
-    too wide, it is that of a compute location: its loops depend on the tiles. TVM takes the nearest legal loop, so such
-    a config is legal too and :meth:`canonical` says which one it stands for; two that stand for the same one make the
-    same program, which a study measures once. Mutation and crossover work on configs as they were asked for, so that a
-    location that a tile hid comes back with the next tile.
+    The knobs are known from the sketch alone, so that a config is sampled without making a schedule. For a compute
+    location that is too wide: which loops are left for it depends on the tiles. TVM takes the nearest legal loop
+    instead, so that such a config makes a program all the same, and :meth:`canonical` says which config it stands for.
+    Two configs that stand for the same one make the same program, which a study measures once.
 
-    Raises UnsupportedWorkload for a target that is neither ``llvm`` nor ``cuda``.
+    On a GPU, tiles that alone make too many threads or too few are not offered; whatever else is over its limits is an
+    InvalidConfig. Raises UnsupportedWorkload for a target that is neither ``llvm`` nor ``cuda``.
     """
 
     def __init__(self, workload: Workload, target: Target) -> None:
-        if target.kind not in ("llvm", "cuda"):
-            raise UnsupportedWorkload(f"sketch has schedule rules for llvm and cuda, not for {target.kind}")
+        if target.kind not in KINDS:
+            raise UnsupportedWorkload(f"sketch has schedule rules for {' and '.join(KINDS)}, not for {target.kind}")
         super().__init__(workload, target)
-        self._knobs = tuple(self._find_knobs(number) for number in range(len(self._design.traces)))
+        self._open = tuple(self._find_knobs(number) for number in range(len(self._design.traces)))
+        self._limits = tuple(
+            thread_limits(trace, target, [knob.choices for knob in knobs])
+            for trace, knobs in zip(self._design.traces, self._open, strict=True)
+        )
+        self._narrowed: dict[tuple[int, int, tuple[int, ...]], Knob] = {}
 
     @property
     def sketches(self) -> list[str]:
@@ -76,45 +64,58 @@ class Sketch(Space):
         return print_dag(self.workload.prim_func())
 
     def decide(self, choose: Choose) -> Config:
-        number = cast(int, choose(Knob("sketch", range(len(self._knobs)))))
-        return Config([("sketch", number), *((knob.name, choose(knob)) for knob in self._knobs[number])])
+        number = cast(int, choose(Knob("sketch", range(len(self._open)))))
+        limits = self._limits[number]
+        bound = limits.start()
+        made: list[tuple[str, Value]] = [("sketch", number)]
+        for index, knob in enumerate(self._open[number]):
+            value = choose(self._narrow(number, index, bound) if limits.binds(index) else knob)
+            bound = limits.after(index, bound, value)
+            made.append((knob.name, value))
+        return Config(made)
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
         sch = self._apply(config)
         sch.enter_postproc()
         try:
-            refused = [next((post for post in self._design.postprocs if not post.apply(sch)), None)]
+            refusing = next((post for post in self._design.postprocs if not post.apply(sch)), None)
+            if refusing is not None and self.target.kind == "cuda":
+                check_gpu(sch.mod, self.target)  # says which limit; VerifyGPUCode says only that there is one
         except RuntimeError as error:
             raise InvalidConfig(f"the sketch cannot be finished: {_first_line(error)}") from None
+        if refusing is not None:
+            raise InvalidConfig(
+                f"MetaSchedule's {type(refusing).__name__} refuses the program: "
+                f"its tiles make too few threads, or vectors of more than 16 bytes"
+            )
         return sch
 
     def canonical(self, config: Mapping[str, Value]) -> Config:
         """``config`` as it is read back from the program it makes. Raises InvalidConfig where it makes none."""
         self.knobs(config)
-        trace = self._apply(config).trace
+        sch = self._apply(config)
         made: list[tuple[str, Value]] = [("sketch", config["sketch"])]
-        taken = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
-        for knob, inst in zip(self._knobs[cast(int, config["sketch"])], taken, strict=True):
-            made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst))))
+        for knob, inst in zip(self._open[cast(int, config["sketch"])], _taken(sch), strict=True):
+            made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
         return Config(made)
 
     def __getstate__(self) -> dict[str, Any]:
-        # TVM's part does not pickle. It is derived again where it is needed, which takes milliseconds.
-        return {name: value for name, value in vars(self).items() if name != "_design"}
+        # TVM's part does not pickle; where it is needed it is derived again, which takes milliseconds.
+        return {**{name: value for name, value in vars(self).items() if name != "_design"}, "_narrowed": {}}
 
     @cached_property
     def _design(self) -> Design:
-        from tvm.s_tir import meta_schedule as ms
+        return derive(self.workload, self.target)
 
-        rules, postprocs = _rules(self.target), _postprocs(self.target)
-        generator = ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=postprocs, mutator_probs={})
-        context = _context(self.workload.module, with_limits(self.target), generator)
-        traces = tuple(sch.trace for sch in generator.generate_design_space(self.workload.module))
-        sampling = tuple(
-            tuple(inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING) for trace in traces
-        )
-        return Design(traces, sampling, tuple(postprocs), context)
+    def _narrow(self, number: int, index: int, bound: tuple[int, ...]) -> Knob:
+        """A tile's knob with the tiles that fit the threads ``bound`` by those before it."""
+        key = (number, index, bound)
+        if key not in self._narrowed:
+            knob = self._open[number][index]
+            tiles = self._limits[number].narrow(index, bound, cast(Sequence[decisions.Tile], knob.choices))
+            self._narrowed[key] = Knob(knob.name, decisions.Choices(tiles))
+        return self._narrowed[key]
 
     def _apply(self, config: Mapping[str, Value]) -> Schedule:
         """The sketch of ``config`` with its decisions, before any postprocessing."""
@@ -124,7 +125,7 @@ class Sketch(Space):
         trace, sampling = self._design.traces[number], self._design.sampling[number]
         made = {
             inst: decisions.as_decision(inst.kind.name, inst.attrs, config[knob.name])
-            for knob, inst in zip(self._knobs[number], sampling, strict=True)
+            for knob, inst in zip(self._open[number], sampling, strict=True)
         }
         sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
         try:
@@ -136,102 +137,49 @@ class Sketch(Space):
     def _find_knobs(self, number: int) -> tuple[Knob, ...]:
         """The knobs of a sketch, seen while it is applied.
 
-        Extents of sampled loops are those of the computation and do not depend on earlier tiles. Compute locations
-        do: they range to the deepest seen, which is closed under TVM's taking the nearest legal one below.
+        The loops that a sketch tiles are those of the computation: their extents depend on no earlier choice. Compute
+        locations do. They range to the deepest seen, a range that is closed under TVM's taking the nearest legal one.
         """
-        from tvm.s_tir import Schedule
-
-        trace, sampling = self._design.traces[number], self._design.sampling[number]
+        sampling = self._design.sampling[number]
         rng = np.random.default_rng(SEED)
-        seen: list[list[Knob]] = []
-
-        def decide(inst: Instruction, inputs: Sequence[Any], attrs: Sequence[Any], decision: Any) -> Any:
-            if inst.kind.name not in decisions.SAMPLING:
-                return decision
-            knob = decisions.sampling_knob(sch, inst.kind.name, inputs, attrs)
-            assert knob is not None, "extents of a workload are constant"
-            seen[-1].append(knob)
-            return decisions.as_decision(inst.kind.name, attrs, knob.choices[int(rng.integers(len(knob.choices)))])
-
-        located = any(inst.kind.name == decisions.COMPUTE_LOCATION for inst in sampling)
-        for _ in range(PROBES if located else 1):
-            seen.append([])
-            sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
-            trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=decide)
-
-        names = decisions.Names()
-        knobs = []
-        for inst, *met in zip(sampling, *seen, strict=True):
-            name, choices = met[0].name, met[0].choices
-            if inst.kind.name == decisions.COMPUTE_LOCATION:
-                ends = [cast(int, location) for knob in met for location in (knob.choices[0], knob.choices[-1])]
-                choices = range(min(ends), max(ends) + 1)
-            elif inst.kind.name == decisions.CATEGORICAL:
-                name = _use(trace, inst) or name
-            knobs.append(Knob(names(name), choices))
+        knobs, _ = self._probe(number, decisions.ROOT, rng)
+        if located := [i for i, inst in enumerate(sampling) if inst.kind.name == decisions.COMPUTE_LOCATION]:
+            probes = [decisions.INLINE] + [decisions.DEEPEST] * PROBES
+            met = [self._probe(number, location, rng)[1] for location in probes]
+            for i in located:
+                ends = [int(taken[i]) for taken in met]
+                knobs[i] = Knob(knobs[i].name, range(min(*ends, decisions.ROOT), max(ends) + 1))
         return tuple(knobs)
 
+    def _probe(self, number: int, location: int, rng: np.random.Generator) -> tuple[list[Knob], list[Any]]:
+        """The knobs of a random program, its compute locations all asked to be ``location``; and TVM's decisions."""
+        from tvm.s_tir import Schedule
 
-def _use(trace: Trace, sampled: Instruction) -> str:
-    """What a sampled number is for: the key of the annotation it becomes, or else what takes it."""
-    (variable,) = sampled.outputs
-    for inst in trace.insts:
-        if any(variable.same_as(used) for used in inst.inputs if hasattr(used, "same_as")):
-            return str(inst.attrs[0]).rpartition(".")[2] if inst.kind.name == "Annotate" else inst.kind.name.lower()
-    return ""
+        trace = self._design.traces[number]
+        unique = decisions.Names()
+        knobs: list[Knob] = []
+
+        def decide(inst: Instruction, inputs: Sequence[Any], attrs: Sequence[Any], decision: Any) -> Any:
+            kind = inst.kind.name
+            if kind not in decisions.SAMPLING:
+                return decision
+            name = use_of(trace, inst) if kind == decisions.CATEGORICAL else decisions.knob_name(sch, kind, inputs)
+            # Listing what is legal for a compute location is slow, and depends on the tiles: only its ends are found.
+            located = kind == decisions.COMPUTE_LOCATION
+            legal = (location,) if located else decisions.legal_choices(sch, kind, inputs, attrs)
+            assert legal is not None, "the extents of a workload are constant"
+            knobs.append(Knob(unique(name), legal))
+            return decisions.as_decision(kind, attrs, legal[int(rng.integers(len(legal)))])
+
+        sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
+        trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=decide)
+        return knobs, [sch.trace.get_decision(inst) for inst in _taken(sch)]
+
+
+def _taken(sch: Schedule) -> list[Instruction]:
+    """The sampling instructions in the trace of ``sch``."""
+    return [inst for inst in sch.trace.insts if inst.kind.name in decisions.SAMPLING]
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
-
-
-def _context(module: tvm.IRModule, target: tvm.target.Target, generator: SpaceGenerator) -> Any:
-    """A TuneContext, made without its Python constructor: that imports every tensor intrinsic there is, for 15 s."""
-    from tvm.s_tir.meta_schedule import _ffi_api
-
-    context = _ffi_api.TuneContext(module, target, generator, None, "main", 1, SEED, None)
-    _ffi_api.TuneContextInitialize(context)
-    return context
-
-
-def _rules(target: Target) -> Sequence[ScheduleRule]:
-    """MetaSchedule's rules for the target; those that need tensor intrinsics are in neither list."""
-    from tvm.s_tir.meta_schedule import schedule_rule as rule
-
-    if target.kind == "cuda":
-        return list(rule.ScheduleRule.create("cuda"))
-    jobs = 16 if target.cores > 1 else -1  # -1: no parallel loops
-    return [
-        rule.AutoInline(
-            into_producer=False,
-            into_consumer=True,
-            inline_const_tensor=True,
-            disallow_if_then_else=True,
-            require_injective=True,
-            require_ordered=True,
-            disallow_op=["tirx.exp"],
-        ),
-        rule.AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=64),
-        rule.MultiLevelTiling(
-            structure="SSRSRS",
-            max_innermost_factor=64,
-            reuse_write=rule.ReuseType(req="may", levels=[1, 2], scope="global"),
-        ),
-        rule.ParallelizeVectorizeUnroll(
-            max_jobs_per_core=jobs, max_vectorize_extent=64, unroll_max_steps=[0, 16, 64, 512], unroll_explicit=True
-        ),
-        rule.RandomComputeLocation(),
-    ]
-
-
-def _postprocs(target: Target) -> list[Postproc]:
-    """MetaSchedule's postprocs, but RewriteLayout on a CPU: it would change the layout of an argument."""
-    from tvm.s_tir.meta_schedule import postproc
-
-    if target.kind == "cuda":
-        return list(postproc.Postproc.create("cuda"))
-    return [
-        postproc.DisallowDynamicLoop(),
-        postproc.RewriteParallelVectorizeUnroll(),
-        postproc.RewriteReductionBlock(),
-    ]

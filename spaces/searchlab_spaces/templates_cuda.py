@@ -71,6 +71,9 @@ def _tile(
     """
     shared = [sch.cache_read(block, operand, "shared") for operand in (0, 1)]
     local = [sch.cache_read(block, operand, "local") for operand in (0, 1)]
+    for cache in shared:
+        for padding in sch.get_producers(cache):
+            sch.compute_inline(padding)
     result = _result(sch, block)
 
     blocks, virtual, threads, inner = ([tile[part] for tile in spatial] for part in range(4))
@@ -99,9 +102,7 @@ def _tile(
 
 
 def _result(sch: Schedule, block: SBlockRV) -> SBlockRV:
-    """The block that writes what ``block`` has summed in registers; padding, bias and ReLU are inlined around it."""
-    for producer in sch.get_producers(sch.get_producers(sch.get_producers(block)[0])[0]):
-        sch.compute_inline(producer)
+    """The block that writes what ``block`` has summed in registers, with bias and ReLU inlined into it."""
     consumers = sch.get_consumers(block)
     if not consumers:
         return sch.cache_write(block, 0, "local")

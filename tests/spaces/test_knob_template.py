@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -25,7 +27,7 @@ from searchlab.workload import parse_workload
 from searchlab_spaces import template_registry
 from searchlab_spaces.knob_template import DEFAULTS, KnobTemplate
 from searchlab_spaces.knobs import TemplateConfig
-from searchlab_spaces.template_registry import installed_templates, template
+from searchlab_spaces.template_registry import find_template, installed_templates, template
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90"})
 PAIRS = json.loads((Path(__file__).parent / "data/autotvm_conv2d_pairs.json").read_text())["pairs"]
@@ -38,7 +40,9 @@ def autotvm() -> KnobTemplate:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What a test decorates is forgotten after it."""
+    """What a test decorates is forgotten after it, but not what importing the installed templates decorates."""
+    for name in installed_templates():
+        find_template(name)
     monkeypatch.setattr(template_registry, "_decorated", dict(template_registry._decorated))
     yield template_registry._decorated
 
@@ -223,6 +227,18 @@ def test_template_must_run_through_once(native: Target) -> None:
 
 def test_built_in_templates_are_registered_as_anybody_s_are() -> None:
     assert set(DEFAULTS.values()) <= set(installed_templates())
+    for (op, kind), name in DEFAULTS.items():
+        found = find_template(name)
+        assert (found.name, found.op, found.target) == (name, op, kind)
+
+
+def test_templates_are_listed_without_importing_them() -> None:
+    code = (
+        "import sys; from searchlab_spaces.template_registry import installed_templates; print(*installed_templates());"
+        "assert not {'tvm', 'searchlab_spaces.templates_cpu', 'searchlab_spaces.templates_cuda'} & set(sys.modules)"
+    )
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(DEFAULTS.values()) <= set(listed)
 
 
 def test_decorated_template_is_found_by_name(native: Target, registered: dict[str, Any]) -> None:

@@ -1,0 +1,59 @@
+"""A schedule whose samples are asked for, so that whoever runs a stochastic trace function makes its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV
+
+from searchlab.space import Choose, Knob
+
+from . import decisions
+
+
+class Chooser(Schedule):  # type: ignore[misc]
+    """A TVM schedule that asks ``choose`` for each sample that is not given its decision.
+
+    What it does is in its trace as ever; ``copy()`` gives a plain schedule.
+    """
+
+    __slots__ = ("_choose", "_names")
+
+    def __init__(self, module: tvm.IRModule, choose: Choose) -> None:
+        super().__init__(module, seed=1, error_render_level="fast")
+        self._choose = choose
+        self._names = decisions.Names()
+
+    def sample_perfect_tile(
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
+    ) -> list[ExprRV]:
+        made = self._decide(decision, decisions.PERFECT_TILE, loop, [n, max_innermost_factor])
+        return list(super().sample_perfect_tile(loop, n, max_innermost_factor, decision=made))
+
+    def sample_partitioned_tile(
+        self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: list[int] | None = None
+    ) -> list[ExprRV]:
+        made = self._decide(decision, decisions.PARTITIONED_TILE, loop, [n, partition_pos, innerpart_factor])
+        return list(super().sample_partitioned_tile(loop, n, partition_pos, innerpart_factor, decision=made))
+
+    def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> ExprRV:
+        made = self._decide(decision, decisions.CATEGORICAL, None, [candidates, probs])
+        return super().sample_categorical(candidates, probs, decision=made)
+
+    def sample_compute_location(self, block: SBlockRV | str, decision: int | None = None) -> LoopRV:
+        block = self.get_sblock(block) if isinstance(block, str) else block
+        made = self._decide(decision, decisions.COMPUTE_LOCATION, block, [])
+        return super().sample_compute_location(block, decision=made)
+
+    def _decide(self, given: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
+        """The decision given, or else the one chosen."""
+        if given is not None:
+            return given
+        legal = decisions.legal_choices(self, kind, [subject], attrs)
+        if legal is None:
+            return None
+        knob = Knob(self._names(decisions.knob_name(self, kind, [subject])), legal)
+        return decisions.as_decision(kind, attrs, self._choose(knob))

@@ -1,0 +1,197 @@
+"""The sketches of a computation, derived by MetaSchedule's rules; what finishes their programs; what they bind.
+
+Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4.1, as it
+lives on in MetaSchedule: schedule rules are applied to the blocks of a computation in post order, and every way through
+them is a sketch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from searchlab.metaschedule import tune_context
+from searchlab.space import Value
+from searchlab.target import Target
+from searchlab.workload import Workload
+
+from . import decisions
+from .decisions import Tile
+from .gpu_check import MAX_VTHREAD, SHARED_BYTES, THREADS
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm.s_tir import Trace
+    from tvm.s_tir.meta_schedule.postproc import Postproc
+    from tvm.s_tir.meta_schedule.schedule_rule import ScheduleRule
+    from tvm.s_tir.schedule import Instruction
+
+SEED = 1
+"""Of what TVM draws while it derives sketches. None of it is kept: every decision is replaced by a config's."""
+
+KINDS = ("llvm", "cuda")
+"""Of targets that there are rules for."""
+
+VTHREAD, THREAD = "vthread.x", "threadIdx.x"
+
+
+@dataclass(frozen=True)
+class Design:
+    """The sketches, each with its sampling instructions, and the postprocs that finish a program, in order."""
+
+    traces: tuple[Trace, ...]
+    sampling: tuple[tuple[Instruction, ...], ...]
+    postprocs: tuple[Postproc, ...]
+    context: Any  # keeps alive what the postprocs refer to
+
+
+def derive(workload: Workload, target: Target) -> Design:
+    """The design of the space; the same in every process."""
+    from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
+    rules, postprocs = _rules(target), _postprocs(target)
+    generator = PostOrderApply(sch_rules=rules, postprocs=postprocs, mutator_probs={})
+    context = tune_context(workload.module, _limited(target), generator, SEED)
+    traces = tuple(sch.trace for sch in generator.generate_design_space(workload.module))
+    sampling = tuple(tuple(inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING) for trace in traces)
+    return Design(traces, sampling, tuple(postprocs), context)
+
+
+def _limited(target: Target) -> tvm.target.Target:
+    """The target for TVM, with the limits that MetaSchedule's rules need and a GPU's target may leave open."""
+    import tvm
+
+    if target.kind != "cuda":
+        return target.tvm
+    limits = {"max_threads_per_block": THREADS, "max_shared_memory_per_block": SHARED_BYTES, "thread_warp_size": 32}
+    return tvm.target.Target({**limits, **target.spec})
+
+
+def _rules(target: Target) -> Sequence[ScheduleRule]:
+    """MetaSchedule's rules for the kind of target: without tensor intrinsics, and parallel on several cores only."""
+    from tvm.s_tir.meta_schedule import schedule_rule as rule
+
+    if target.kind == "cuda":
+        return list(rule.ScheduleRule.create("cuda"))
+    jobs = 16 if target.cores > 1 else -1  # a core; -1 is none, not even on the one core there is
+    return [
+        rule.AutoInline(
+            into_producer=False,
+            into_consumer=True,
+            inline_const_tensor=True,
+            disallow_if_then_else=True,
+            require_injective=True,
+            require_ordered=True,
+            disallow_op=["tirx.exp"],
+        ),
+        rule.AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=64),
+        rule.MultiLevelTiling(
+            structure="SSRSRS",
+            max_innermost_factor=64,
+            reuse_write=rule.ReuseType(req="may", levels=[1, 2], scope="global"),
+        ),
+        rule.ParallelizeVectorizeUnroll(
+            max_jobs_per_core=jobs, max_vectorize_extent=64, unroll_max_steps=[0, 16, 64, 512], unroll_explicit=True
+        ),
+        rule.RandomComputeLocation(),
+    ]
+
+
+def _postprocs(target: Target) -> list[Postproc]:
+    """MetaSchedule's postprocs, but RewriteLayout on a CPU: it would change the layout of an argument."""
+    from tvm.s_tir.meta_schedule import postproc
+
+    if target.kind == "cuda":
+        return list(postproc.Postproc.create("cuda"))
+    return [
+        postproc.DisallowDynamicLoop(),
+        postproc.RewriteParallelVectorizeUnroll(),
+        postproc.RewriteReductionBlock(),
+    ]
+
+
+@dataclass(frozen=True)
+class ThreadLimits:
+    """How many threads the tiles of a sketch may bind on a GPU; there is no limit where they bind none.
+
+    Every tile that the limits leave out makes a program that MetaSchedule's VerifyGPUCode refuses.
+    """
+
+    most: Mapping[str, int]  # by axis
+    least: int  # of the threads of a block
+    factors: tuple[Mapping[int, str], ...]  # of each sampling instruction: which factor is bound to which axis
+    reach: tuple[int, ...]  # how many times more threads those after it can make
+
+    def start(self) -> tuple[int, ...]:
+        """What is bound before any choice: one of each axis."""
+        return tuple(1 for _ in self.most)
+
+    def binds(self, index: int) -> bool:
+        return bool(self.factors[index])
+
+    def after(self, index: int, bound: tuple[int, ...], value: Value) -> tuple[int, ...]:
+        """What is bound once the instruction at ``index`` has given ``value``."""
+        if not self.binds(index):
+            return bound
+        counts = dict(zip(self.most, bound, strict=True))
+        for position, axis in self.factors[index].items():
+            counts[axis] *= cast(Tile, value)[position]
+        return tuple(counts.values())
+
+    def threads(self, bound: tuple[int, ...]) -> int:
+        """How many threads a block has of what is ``bound``."""
+        return dict(zip(self.most, bound, strict=True))[THREAD]
+
+    def narrow(self, index: int, bound: tuple[int, ...], tiles: Sequence[Tile]) -> list[Tile]:
+        """The ``tiles`` after which no axis has too many, and of these, if any, those with which a block has enough."""
+        made = [(tile, self.after(index, bound, tile)) for tile in tiles]
+        fitting = [
+            (t, after) for t, after in made if all(n <= m for n, m in zip(after, self.most.values(), strict=True))
+        ]
+        enough = [tile for tile, after in fitting if self.threads(after) * self.reach[index] >= self.least]
+        return enough or [tile for tile, _ in fitting]
+
+
+def thread_limits(trace: Trace, target: Target, choices: Sequence[Sequence[Value]]) -> ThreadLimits:
+    """The limits of a sketch, whose tiles become threads by way of splits, fuses and binds.
+
+    choices: of each sampling instruction.
+    """
+    most = {VTHREAD: MAX_VTHREAD, THREAD: int(target.spec.get("max_threads_per_block", THREADS))}
+    least = 1
+    sampled: dict[Any, tuple[int, int]] = {}
+    loops: dict[Any, list[tuple[int, int]]] = {}
+    factors: list[dict[int, str]] = []
+    for inst in trace.insts:
+        kind = inst.kind.name
+        if kind in decisions.SAMPLING:
+            if kind == decisions.PERFECT_TILE:
+                sampled.update((number, (len(factors), position)) for position, number in enumerate(inst.outputs))
+            factors.append({})
+        elif kind == "Split":
+            for loop, number in zip(inst.outputs, inst.inputs[1:], strict=True):
+                loops[loop] = [sampled[number]] if number in sampled else []
+        elif kind == "Fuse":
+            loops[inst.outputs[0]] = [factor for loop in inst.inputs for factor in loops.get(loop, [])]
+        elif kind == "Bind" and (axis := str(inst.attrs[0])) in most:
+            for index, position in loops.get(inst.inputs[0], []):
+                factors[index][position] = axis
+        elif kind == "Annotate" and inst.attrs[0] == "meta_schedule.thread_extent_low_inclusive":
+            least = int(inst.inputs[1])
+    extents = [
+        math.prod(cast(Tile, legal[0])) if THREAD in bound.values() else 1
+        for bound, legal in zip(factors, choices, strict=True)
+    ]
+    reach = tuple(math.prod(extents[index + 1 :]) for index in range(len(extents)))
+    return ThreadLimits(most, least, tuple(factors), reach)
+
+
+def use_of(trace: Trace, sampled: Instruction) -> str:
+    """What a sampled number is for: the key of the annotation that it becomes, or else what first takes it."""
+    (number,) = sampled.outputs
+    for inst in trace.insts:
+        if any(number.same_as(used) for used in inst.inputs if hasattr(used, "same_as")):
+            return str(inst.attrs[0]).rpartition(".")[2] if inst.kind.name == "Annotate" else inst.kind.name.lower()
+    return "pick"

@@ -1,0 +1,109 @@
+"""The stochastic trace functions that ``trace`` ships, for CPUs: the textbook GEMM, and a direct conv2d.
+
+Both are plain TVM, and run in MetaSchedule too; how many cores there are is up to the target in scope.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import LoopRV
+
+PIXELS = 16
+"""The most pixels of a register tile, each with all its channels: more would not fit any register file."""
+
+CHANNELS = 64
+"""The most channels of a register tile: four vectors of sixteen floats."""
+
+
+def stochastic_schedule_mm(sch: Schedule) -> None:
+    """The textbook example: j is split by a sampled tile, and its outer part stays outside of k."""
+    block = sch.get_sblock("gemm")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2))
+    sch.reorder(i, j0, k, j1)
+    sch.decompose_reduction(block, k)
+
+
+def stochastic_schedule_conv2d(sch: Schedule) -> None:
+    """Direct convolution, NCHW in and out, blocked by channels inside.
+
+    A register tile of channels (vectorised) by pixels (unrolled) goes over the input channels in two steps; weights and
+    result are packed by the tile's channels. How wide the tile may be depends on how high it is, and there is a choice
+    of where the image is padded, and where bias and ReLU are applied, only where they are.
+    """
+    block = sch.get_sblock("conv2d")
+    _, c, y, x, rc, _, rx = sch.get_loops(block)
+    channels = sch.sample_perfect_tile(c, n=2, max_innermost_factor=CHANNELS)
+    rows = sch.sample_perfect_tile(y, n=2, max_innermost_factor=PIXELS)
+    columns = sch.sample_perfect_tile(x, n=3, max_innermost_factor=PIXELS // sch.get(rows[1]))
+    depth = sch.sample_perfect_tile(rc, n=2, max_innermost_factor=64)
+    unroll_rx = _extent(sch, rx) > 1 and _pick(sch, 2)
+
+    v = sch.get(channels[1])
+    weights = sch.cache_read(block, 1, "global")
+    sch.transform_layout(weights, ("write", 0), lambda o, i, a, b: (o // v, i, a, b, o % v))
+    result = sch.cache_write(block, 0, "global")
+    sch.transform_layout(block, ("write", 0), lambda b, o, h, w: (b, o // v, h, w, o % v))
+    n, c, y, x, rc, ry, rx = sch.get_loops(block)
+    c0, c1 = sch.split(c, channels)
+    y0, y1 = sch.split(y, rows)
+    x0, x1, x2 = sch.split(x, columns)
+    rc0, rc1 = sch.split(rc, depth)
+    sch.reorder(n, c0, y0, x0, rc0, x1, rc1, ry, rx, y1, x2, c1)
+    sch.vectorize(c1)
+    sch.unroll(y1)
+    sch.unroll(x2)
+    if unroll_rx:
+        sch.unroll(rx)
+
+    blocks = _blocks(sch)
+    if "pad" in blocks:
+        pad = sch.get_sblock("pad")
+        if place := _pick(sch, 4):
+            sch.compute_at(pad, [y0, x0, rc0][place - 1], preserve_unit_loops=True)
+        else:
+            _parallel(sch, *sch.get_loops(pad)[:2])
+        _vectorize(sch, sch.get_loops(pad)[-1])
+    ends = [name for name in ("bias", "relu") if name in blocks]
+    for before in ([result] if ends else []) + [sch.get_sblock(name) for name in ends[:-1]]:
+        sch.compute_inline(before)
+    end = sch.get_sblock(ends[-1]) if ends else result
+    if place := _pick(sch, 3):
+        sch.reverse_compute_at(end, [y0, x0][place - 1], preserve_unit_loops=True)
+    else:
+        _parallel(sch, *sch.get_loops(end)[:2])
+    _vectorize(sch, sch.get_loops(end)[-1])
+    _parallel(sch, sch.get_loops(weights)[0])
+    _parallel(sch, n, c0, y0)
+    sch.decompose_reduction(block, rc0)
+
+
+def _pick(sch: Schedule, count: int) -> int:
+    """A number below ``count``."""
+    return int(sch.get(sch.sample_categorical(list(range(count)), [1 / count] * count)))
+
+
+def _extent(sch: Schedule, loop: LoopRV) -> int:
+    return int(sch.get(loop).extent)
+
+
+def _blocks(sch: Schedule) -> list[str]:
+    return [str(sch.get(block).name_hint) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+
+
+def _vectorize(sch: Schedule, loop: LoopRV) -> None:
+    """Vectorise as much of ``loop`` as divides it."""
+    extent = _extent(sch, loop)
+    width = max(size for size in range(1, CHANNELS + 1) if extent % size == 0)
+    sch.vectorize(sch.split(loop, [None, width])[1])
+
+
+def _parallel(sch: Schedule, *loops: LoopRV) -> None:
+    """Run the nest of ``loops`` in parallel, where there is more than one core."""
+    from tvm.target import Target
+
+    if int(Target.current().attrs.get("num-cores", 1)) > 1:
+        sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])

@@ -1,0 +1,170 @@
+"""``trace``: any stochastic trace function as a space. It says what to sample, and the framework chooses.
+
+Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 3: a program that draws
+its transformations is itself the search space. Here the draws are the knobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload, did_you_mean
+from searchlab.space import Choose, Config, Knob, Space, Value
+from searchlab.target import Target
+from searchlab.workload import Workload
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+TraceFunction = Callable[["Schedule"], None]
+"""Schedules the workload's ``main``; the target is ``tvm.target.Target.current()``."""
+
+FUNCTIONS = {
+    ("gemm", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_mm",
+    ("conv2d", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_conv2d",
+}
+
+TRIES = 32
+"""How many random programs are tried, at the start, to see whether the function fits the workload at all."""
+
+KEPT = 10_000
+"""Configs whose knobs are remembered, because finding them takes as long as scheduling."""
+
+
+class Trace(Space):
+    """The programs that a stochastic trace function may make.
+
+    function: ``"module:function"``, or a function itself; the built-in one for the workload and target if empty. It is
+    run on a schedule of the workload whenever its choices are asked for, so that a later choice may depend on an
+    earlier one, and it must do nothing but schedule: same choices, same program.
+
+    A tile of loop ``j`` is the knob ``tile_j``, the place of block ``pad`` ``location_pad``, a number from candidates
+    ``pick``; the second of a name is ``tile_j_2``. Only what is legal there and then is a choice: every config is
+    canonical. A sample with its ``decision`` given is no choice, and probabilities only say which candidates there are.
+    Where the function fails after some choices, with ScheduleError or ValueError, they are a config that is invalid.
+
+    Raises SearchlabError for a function that cannot be loaded, and UnsupportedWorkload for one that does not fit.
+    """
+
+    def __init__(self, workload: Workload, target: Target, *, function: str | TraceFunction = "") -> None:
+        super().__init__(workload, target)
+        if not function and (workload.op, target.kind) not in FUNCTIONS:
+            known = ", ".join(f"{op} on {kind}" for op, kind in FUNCTIONS)
+            raise UnsupportedWorkload(
+                f"trace has no function for {workload.op} on {target.kind} (only {known}); "
+                f'give your own as the option function = "module:function"'
+            )
+        self.function = function or FUNCTIONS[workload.op, target.kind]
+        self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
+        if not callable(self._run_function):
+            raise SearchlabError(f"trace function {self.function!r} is not a function that takes a schedule")
+        self._known: dict[Config, list[Knob]] = {}
+        self._check_fit()
+
+    def decide(self, choose: Choose) -> Config:
+        asked: list[Knob] = []
+        made: list[tuple[str, Value]] = []
+
+        def record(knob: Knob) -> Value:
+            value = choose(knob)
+            asked.append(knob)
+            made.append((knob.name, value))
+            return value
+
+        with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says what is wrong
+            self._run(record)
+        config = Config(made)
+        if len(self._known) >= KEPT:
+            del self._known[next(iter(self._known))]
+        self._known[config] = asked
+        return config
+
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
+        known = self._known.get(config if isinstance(config, Config) else Config(config))
+        return super().knobs(config) if known is None else list(known)
+
+    def schedule(self, config: Mapping[str, Value]) -> Schedule:
+        self.knobs(config)
+        try:
+            return self._run(lambda knob: config[knob.name])
+        except _Failed as failure:
+            raise InvalidConfig(f"{self._name} fails: {failure}") from None
+
+    def canonical(self, config: Mapping[str, Value]) -> Config:
+        """``config`` itself, if it is a member (InvalidConfig if not): TVM changes no choice that is legal."""
+        self.knobs(config)
+        return Config(config)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_known": {}}
+
+    @property
+    def _name(self) -> str:
+        name = self.function
+        return name if isinstance(name, str) else f"{name.__module__}:{getattr(name, '__qualname__', name)}"
+
+    def _run(self, choose: Choose) -> Schedule:
+        """The function, run with these choices. Raises _Failed where it cannot go on from some."""
+        from .chooser import Chooser
+
+        asking = False
+
+        def ask(knob: Knob) -> Value:
+            nonlocal asking
+            asking = True
+            value = choose(knob)
+            asking = False
+            return value
+
+        sch = Chooser(self.workload.module, ask)
+        try:
+            with self.target.tvm:
+                self._run_function(sch)
+        except (RuntimeError, ValueError) as error:  # ScheduleError is the former, a failed check in TVM either
+            if asking:  # whoever chooses failed, and not the function
+                raise
+            raise _Failed(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__) from None
+        return sch.copy()  # which is a plain schedule
+
+    def _check_fit(self) -> None:
+        """Raise UnsupportedWorkload where the function makes no program of the first choices, nor of random ones."""
+        rng = np.random.default_rng(0)
+
+        def first(knob: Knob) -> Value:
+            return knob.choices[0]
+
+        def drawn(knob: Knob) -> Value:
+            return knob.choices[int(rng.integers(len(knob.choices)))]
+
+        for choose in [first] + [drawn] * TRIES:
+            try:
+                self._run(choose)
+                return
+            except _Failed as failure:
+                reason = str(failure)
+        raise UnsupportedWorkload(
+            f"trace function {self._name!r} makes no program of {self.workload} on {self.target.kind}: {reason}"
+        )
+
+
+class _Failed(Exception):
+    """A trace function cannot go on; the text says why."""
+
+
+def _load(text: str) -> TraceFunction:
+    module, _, name = text.partition(":")
+    if not module or not name:
+        raise SearchlabError(f'trace function {text!r} is not spelled "module:function"')
+    try:
+        found = import_module(module)
+    except ImportError as error:
+        raise SearchlabError(f"trace function {text!r} cannot be loaded: {error}") from None
+    if not callable(function := getattr(found, name, None)):
+        public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+        raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")
+    return function  # type: ignore[no-any-return]

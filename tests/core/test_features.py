@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.features import KnobFeatures, ProgramFeatures, make_features
+from searchlab.space import Config
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from searchlab_spaces.knob_template import KnobTemplate
+from tests import toys
+
+
+def test_knobs_are_seen_as_log2_of_factors_numbers_and_words() -> None:
+    features = KnobFeatures(toys.Small())
+    configs = [
+        Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True}),
+        Config({"tile": (1, 16), "unroll": 0, "order": "jki", "pack": False}),
+    ]
+    features.learn(configs)
+    assert features(configs).tolist() == [[3, 1, 64, 1, 1, 0], [0, 4, 0, 0, 0, 1]]
+
+
+def test_a_knob_that_a_config_lacks_is_nan_and_one_that_was_never_seen_is_no_column() -> None:
+    features = KnobFeatures(toys.Dependent())
+    tiled = Config({"sketch": "tiled", "tile": (4, 2, 2), "vector": 2, "parallel": True})
+    plain = Config({"sketch": "plain", "parallel": False})
+    packed = Config({"sketch": "packed", "tile": (8, 1, 1), "vector": 1, "pack": "a", "parallel": True})
+    features.learn([tiled, plain])
+    matrix = features([tiled, plain, packed])
+    assert matrix.shape == (3, 2 + 3 + 1 + 1)  # two sketches, three factors, vector, parallel
+    nan = np.nan
+    expected = [[1, 2, 1, 1, 2, 1, 0], [0, nan, nan, nan, nan, 0, 1], [0, 3, 0, 0, 1, 1, 0]]
+    np.testing.assert_array_equal(matrix, expected)
+
+
+def test_program_features_are_finite_distinct_and_nan_where_there_is_no_program(native: Target) -> None:
+    space = KnobTemplate(parse_workload("gemm:32x32x32"), native)
+    configs = [space.config_at(i) for i in (0, 5, 77)]
+    matrix = ProgramFeatures(space)(configs)
+    assert matrix.shape == (3, 328) and np.isfinite(matrix).all()
+    assert len(np.unique(matrix, axis=0)) == 3
+    assert (ProgramFeatures(space)(configs[::-1]) == matrix[::-1]).all()
+    toy = toys.Small(toys.WORKLOAD, native)
+    every = list(toy.enumerate())
+    rows = ProgramFeatures(toy)(every)
+    invalid = [row for row, config in zip(rows, every, strict=True) if toys._draw(config) < 0.01]
+    assert invalid and all(np.isnan(row).all() for row in invalid)
+    assert np.isfinite(rows).all(axis=1).sum() == len(every) - len(invalid)
+
+
+def test_program_features_do_not_pay_for_tensor_intrinsics() -> None:
+    code = (
+        "import sys\nfrom searchlab.features import ProgramFeatures\nfrom searchlab.target import resolve_target\n"
+        "from searchlab.workload import parse_workload\nfrom searchlab_spaces.knob_template import KnobTemplate\n"
+        "space = KnobTemplate(parse_workload('gemm:16x16x16'), resolve_target('native'))\n"
+        "ProgramFeatures(space)([space.config_at(0)])\n"
+        "print('tvm.s_tir.tensor_intrin' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_unknown_features_are_refused() -> None:
+    with pytest.raises(SearchlabError, match="unknown features 'knobs'; did you mean 'knob'"):
+        make_features("knobs", toys.Small())

@@ -1,0 +1,217 @@
+"""Sketches: right answers, limits, knobs that need no schedule, and configs read back from the programs they make."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+
+import cloudpickle
+import numpy as np
+import pytest
+import tvm
+from tvm.s_tir import Schedule
+from tvm_ffi import structural_equal
+
+from searchlab.errors import InvalidConfig, UnsupportedWorkload
+from searchlab.space import Config
+from searchlab.target import Target, resolve_target
+from searchlab.workload import Workload, gemm, parse_workload
+from searchlab_spaces import decisions
+from searchlab_spaces.dag import print_dag
+from searchlab_spaces.sketch import Sketch
+from tests.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+
+CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
+PADDED = "conv2d:1x9x9x8x4x3x3:p1"
+
+
+def sketches(spelling: str, target: Target) -> Sketch:
+    return Sketch(parse_workload(spelling), target)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "gemm:32x32x32",
+        "gemm:31x37x13",
+        "gemm:16x24x8:float64",
+        "gemm:20x12x30:bias:relu",
+        "gemm:9x8x10:int8",
+        "gemm:1x1x4096",
+        "gemm:1x1x1",
+        "conv2d:1x8x8x8x4x1x1",
+        "conv2d:1x13x11x7x5x3x3:s2:bias:relu",
+        PADDED,
+        "conv2d:2x12x7x6x4x3x3:p2x1:d2x1:relu",
+    ],
+)
+def test_programs_give_the_right_answer_and_replay(spelling: str, native: Target) -> None:
+    space = sketches(spelling, native)
+    rng = np.random.default_rng(0)
+    for number in range(len(space.sketches)):
+        config = space.repaired({"sketch": number}, rng)
+        assert config in space
+        made = space.schedule(config)
+        assert_right(space.workload, made, native)
+        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+
+
+def test_a_config_is_what_the_trace_of_its_program_decides(native: Target) -> None:
+    space = sketches("gemm:48x64x40", native)
+    config = space.sample(np.random.default_rng(3))
+    assert space.canonical(config) == config
+    trace = space.schedule(config).trace
+    tiles = [trace.get_decision(inst) for inst in trace.insts if inst.kind.name == "SamplePerfectTile"]
+    assert [tuple(int(n) for n in tile) for tile in tiles] == [config[f"tile_{axis}"] for axis in "ijp"]
+
+
+@pytest.mark.parametrize("spelling", [PADDED, "conv2d:1x7x7x4x3x3x3:s2:p1:bias"])
+def test_a_location_that_tiles_leave_no_loop_for_makes_the_program_of_the_nearest(
+    spelling: str, native: Target
+) -> None:
+    space = sketches(spelling, native)
+    rng = np.random.default_rng(1)
+    moved = 0
+    for config in (space.sample(rng) for _ in range(20)):
+        canonical = space.canonical(config)
+        assert canonical in space
+        assert space.canonical(canonical) == canonical
+        assert {name for name in config if config[name] != canonical[name]} <= {"location_pad"}
+        if canonical != config:
+            moved += 1
+            assert structural_equal(space.schedule(config).mod, space.schedule(canonical).mod)
+    assert 0 < moved < 20
+
+
+def test_sampling_makes_no_schedule_and_is_quick(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    for target in (native, CUDA):
+        space: Sketch = pickle.loads(pickle.dumps(sketches("conv2d:1x28x28x128x128x3x3:p1", target)))
+
+        def refuse(self: object, *args: object, **kwargs: object) -> None:
+            raise AssertionError("made a schedule")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Schedule, "__init__", refuse)
+            rng = np.random.default_rng(0)
+            configs = [space.sample(rng) for _ in range(1000)]
+            assert all(config in space for config in configs[:100])
+            assert space.mutate(configs[0], rng) in space
+            assert space.crossover(configs[1], configs[2], rng) in space
+        assert "_design" not in vars(space)  # TVM has not been asked for anything
+
+
+def test_cpu_path_imports_no_tensor_intrinsics() -> None:
+    program = (
+        "import sys, numpy as np\n"
+        "from searchlab.target import resolve_target\n"
+        "from searchlab.workload import parse_workload\n"
+        "from searchlab_spaces.sketch import Sketch\n"
+        f"space = Sketch(parse_workload({PADDED!r}), resolve_target('native'))\n"
+        "space.schedule(space.sample(np.random.default_rng(0)))\n"
+        "assert not [name for name in sys.modules if name.startswith('tvm.s_tir.tensor_intrin')]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_knobs_and_samples_are_the_same_in_every_process(native: Target) -> None:
+    assert len(fingerprints("searchlab_spaces.sketch:Sketch", PADDED)) == 1
+
+
+def test_mutation_crossover_json_and_pickle_stay_inside(native: Target) -> None:
+    for target in (native, CUDA):
+        space = sketches("conv2d:1x9x9x8x4x3x3:p1:relu", target)
+        rng = np.random.default_rng(0)
+        copy: Sketch = pickle.loads(cloudpickle.dumps(space))
+        assert copy.fingerprint == space.fingerprint
+        for _ in range(50):
+            a, b = space.sample(rng), space.sample(rng)
+            for made in (space.mutate(a, rng), space.crossover(a, b, rng)):
+                assert made in space
+                assert space.decide(lambda knob, made=made: made[knob.name]) == made  # type: ignore[misc]
+                assert Config({name: list(v) if isinstance(v, tuple) else v for name, v in made.items()}) in copy
+        valid = valid_configs(space, rng, 1)[0]
+        assert structural_equal(space.schedule(valid).mod, copy.schedule(valid).mod)
+
+
+def test_one_core_has_no_parallel_loop() -> None:
+    for cores, parallel in ((1, False), (2, True)):
+        space = sketches("gemm:64x64x64", resolve_target({"kind": "native", "num-cores": cores}))
+        config = space.repaired({"sketch": 2, "tile_i": (8, 1, 2, 4)}, np.random.default_rng(0))
+        assert ("T.parallel" in space.schedule(config).mod.script()) is parallel
+
+
+def test_knobs_are_the_sketch_and_what_it_samples(native: Target) -> None:
+    space = sketches("gemm:64x48x32", native)
+    knobs = {knob.name: list(knob.choices) for knob in space.knobs(space.sample(np.random.default_rng(0)))}
+    assert list(knobs) == ["sketch", "tile_i", "tile_j", "tile_p", "unroll_explicit"]
+    assert knobs["sketch"] == [0, 1, 2]
+    assert knobs["unroll_explicit"] == [0, 16, 64, 512]
+    assert len(knobs["tile_i"]) == 84  # 2^6 into 4 factors, C(9, 3)
+    assert knobs["tile_p"] == [(1, 32), (2, 16), (4, 8), (8, 4), (16, 2), (32, 1)]
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA programs are compiled by nvcc, which is not on the path")
+@pytest.mark.parametrize("spelling", ["gemm:64x64x64", PADDED])
+def test_cuda_programs_are_compiled_by_nvcc(spelling: str) -> None:
+    space = sketches(spelling, CUDA)
+    for config in valid_configs(space, np.random.default_rng(0), 3 if spelling.startswith("gemm") else 1):
+        built = tvm.compile(space.schedule(config).mod, target=CUDA.tvm)
+        assert "__global__" in built.mod.imports[0].inspect_source()
+
+
+def test_programs_over_a_gpu_limit_are_invalid_and_say_so() -> None:
+    space = sketches("gemm:256x256x256", CUDA)
+    rng = np.random.default_rng(0)
+    tiles = {"tile_i": (1, 1, 16, 8, 2), "tile_j": (1, 1, 16, 8, 2), "tile_p": (1, 64, 4)}
+    config = space.repaired({"sketch": 0, **tiles}, rng)
+    assert config["tile_p"] == (1, 64, 4)
+    with pytest.raises(InvalidConfig, match="524288 bytes of shared memory"):
+        space.schedule(config)
+    with pytest.raises(InvalidConfig, match="tile_i"):  # 64 virtual threads are not even offered
+        space.schedule(Config({**config, "tile_i": (1, 64, 4, 1, 1)}))
+    valid = [_is_valid(space, space.sample(rng)) for _ in range(60)]
+    assert sum(valid) > 12  # a policy finds programs: drawn without regard to threads, 4 were valid
+
+
+def _is_valid(space: Sketch, config: Config) -> bool:
+    try:
+        space.schedule(config)
+    except InvalidConfig as error:
+        assert str(error)
+        return False
+    return True
+
+
+def test_other_targets_are_refused() -> None:
+    with pytest.raises(UnsupportedWorkload, match="llvm and cuda, not for metal"):
+        Sketch(gemm(8, 8, 8), Target({"kind": "metal"}))
+
+
+def test_computation_is_printed_as_ansor_prints_it(native: Target) -> None:
+    assert sketches("gemm:512x256x128:relu", native).dag().splitlines() == [
+        "A = PLACEHOLDER [512, 128]",
+        "B = PLACEHOLDER [128, 256]",
+        "gemm(i, j) += (A[i, p]*B[p, j])",
+        "relu(i0, i1) = max(gemm[i0, i1], 0f)",
+    ]
+    workload: Workload = parse_workload("conv2d:1x14x14x32x16x3x3:s2:p1:int8:bias")
+    assert print_dag(workload.prim_func()).splitlines() == [
+        "data = PLACEHOLDER [1, 16, 14, 14]",
+        "weight = PLACEHOLDER [32, 16, 3, 3]",
+        "bias_in = PLACEHOLDER [32]",
+        "pad(n, c, y, x) = if_then_else(((((1 <= y) && (y < 15)) && (1 <= x)) && (x < 15)), "
+        "data[n, c, (y-1), (x-1)], 0)",
+        "conv2d(n, f, y, x) += (int32(pad[n, rc, ((y*2)+ry), ((x*2)+rx)])*int32(weight[f, rc, ry, rx]))",
+        "bias(i0, i1, i2, i3) = (conv2d[i0, i1, i2, i3]+bias_in[i1])",
+    ]
+
+
+def test_tiles_are_all_that_tvm_may_draw() -> None:
+    tiles = decisions.perfect_tiles(60, 3, 6)
+    assert set(tiles) == {(a, b, c) for a in range(1, 61) for b in range(1, 61) for c in range(1, 7) if a * b * c == 60}
+    assert (1, 10, 6) in tiles and (1, 6, 10) not in tiles
+    assert len(set(tiles)) == len(tiles)
+    assert decisions.partitioned_tiles(12, 2, 1, 3) == ((1, 12), (2, 6), (4, 3))
+    assert not decisions.partitioned_tiles(7, 2, 1, 2)

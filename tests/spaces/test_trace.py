@@ -1,0 +1,246 @@
+"""Stochastic trace functions: whatever they sample is a knob, also where it depends on what was chosen before."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import cast
+
+import cloudpickle
+import numpy as np
+import pytest
+import tvm
+from tvm.s_tir import Schedule
+from tvm_ffi import structural_equal
+
+from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from searchlab.space import Config, Knob, Value
+from searchlab.target import Target, resolve_target
+from searchlab.workload import gemm, parse_workload
+from searchlab_spaces.stochastic import stochastic_schedule_mm
+from searchlab_spaces.trace import Trace
+from tests.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+
+PADDED = "conv2d:1x9x9x8x4x3x3:p1"
+
+
+def dependent(sch: Schedule) -> None:
+    """How j is unrolled depends on its tile, and whether k is split on a pick."""
+    block = sch.get_sblock("gemm")
+    _, j, k = sch.get_loops(block)
+    _, j1 = sch.split(j, tile := sch.sample_perfect_tile(j, n=2, max_innermost_factor=8))
+    inner = sch.get(tile[1])
+    unroll = sch.sample_categorical([0, *range(1, inner + 1)], [0.0] + [1 / inner] * inner)
+    sch.annotate(j1, "pragma_auto_unroll_max_step", unroll)
+    if sch.get(sch.sample_categorical([0, 1], [0.5, 0.5])):
+        sch.split(k, sch.sample_partitioned_tile(k, n=3, partition_pos=1, innerpart_factor=4))
+
+
+def locate(sch: Schedule) -> None:
+    """The pad of a convolution is computed wherever that is legal under tiles of its rows."""
+    conv, pad = sch.get_sblock("conv2d"), sch.get_sblock("pad")
+    y = sch.get_loops(conv)[2]
+    sch.split(y, sch.sample_perfect_tile(y, n=2))
+    sch.compute_at(pad, sch.sample_compute_location(pad))
+
+
+def refusing(sch: Schedule) -> None:
+    """TVM refuses a tile of j that does not cover it."""
+    j = sch.get_loops(sch.get_sblock("gemm"))[1]
+    width = sch.get(sch.sample_categorical([2, 4, 8], [0.4, 0.3, 0.3]))
+    sch.split(j, [2, width])
+    sch.sample_perfect_tile(sch.get_loops(sch.get_sblock("gemm"))[0], n=2)
+
+
+def given(sch: Schedule) -> None:
+    """A sample whose decision is given is no choice."""
+    i = sch.get_loops(sch.get_sblock("gemm"))[0]
+    sch.split(i, sch.sample_perfect_tile(i, n=2, decision=[4, 4]))
+
+
+def steps(space: Trace, wanted: dict[str, Value]) -> dict[str, list[Value]]:
+    """The knobs asked for on the way to ``wanted``, the first choice where it says nothing."""
+    asked: dict[str, list[Value]] = {}
+
+    def choose(knob: Knob) -> Value:
+        asked[knob.name] = list(knob.choices)
+        return wanted.get(knob.name, knob.choices[0])
+
+    space.decide(choose)
+    return asked
+
+
+def test_later_choices_depend_on_earlier_ones(native: Target) -> None:
+    space = Trace(gemm(16, 16, 16), native, function=dependent)
+    tiles: list[Value] = [(2, 8), (4, 4), (8, 2), (16, 1)]
+    assert steps(space, {"tile_j": (4, 4)}) == {"tile_j": tiles, "pick": [1, 2, 3, 4], "pick_2": [0, 1]}
+    split = steps(space, {"tile_j": (8, 2), "pick_2": 1})
+    assert split["pick"] == [1, 2]
+    assert split["tile_p"][:3] == [(1, 1, 16), (1, 2, 8), (1, 4, 4)]
+    assert all(b * c % 4 == 0 for _, b, c in cast(list[tuple[int, ...]], split["tile_p"]))
+    assert space.size() == (8 + 4 + 2 + 1) * (1 + len(split["tile_p"]))
+    rng = np.random.default_rng(0)
+    for config in (space.sample(rng) for _ in range(20)):
+        made = space.schedule(config)
+        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+        assert space.mutate(config, rng) in space
+        assert space.crossover(config, space.sample(rng), rng) in space
+        assert space.canonical(config) == config
+    assert Config({"tile_j": (4, 4), "pick": 5, "pick_2": 0}) not in space
+    with pytest.raises(InvalidConfig, match=r"'pick' cannot be 0"):  # its probability is none
+        space.schedule(Config({"tile_j": (4, 4), "pick": 0, "pick_2": 0}))
+
+
+def test_compute_locations_are_those_that_are_legal_there_and_then(native: Target) -> None:
+    space = Trace(parse_workload(PADDED), native, function=locate)
+    tiled = steps(space, {"tile_y": (3, 3)})["location_pad"]
+    assert tiled == [-2, -1, 1, 2, 3, 4]  # inlined, at the root, or at a loop: 0 is the one image
+    assert steps(space, {"tile_y": (9, 1)})["location_pad"] == [-2, -1, 1, 2, 4]  # 3 goes round once
+    for location in tiled:
+        config = Config({"tile_y": (3, 3), "location_pad": location})
+        made = space.schedule(config)
+        decided = [made.trace.get_decision(inst) for inst in made.trace.insts]
+        assert location in decided
+        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+    assert_right(space.workload, made, native)
+
+
+def test_sampling_leaves_no_other_trace(native: Target) -> None:
+    space = Trace(gemm(16, 16, 16), native)
+    made = space.schedule(Config({"tile_j": (4, 4)}))
+    assert type(made) is Schedule
+    plain = Schedule(space.workload.module)
+    block = plain.get_sblock("gemm")
+    i, j, k = plain.get_loops(block)
+    j0, j1 = plain.split(j, plain.sample_perfect_tile(j, n=2, decision=[4, 4]))
+    plain.reorder(i, j0, k, j1)
+    plain.decompose_reduction(block, k)
+    assert str(made.trace) == str(plain.trace)
+    assert structural_equal(made.mod, plain.mod)
+
+
+def test_choices_that_fail_are_an_invalid_config(native: Target) -> None:
+    space = Trace(gemm(16, 16, 16), native, function=refusing)
+    assert set(steps(space, {"pick": 2})) == {"pick"}
+    assert set(steps(space, {"pick": 8})) == {"pick", "tile_i"}
+    short = Config({"pick": 2})
+    assert short in space
+    with pytest.raises(InvalidConfig, match="refusing fails: .*product of factors"):
+        space.schedule(short)
+    assert space.schedule(Config({"pick": 8, "tile_i": (4, 4)}))
+
+
+def test_a_decision_that_is_given_is_no_knob(native: Target) -> None:
+    space = Trace(gemm(16, 16, 16), native, function=given)
+    assert list(space.enumerate()) == [Config()]
+    assert "range(4)" in str(space.schedule(Config()).mod) or "T.grid(4, 4" in str(space.schedule(Config()).mod)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "gemm:16x24x32",
+        "gemm:7x13x5:float64",
+        "gemm:8x12x9:bias:relu",
+        "conv2d:1x8x8x8x4x1x1",
+        "conv2d:1x1x1x1x1x1x1",
+        "conv2d:1x13x11x7x5x3x3:s2:bias",
+        "conv2d:2x9x12x6x4x3x3:p1x2:d2x1:s1x2:bias:relu",
+        "conv2d:1x7x9x5x3x3x3:p2:d2:float64:relu",
+        "conv2d:1x6x6x4x3x3x3:p1:int8",
+    ],
+)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_shipped_functions_give_the_right_answer(spelling: str, cores: int) -> None:
+    target = resolve_target({"kind": "native", "num-cores": cores})
+    space = Trace(parse_workload(spelling), target)
+    rng = np.random.default_rng(cores)
+    for config in (space.sample(rng) for _ in range(4)):
+        made = space.schedule(config)
+        assert ("T.parallel" in made.mod.script()) is (cores > 1 and spelling.startswith("conv2d"))
+        assert_right(space.workload, made, target)
+        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+
+
+def test_conv2d_is_vectorised_and_unrolled_within_the_registers(native: Target) -> None:
+    space = Trace(parse_workload("conv2d:1x28x28x32x16x3x3:p1:relu"), native)
+    rng = np.random.default_rng(0)
+    for config in (space.sample(rng) for _ in range(30)):
+        rows, columns = config["tile_y"], config["tile_x"]
+        assert rows[-1] * columns[-1] <= 16  # type: ignore[index, operator]
+    wide = space.schedule(space.repaired({"tile_f": (2, 16), "tile_y": (14, 2), "tile_x": (1, 7, 4)}, rng))
+    assembly = tvm.compile(wide.mod, target=native.tvm).mod.inspect_source("ll")
+    assert "<16 x float>" in assembly
+
+
+def test_same_choices_same_program_in_every_process(native: Target) -> None:
+    space = Trace(parse_workload(PADDED), native)
+    rng = np.random.default_rng(2)
+    for config in (space.sample(rng) for _ in range(5)):
+        again = space.decide(lambda knob, config=config: config[knob.name])  # type: ignore[misc]
+        assert again == config and list(again) == list(config)
+        assert structural_equal(space.schedule(config).mod, space.schedule(again).mod)
+        assert Config({name: list(v) if isinstance(v, tuple) else v for name, v in config.items()}) in space
+    assert len(fingerprints("searchlab_spaces.trace:Trace", PADDED)) == 1
+
+
+@pytest.mark.parametrize("function", ["", "searchlab_spaces.stochastic:stochastic_schedule_mm", stochastic_schedule_mm])
+def test_function_is_built_in_named_or_given(function: str | Callable[[Schedule], None], native: Target) -> None:
+    space = Trace(gemm(16, 16, 16), native, function=function)
+    assert [knob.name for knob in space.knobs(Config({"tile_j": (2, 8)}))] == ["tile_j"]
+
+
+def test_a_function_defined_anywhere_travels_to_workers(native: Target) -> None:
+    factor = 4
+
+    def local(sch: Schedule) -> None:
+        sch.split(sch.get_loops(sch.get_sblock("gemm"))[0], [None, factor])
+        sch.sample_categorical([1, 2], [0.5, 0.5])
+
+    space = Trace(gemm(16, 16, 16), native, function=local)
+    config = space.sample(np.random.default_rng(0))
+    copy: Trace = pickle.loads(cloudpickle.dumps(space))
+    assert config in copy
+    assert structural_equal(copy.schedule(config).mod, space.schedule(config).mod)
+    assert copy.fingerprint == space.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("stochastic_schedule_mm", 'not spelled "module:function"'),
+        ("no_such_module:f", "cannot be loaded: No module named 'no_such_module'"),
+        ("searchlab_spaces.stochastic:stochastic_schedule_nn", "did you mean 'stochastic_schedule_mm'"),
+        ("searchlab_spaces.stochastic:PIXELS", "has no function 'PIXELS'"),
+        (7, "not a function"),
+    ],
+)
+def test_bad_function_is_refused_in_one_sentence(function: object, message: str, native: Target) -> None:
+    with pytest.raises(SearchlabError, match=message) as caught:
+        Trace(gemm(8, 8, 8), native, function=function)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_function_of_another_workload_is_refused(native: Target) -> None:
+    with pytest.raises(UnsupportedWorkload, match="stochastic_schedule_mm' makes no program of conv2d.*block"):
+        Trace(parse_workload(PADDED), native, function=stochastic_schedule_mm)
+    with pytest.raises(UnsupportedWorkload, match='function = "module:function"'):
+        Trace(gemm(8, 8, 8), Target({"kind": "cuda", "arch": "sm_90"}))
+
+
+def test_whoever_chooses_may_fail_and_is_heard(native: Target) -> None:
+    def choose(knob: Knob) -> Value:
+        raise ValueError(f"no opinion on {knob.name}")
+
+    with pytest.raises(ValueError, match="no opinion on tile_j"):
+        Trace(gemm(8, 8, 8), native).decide(choose)
+
+
+def test_a_bug_in_the_function_is_not_taken_for_an_invalid_config(native: Target) -> None:
+    with pytest.raises(AttributeError):
+        Trace(gemm(8, 8, 8), native, function=lambda sch: sch.no_such_primitive())
+
+
+def test_samples_are_valid_programs(native: Target) -> None:
+    space = Trace(parse_workload("conv2d:1x28x28x64x64x3x3:p1:bias:relu"), native)
+    assert len(valid_configs(space, np.random.default_rng(0), 30)) == 30
