@@ -31,6 +31,17 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     options: dict[str, Any] = {}
 
+    def spelled(self) -> Plugin:
+        """As a log can hold it, a function as ``"module:name"``. Raises SearchlabError for what has no spelling."""
+        spelled = {
+            name: f"{value.__module__}:{value.__qualname__}" if callable(value) else value
+            for name, value in self.options.items()
+        }
+        try:
+            return Plugin(self.name, msgspec.to_builtins(spelled))
+        except TypeError as error:
+            raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
+
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is. ``IDENTITY`` must agree for a log to be resumed; the rest is there to judge it by."""

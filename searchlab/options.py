@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
-from .errors import SearchlabError
+from .errors import SearchlabError, did_you_mean
 
 
 def whole(name: str, value: int, low: int, high: float = math.inf) -> int:
@@ -20,6 +21,13 @@ def real(name: str, value: float, low: float, high: float = math.inf) -> float:
     if not number or not low <= value <= high:
         raise SearchlabError(f"option {name!r} is {value!r}; it must be a number {_range(low, high)}")
     return float(value)
+
+
+def one_of(name: str, value: str, choices: Collection[str]) -> str:
+    """``value``, which must be one of ``choices``; SearchlabError where it is not."""
+    if value not in list(choices):
+        raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), choices)}")
+    return value
 
 
 def _range(low: float, high: float) -> str:

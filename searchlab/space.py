@@ -88,6 +88,9 @@ class Space(ABC):
     It must pickle: measuring workers rebuild it.
     """
 
+    builds_programs = False
+    """Whether a decision takes the time it takes to schedule a program, milliseconds, and not microseconds."""
+
     def __init__(self, workload: Workload, target: Target) -> None:
         self.workload = workload
         self.target = target

@@ -28,6 +28,31 @@ class Cache:
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """L1, L2, L3 of a machine that cannot be asked: what most cores since 2017 have at least."""
 
+# As one core of a common model sees them, by LLVM's name of the CPU. From the Intel 64 and IA-32 Architectures
+# Optimization Reference Manual, AMD's Software Optimization Guides for families 17h, 19h and 1Ah, and Arm's Technical
+# Reference Manuals; what a vendor chooses is that of the model named beside it.
+CPU_CACHES = {
+    "haswell": (Cache(32 << 10, 8), Cache(256 << 10, 8), Cache(8 << 20, 16)),
+    "skylake": (Cache(32 << 10, 8), Cache(256 << 10, 4), Cache(8 << 20, 16)),
+    "skylake-avx512": (Cache(32 << 10, 8), Cache(1 << 20, 16), Cache(39424 << 10, 11)),  # Xeon Platinum 8180
+    "cascadelake": (Cache(32 << 10, 8), Cache(1 << 20, 16), Cache(39424 << 10, 11)),  # Xeon Platinum 8280
+    "icelake-server": (Cache(48 << 10, 12), Cache(1280 << 10, 20), Cache(60 << 20, 12)),  # Xeon Platinum 8380
+    "sapphirerapids": (Cache(48 << 10, 12), Cache(2 << 20, 16), Cache(105 << 20, 15)),  # Xeon Platinum 8480+
+    "znver2": (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(16 << 20, 16)),
+    "znver3": (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(32 << 20, 16)),
+    "znver4": (Cache(32 << 10, 8), Cache(1 << 20, 8), Cache(32 << 20, 16)),
+    "znver5": (Cache(48 << 10, 12), Cache(1 << 20, 16), Cache(32 << 20, 16)),
+    "neoverse-n1": (Cache(64 << 10, 4), Cache(1 << 20, 8), Cache(32 << 20, 16)),  # AWS Graviton2
+    "neoverse-v1": (Cache(64 << 10, 4), Cache(1 << 20, 8), Cache(32 << 20, 16)),  # AWS Graviton3
+    "cortex-a53": (Cache(32 << 10, 4), Cache(512 << 10, 16)),  # Raspberry Pi 3
+    "cortex-a57": (Cache(32 << 10, 2), Cache(2 << 20, 16)),  # NVIDIA Jetson TX1
+    "cortex-a72": (Cache(32 << 10, 2), Cache(1 << 20, 16)),  # Raspberry Pi 4
+    "cortex-a76": (Cache(64 << 10, 4), Cache(512 << 10, 8), Cache(2 << 20, 16)),  # Raspberry Pi 5
+    "carmel": (Cache(64 << 10, 4), Cache(2 << 20, 16), Cache(4 << 20, 16)),  # NVIDIA Jetson AGX Xavier
+    "apple-a14": (Cache(128 << 10, 8), Cache(12 << 20, 12, 128)),  # Apple M1, a performance core
+}
+"""The caches of CPUs that programs are built for elsewhere, where the target does not give them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -109,7 +134,8 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
 
     ``"native"`` is this CPU with all its cores; an LLVM CPU name, as ``"znver4"``, is that CPU; a JSON object
     or mapping is TVM's own form, in which ``"kind": "native"`` may stand with, say, ``"num-cores": 1``, and
-    ``"caches"`` may give (bytes, ways[, bytes of a line]) of each level of data cache, L1 first.
+    ``"caches"`` may give (bytes, ways[, bytes of a line]) of each level of data cache, L1 first; else they are this
+    machine's for ``"native"``, those of CPU_CACHES for a CPU in it, and GENERIC_CACHES for any other target.
     Raises SearchlabError where this TVM cannot build for it.
     """
     if isinstance(spec, Target):
@@ -135,7 +161,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
         caches = caches or native_caches()
         given = {"mcpu": str(codegen.llvm_get_system_cpu()), "num-cores": available_cores(), **given, "kind": "llvm"}
     _check(given)
-    return Target(given, caches or GENERIC_CACHES)
+    return Target(given, caches or CPU_CACHES.get(str(given.get("mcpu")), GENERIC_CACHES))
 
 
 def _given_caches(levels: Any) -> tuple[Cache, ...]:

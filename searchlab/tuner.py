@@ -56,10 +56,10 @@ class Cell:
         local = isinstance(self.settings, LocalSettings)
         return Header(
             workload=str(self.space.workload),
-            space=self.space_plugin,
+            space=self.space_plugin.spelled(),
             fingerprint=self.space.fingerprint,
-            policy=self.policy,
-            cost_model=self.cost_model.plugin if self.cost_model else None,
+            policy=self.policy.spelled(),
+            cost_model=self.cost_model.plugin.spelled() if self.cost_model else None,
             features=self.cost_model.features if self.cost_model else "",
             seed=self.seed,
             batch=self.batch,

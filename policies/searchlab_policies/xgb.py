@@ -31,9 +31,8 @@ class Xgb(NeverTwice):
     candidates: the batch is picked from this many times its size of the best configs met.
     diversity: what a knob value not in the batch yet is worth, in units of the score: alpha of equation (2).
     epsilon: probability that a place in the batch goes to a random config.
-    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where features come
-        from the program, since scheduling a config takes milliseconds and more; else as many
-        as the chains come to. Chains are made fewer where this would not let them take eight steps.
+    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or the
+        space schedule a program for each, which takes milliseconds and more; else as many as the chains come to. Chains are made fewer where this would not let them take eight steps.
     """
 
     def __init__(
@@ -63,7 +62,8 @@ class Xgb(NeverTwice):
         self.epsilon = real("epsilon", epsilon, 0, 1)
         self.chains = whole("chains", chains, 1)
         if predictions is None:
-            predictions = 256 if cost_model.features.builds_programs else chains * (steps + 1)
+            slow = cost_model.features.builds_programs or space.builds_programs
+            predictions = 256 if slow else chains * (steps + 1)
         self.predictions = whole("predictions", predictions, 1)
         self.chains = max(1, min(chains, predictions // (min(steps, 8) + 1)))
 

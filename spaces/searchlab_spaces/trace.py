@@ -51,6 +51,8 @@ class Trace(Space):
     Raises SearchlabError for a function that cannot be loaded, and UnsupportedWorkload for one that does not fit.
     """
 
+    builds_programs = True
+
     def __init__(self, workload: Workload, target: Target, *, function: str | TraceFunction = "") -> None:
         super().__init__(workload, target)
         if not function and (workload.op, target.kind) not in FUNCTIONS:

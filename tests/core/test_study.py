@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +226,44 @@ def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="the space is of gemm:64x64x64, not of gemm:8x8x8"):
         tune("gemm:8x8x8", space=toys.Small(), policy="random", log=tmp_path / "a.jsonl")
     assert table.read_bytes() == before
+
+
+SCRIPT = """
+import searchlab
+
+class Climb(searchlab.NeverTwice):
+    def propose(self, n, rng):
+        best = min(self.trials, key=lambda trial: trial.cost, default=None)
+        return [self.space.mutate(best.config, rng) for _ in range(n)] if best else []
+
+def schedule(sch):
+    block = sch.get_sblock("gemm")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=16))
+    sch.reorder(i, j0, k, j1)
+    sch.vectorize(j1)
+
+space = {"name": "trace", "options": {"function": schedule}}
+result = searchlab.tune("gemm:16x16x16", space=space, policy=Climb, trials=4, batch=2, log="a.jsonl")
+print(result.log.header.space.options, result.log.header.policy.name, len(result.trials), result.best.gflops > 0)
+"""
+
+
+def test_a_script_may_bring_its_own_policy_and_trace_function(tmp_path: Path) -> None:
+    """A script without a main guard, twice: workers must not run it again, and the log must know it again."""
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout == "{'function': '__main__:schedule'} __main__:Climb 4 True\n", done.stderr
+
+
+def test_an_option_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
+    space = {"name": "trace", "options": {"function": object()}}
+    with pytest.raises(SearchlabError, match="is not a function that takes a schedule"):
+        tune("gemm:16x16x16", space=space, policy="random", log=tmp_path / "a.jsonl")
+    policy = {"name": "tests.core.test_study:Rogue", "options": {"how": object()}}
+    with pytest.raises(SearchlabError, match="must be plain values or functions"):
+        tune("gemm:16x16x16", space="trace", policy=policy, log=tmp_path / "a.jsonl")
 
 
 def test_the_number_of_build_workers_changes_no_config(measurer: LocalMeasurer, tmp_path: Path) -> None:

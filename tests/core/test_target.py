@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.target import GENERIC_CACHES, Cache, Target, native_caches, resolve_target
+from searchlab.target import CPU_CACHES, GENERIC_CACHES, Cache, Target, native_caches, resolve_target
 
 
 def test_native_is_this_cpu_with_all_its_cores(native: Target) -> None:
@@ -32,6 +32,24 @@ def test_simd_width_follows_the_cpu(cpu: str, simd_bytes: int) -> None:
 def test_a_target_survives_json_and_pickle(spec: object) -> None:
     target = resolve_target(spec)  # type: ignore[arg-type]
     assert resolve_target(target.to_json()) == target == pickle.loads(pickle.dumps(target))
+
+
+@pytest.mark.parametrize("cpu", CPU_CACHES)
+def test_known_cpus_can_be_built_for_and_bring_their_caches(cpu: str) -> None:
+    arm = cpu.startswith(("neoverse", "cortex", "carmel", "apple"))
+    target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": f"{'aarch64' if arm else 'x86_64'}-linux-gnu"})
+    assert target.caches == CPU_CACHES[cpu]
+    for cache in target.caches:  # a power of two of sets, unless the L3 is in slices, one a core
+        sets = cache.size // (cache.ways * cache.line)
+        assert sets * cache.ways * cache.line == cache.size
+        assert sets & (sets - 1) == 0 or cache is target.caches[2]
+    assert [cache.size for cache in target.caches] == sorted(cache.size for cache in target.caches)
+
+
+def test_given_caches_come_before_known_ones_and_other_cpus_have_generic_ones() -> None:
+    given = [[32768, 8], [262144, 4]]
+    assert resolve_target({"kind": "llvm", "mcpu": "znver4", "caches": given}).caches[1] == Cache(262144, 4)
+    assert resolve_target("nehalem").caches == GENERIC_CACHES
 
 
 def test_cores_and_caches_can_be_given() -> None:
