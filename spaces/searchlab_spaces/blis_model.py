@@ -5,13 +5,23 @@ BLIS", ACM Transactions on Mathematical Software 43(2), 2016, section 4. Names a
 W ways, each of N sets times C bytes a line (``way`` below); ``C_X`` is how many ways operand X may fill; S is
 the size of an element in bytes. A_r, B_r are the micro-panels (mr x kc, kc x nr), A_c, B_c the packed blocks
 (mc x kc, kc x nc). One way of every cache is left to C and to whatever streams through.
+
+The paper's algorithm is B3A2C0. The other five of the family follow by symmetry: with X in the L3 cache, Y in the L2
+and Z in registers, Y takes the part of A, X that of B, Z that of C, and so x that of n, y of m, s of k.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil
 
-from searchlab.target import Cache
+import numpy as np
+
+from searchlab.target import Cache, Target
+from searchlab.workload import Gemm
+
+from .gemm_algorithms import Algorithm, extents
 
 
 def way(cache: Cache) -> int:
@@ -48,3 +58,78 @@ def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int) -> int:
     c_ac = ceil(mc * kc * itemsize / way(l3))
     c_bc = max(1, l3.ways - 1 - c_ac)
     return max(1, c_bc * way(l3) // (kc * itemsize) // nr) * nr
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How one GEMM is cut up: the cache blocks, in elements, each a multiple of the micro-tile in that index.
+
+    Where C is resident, x is cut once more, inside the loop over y: a task of the parallel loop computes a block of
+    y by ``share`` of x. Elsewhere ``share`` is the whole block of x.
+    """
+
+    mc: int
+    nc: int
+    kc: int
+    share: int
+
+    def of(self, dim: str) -> int:
+        """The block of index i, j or p."""
+        return {"i": self.mc, "j": self.nc, "p": self.kc}[dim]
+
+
+def even(total: int, limit: int) -> int:
+    """The size of the blocks when ``total`` is cut into as few as ``limit`` allows, all about as large."""
+    return ceil(total / ceil(total / limit))
+
+
+def blocking(
+    workload: Gemm, target: Target, algorithm: Algorithm, tile: Mapping[str, int], cores: int, dealt: str = ""
+) -> Blocking:
+    """The paper's mc, nc, kc for the caches of ``target``, evened out over this problem and over ``cores``.
+
+    ``tile`` is the micro-tile by index. With ``dealt`` an index, it is cut so that each core gets a block of it, and
+    else, where C is resident, into tasks as Blocking says.
+    """
+    x, y, s = algorithm.x, algorithm.y, algorithm.s
+    l1, l2, *rest = target.caches
+    extent = extents(workload)
+    # The formulas take micro-panels in bytes, with elements of 1 byte: those of C may be larger than those of A and B.
+    itemsize = {name: np.dtype(workload.out_dtype if name == "C" else workload.dtype).itemsize for name in "ABC"}
+    width, height = itemsize[algorithm.operands[0]] * tile[x], itemsize[algorithm.operands[1]] * tile[y]
+
+    depth = even(extent[s], kc_for(l1, height, width, 1))
+    # A micro-tile of C that sums all of k in registers writes C once and takes bias and ReLU along. It beats the L1
+    # optimum as long as whole micro-panels keep to L2, from where the prefetcher feeds the multiply-adds.
+    if algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
+        depth = extent[s]
+    depth = ceil(depth / tile[s])
+    rows, columns = ceil(extent[y] / tile[y]), ceil(extent[x] / tile[x])  # in micro-panels of Y and of X
+    most_rows = mc_for(l2, height, width, depth * tile[s], 1) // height
+    most = columns
+    if rest:  # without an L3, X streams from memory however little of it is packed at a time
+        most = nc_for(rest[0], width, depth * tile[s], most_rows * height, 1) // width
+    block = {s: depth, y: even(rows, most_rows), x: even(columns, most)}
+    share = block[x]
+    if dealt:
+        total = ceil(extent[dealt] / tile[dealt])
+        block[dealt] = even(total, min(block[dealt], ceil(total / cores)))
+        share = block[x]
+    elif algorithm.resident == "C":
+        block[y], share = _tasks(rows, most_rows, block[x], cores)
+        block[x] = ceil(block[x] / share) * share
+    mc, nc, kc = (block[dim] * tile[dim] for dim in "ijp")
+    return Blocking(mc, nc, kc, share * tile[x])
+
+
+def _tasks(rows: int, most_rows: int, columns: int, cores: int) -> tuple[int, int]:
+    """The height and width, in micro-tiles, of the tasks that take ``cores`` the least time for a block of x."""
+
+    def time(task: tuple[int, int]) -> int:
+        # Rounds of tasks over the cores, in micro-tiles; the +1 is what a task spends on fetching its panels.
+        height, width = task
+        return ceil(ceil(rows / height) * ceil(columns / width) / cores) * (height + 1) * (width + 1)
+
+    heights = range(min(rows, most_rows), 0, -1)
+    widths = sorted({ceil(columns / parts) for parts in range(1, cores + 1)}, reverse=True)
+    return min(((h, w) for w in widths for h in heights), key=time)

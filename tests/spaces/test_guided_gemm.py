@@ -18,9 +18,10 @@ from tvm_ffi import structural_equal
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
 from searchlab.space import Config
 from searchlab.target import GENERIC_CACHES, Cache, Target, resolve_target
-from searchlab.workload import Workload, gemm, parse_workload
-from searchlab_spaces.blis_model import kc_for, mc_for, nc_for
-from searchlab_spaces.guided_gemm import FORK, UNROLLED, GuidedGemm, blocking, even
+from searchlab.workload import Gemm, Workload, gemm, parse_workload
+from searchlab_spaces.blis_model import Blocking, blocking, even, kc_for, mc_for, nc_for
+from searchlab_spaces.gemm_algorithms import ALGORITHMS, UNROLLED, extents
+from searchlab_spaces.guided_gemm import FORK, GuidedGemm
 
 
 def native(cores: int = 1) -> Target:
@@ -29,6 +30,11 @@ def native(cores: int = 1) -> Target:
 
 def tile(space: GuidedGemm, mr: int, vectors: int) -> Config:
     return Config({"mr": mr, "nr": vectors * space.lanes})
+
+
+def cut_up(workload: Workload, target: Target, mr: int, nr: int) -> Blocking:
+    assert isinstance(workload, Gemm)
+    return blocking(workload, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED}, target.cores)
 
 
 def assert_right(workload: Workload, target: Target, mr: int, vectors: int) -> None:
@@ -76,8 +82,8 @@ def test_result_is_right_on_two_threads(spelling: str) -> None:
 def test_result_is_right_in_several_passes_over_k_and_blocks_of_n(spelling: str, cores: int) -> None:
     small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
     workload, target = parse_workload(spelling), replace(native(cores), caches=small)
-    cut = blocking(workload, target, 3, 2 * GuidedGemm(workload, target).lanes)  # type: ignore[arg-type]
-    assert cut.passes > 1
+    cut = cut_up(workload, target, 3, 2 * GuidedGemm(workload, target).lanes)
+    assert cut.kc < workload.reduction
     assert cut.nc < workload.shapes["B"][1]
     assert_right(workload, target, 3, 2)
 
@@ -183,11 +189,35 @@ def test_blocks_cover_any_problem(m: int, n: int, k: int, mr: int, vectors: int,
     target = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": cores}, GENERIC_CACHES)
     workload = gemm(m, n, k, "float64" if double else "float32")
     nr = vectors * (4 if double else 8)
-    cut = blocking(workload, target, mr, nr)
-    assert cut.mc % mr == 0 and cut.nb % nr == 0 and cut.nc % cut.nb == 0 and cut.kc % UNROLLED == 0
+    cut = cut_up(workload, target, mr, nr)
+    assert cut.mc % mr == 0 and cut.share % nr == 0 and cut.nc % cut.share == 0 and cut.kc % UNROLLED == 0
     assert cut.mc < m + mr
-    assert cut.passes * cut.kc >= k > (cut.passes - 1) * cut.kc
-    assert cut.passes * cut.kc - k < UNROLLED * cut.passes  # next to nothing is padded
+    passes = -(-k // cut.kc)
+    assert passes * cut.kc - k < UNROLLED * passes  # next to nothing is padded
     micro_panels = (mr + nr) * (cut.kc - UNROLLED) * (8 if double else 4)
     assert micro_panels <= GENERIC_CACHES[1].size
-    assert cut.tasks(m) <= -(-m // mr) * -(-n // nr)
+    assert -(-m // cut.mc) * (cut.nc // cut.share) <= -(-m // mr) * -(-n // nr)
+
+
+@given(
+    st.sampled_from(sorted(ALGORITHMS)), SIZE, SIZE, SIZE, st.integers(1, 16), st.integers(1, 4), st.sampled_from("ij ")
+)
+def test_blocks_of_every_algorithm_fit_their_caches(
+    name: str, m: int, n: int, k: int, scalars: int, vectors: int, dealt: str
+) -> None:
+    algorithm, workload, cores = ALGORITHMS[name], gemm(m, n, k, "int8"), 4
+    tile = {algorithm.s: UNROLLED, algorithm.u: scalars, algorithm.v: vectors * 8}
+    cut = blocking(workload, Target({"kind": "llvm"}, GENERIC_CACHES), algorithm, tile, cores, dealt.strip())
+    extent = extents(workload)
+    for dim in "ijp":
+        assert cut.of(dim) % tile[dim] == 0
+        # Rounding up wastes no block, but that a block of x is whole tasks.
+        assert cut.of(dim) < extent[dim] + tile[dim] + (cores * cut.share if dim == algorithm.x else 0)
+    if dealt != " " and extent[dealt] >= cores**2 * tile[dealt]:
+        assert -(-extent[dealt] // cut.of(dealt)) >= cores - 1
+    size = {"A": 1, "B": 1, "C": 4}
+    for operand, dim, cache in zip(
+        algorithm.operands, (algorithm.x, algorithm.y), reversed(GENERIC_CACHES), strict=False
+    ):
+        block, panel = (size[operand] * cut.of(algorithm.s) * width for width in (cut.of(dim), tile[dim]))
+        assert block <= cache.size or cut.of(dim) == tile[dim] or panel > cache.size

@@ -1,0 +1,202 @@
+"""The family around the guided GEMM: every algorithm, variant, packing and parallel loop is right vector code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm.s_tir import Schedule
+from tvm_ffi import structural_equal
+
+from searchlab.errors import SearchlabError
+from searchlab.measure.local import LocalMeasurer
+from searchlab.space import Config
+from searchlab.target import Cache, Target, resolve_target
+from searchlab.workload import gemm, parse_workload
+from searchlab_spaces.gemm_algorithms import ALGORITHMS, DIMS, UNROLLED
+from searchlab_spaces.guided_gemm import VARIANTS, GuidedGemm, registers
+
+SMALL = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
+"""Caches so small that an awkward little problem has several blocks in every index."""
+
+PACKINGS = [{"pack_a": a, "pack_b": b} for a in (True, False) for b in (True, False)]
+
+X86 = "x86_64-unknown-linux-gnu"
+NEOVERSE_N1 = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}
+
+
+def samples(space: GuidedGemm, count: int = 1) -> list[Config]:
+    rng = np.random.default_rng(1)
+    return [space.sample(rng) for _ in range(count)]
+
+
+def assert_right(measurer: LocalMeasurer, space: GuidedGemm, count: int = 1) -> None:
+    """So many programs of the space compute the reference result, and the trace of the first replays."""
+    configs = samples(space, count)
+    for result in measurer.measure(space, configs):
+        assert result.failure is None, result.message
+    made = space.schedule(configs[0])
+    fresh = Schedule(space.workload.module)
+    made.trace.apply_to_schedule(fresh, remove_postproc=False)
+    assert structural_equal(made.mod, fresh.mod)
+
+
+def test_the_names_say_who_is_resident_and_which_loops_there_are() -> None:
+    assert set(ALGORITHMS) == {"B3A2C0", "A3B2C0", "C3B2A0", "B3C2A0", "C3A2B0", "A3C2B0"}
+    for algorithm in ALGORITHMS.values():
+        x, y, z = (set(DIMS[name]) for name in algorithm.operands)
+        assert x & z == {algorithm.x} and y & z == {algorithm.y} and x & y == {algorithm.s}
+        assert {algorithm.u, algorithm.v} == z
+    loops = {name: (a.x, a.s, a.y) for name, a in ALGORITHMS.items()}
+    assert loops["B3A2C0"] == ("j", "p", "i")  # loops 5, 4 and 3 of BLIS: jc, pc, ic
+    assert loops["A3B2C0"] == ("i", "p", "j")
+    assert loops["C3A2B0"] == ("j", "i", "p")
+
+
+@pytest.mark.parametrize("packing", PACKINGS, ids=lambda p: "".join(n[-1] for n in p if p[n]) or "none")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_is_right_however_packed(
+    algorithm: str, packing: dict[str, Any], measurer: LocalMeasurer, native: Target
+) -> None:
+    target = replace(native, caches=SMALL)
+    assert_right(measurer, GuidedGemm(gemm(37, 101, 61), target, algorithm=algorithm, **packing))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    "workload",
+    ["gemm:64x48x96:float64:relu", "gemm:23x41x19:int8:bias", "gemm:9x70x13:float16", "gemm:1x1x1"],
+)
+def test_every_algorithm_is_right_in_every_dtype_and_at_the_edges(
+    algorithm: str, workload: str, measurer: LocalMeasurer, native: Target
+) -> None:
+    assert_right(measurer, GuidedGemm(parse_workload(workload), native, algorithm=algorithm))
+
+
+@pytest.mark.parametrize("workload", ["gemm:29x45x39:bias:relu", "gemm:32x64x16", "gemm:1x1x1", "gemm:9x40x13:int8"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_is_right(variant: str, workload: str, measurer: LocalMeasurer, native: Target) -> None:
+    assert_right(measurer, GuidedGemm(parse_workload(workload), native, variant=variant))
+
+
+@pytest.mark.parametrize("algorithm", ["A3B2C0", "C3B2A0", "A3C2B0"])
+@pytest.mark.parametrize("variant", ["blocked", "packed"])
+def test_variants_without_a_register_tile_follow_the_algorithm(
+    variant: str, algorithm: str, measurer: LocalMeasurer, native: Target
+) -> None:
+    target = replace(native, caches=SMALL)
+    assert_right(measurer, GuidedGemm(gemm(37, 53, 61, bias=True), target, variant=variant, algorithm=algorithm))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"algorithm": name} for name in ALGORITHMS),
+        *({"parallel": loop} for loop in ("ic", "jc", "ir", "jr")),
+        {"algorithm": "C3B2A0", "parallel": "ir"},
+        {"algorithm": "A3C2B0", "parallel": "jr", "pack_a": False},
+        {"variant": "basic"},
+        {"variant": "blocked", "parallel": "jc", "blocks": "knobs"},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_parallel_programs_are_right_on_two_threads(options: dict[str, Any], measurer: LocalMeasurer) -> None:
+    target = replace(resolve_target({"kind": "native", "num-cores": 2}), caches=SMALL)
+    space = GuidedGemm(gemm(103, 101, 107), target, **options)
+    assert "T.parallel" in space.schedule(samples(space)[0]).mod.script()
+    assert_right(measurer, space)
+
+
+def test_no_loop_is_parallel_where_none_is_wanted() -> None:
+    target = resolve_target({"kind": "native", "num-cores": 2})
+    alternatives: list[dict[str, Any]] = [{}, {"variant": "basic"}, {"algorithm": "A3C2B0"}]
+    for options in alternatives:
+        space = GuidedGemm(gemm(512, 512, 512), target, parallel="none", **options)
+        assert "T.parallel" not in space.schedule(samples(space)[0]).mod.script()
+
+
+@pytest.mark.parametrize("algorithm", ["B3A2C0", "C3A2B0", "B3C2A0"])
+def test_blocks_can_be_searched_too(algorithm: str, measurer: LocalMeasurer, native: Target) -> None:
+    space = GuidedGemm(gemm(150, 300, 129), native, algorithm=algorithm, blocks="knobs")
+    assert [knob.name for knob in space.axes][2:] == ["mc", "nc", "kc"]
+    assert [knob.choices[-1] for knob in space.axes][2:] == [150, 300, 129]
+    assert all(space.config_at(space.index_of(config)) == config for config in samples(space, 20))
+    cut = {**space.config_at(0), **{knob.name: knob.choices[0] for knob in space.axes[2:]}}
+    whole = {**cut, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
+    assert not structural_equal(space.schedule(Config(cut)).mod, space.schedule(Config(whole)).mod)
+    assert_right(measurer, space, 3)
+
+
+def test_block_knobs_halve_down_to_the_largest_micro_tile() -> None:
+    space = GuidedGemm(gemm(1000, 100, 1), resolve_target("skylake-avx512"), blocks="knobs")
+    choices = {knob.name: knob.choices for knob in space.axes}
+    assert choices["nr"][-1] == 64
+    assert (choices["mc"], choices["nc"], choices["kc"]) == ((125, 250, 500, 1000), (100,), (1,))
+
+
+def test_knobs_are_those_of_the_resident_micro_tile() -> None:
+    target = resolve_target("haswell")
+
+    def knobs(**options: Any) -> dict[str, Any]:
+        return {knob.name: knob.choices for knob in GuidedGemm(gemm(64, 64, 64), target, **options).axes}
+
+    vectors, scalars = (8, 16, 24, 32), tuple(range(1, 9))
+    assert knobs(algorithm="A3B2C0") == {"mr": scalars, "nr": vectors}
+    assert knobs(algorithm="C3A2B0") == {"kr": scalars, "nr": vectors}
+    assert knobs(algorithm="C3B2A0") == {"kr": scalars, "mr": vectors}
+    assert knobs(variant="basic") == {"nr": vectors}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"variant": "packd"}, "option 'variant' cannot be 'packd'; did you mean 'packed'?"),
+        ({"algorithm": "B3A2C1"}, "option 'algorithm' cannot be 'B3A2C1'; did you mean 'B3A2C0'?"),
+        ({"parallel": "pc"}, "option 'parallel' cannot be 'pc'"),
+        ({"parallel": "ir", "algorithm": "C3A2B0"}, "option 'parallel' cannot be 'ir'"),
+        ({"parallel": "ic", "variant": "basic"}, "option 'parallel' cannot be 'ic'"),
+        ({"blocks": "modell"}, "did you mean 'model'?"),
+        ({"blocks": []}, "option 'blocks' cannot be []"),
+        ({"pack_a": 1}, "option 'pack_a' is 1; it must be true or false"),
+        ({"pack_b": True, "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
+        ({"algorithm": "A3B2C0", "variant": "basic"}, "variant 'basic' has no blocks"),
+        ({"blocks": "knobs", "variant": "basic"}, "variant 'basic' has no blocks"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], said: str, native: Target) -> None:
+    with pytest.raises(SearchlabError, match=re.escape(said)):
+        GuidedGemm(gemm(64, 64, 64), native, **options)
+
+
+CPUS = [
+    ({"kind": "llvm", "mcpu": "haswell", "mtriple": X86}, 16, r"vfn?madd\d+ps\s.*%ymm", r"vfn?madd\d+ss\s"),
+    ({"kind": "llvm", "mcpu": "skylake-avx512", "mtriple": X86}, 32, r"vfn?madd\d+ps\s.*%zmm", r"vfn?madd\d+ss\s"),
+    (NEOVERSE_N1, 32, r"fmla\s+v\d+\.4s, v\d+\.4s, v\d+\.", r"fmadd\s"),
+]
+
+
+@pytest.mark.parametrize(("spec", "count", "fused", "scalar"), CPUS, ids=["avx2", "avx512", "neon"])
+@pytest.mark.parametrize("options", [{}, {"pack_a": False, "pack_b": False}], ids=["packed", "in-place"])
+@pytest.mark.parametrize("algorithm", ["B3A2C0", "C3A2B0", "C3B2A0"])
+def test_micro_kernels_are_vector_multiply_adds_elsewhere(
+    algorithm: str, options: dict[str, Any], spec: dict[str, str], count: int, fused: str, scalar: str
+) -> None:
+    target = resolve_target(spec)
+    assert registers(target) == count
+    space = GuidedGemm(gemm(61, 67, 71), target, algorithm=algorithm, **options)
+    scalars, vectors = space.axes
+    config = Config({scalars.name: 4, vectors.name: 2 * space.lanes})
+    assembly = tvm.compile(space.schedule(config).mod, target=target.tvm).mod.inspect_source("asm")
+    assert len(re.findall(fused, assembly)) >= 4 * 2 * UNROLLED
+    assert not re.search(scalar, assembly)
+
+
+def test_int8_is_widened_in_vectors() -> None:
+    space = GuidedGemm(gemm(64, 64, 64, "int8"), resolve_target(NEOVERSE_N1))
+    config = Config({"mr": 4, "nr": 2 * space.lanes})
+    assembly = tvm.compile(space.schedule(config).mod, target=space.target.tvm).mod.inspect_source("asm")
+    assert len(re.findall(r"smlal2?\s+v\d+\.4s", assembly)) >= 4 * 2 * UNROLLED
