@@ -1,0 +1,69 @@
+"""What both lowerings of guided-conv2d share: the budget of registers, the shares of the cores, the stages around."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from searchlab.target import Target
+from searchlab.workload import Conv2d
+
+from .gemm_schedule import EDGE
+from .guided_gemm import FORK, registers
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import SBlockRV
+
+__all__ = ["EDGE", "accumulators", "finish", "pad", "parallel", "shares", "vectors"]
+
+BALANCED = 0.9
+"""The share of the cores' time that a division of the work must put to use to be taken as even."""
+
+
+def accumulators(target: Target) -> range:
+    """How many vectors a register tile may have: enough to hide a multiply-add's latency, few enough not to spill."""
+    count = registers(target)
+    return range(count * 3 // 8, count * 3 // 4 + 1)
+
+
+def vectors(lanes: int, extent: int) -> range:
+    """How many vectors a tile may be wide: one to four, and no more than ``extent`` fills."""
+    return range(1, min(4, ceil(extent / lanes)) + 1)
+
+
+def parallel(workload: Conv2d, target: Target) -> bool:
+    """Whether the work is worth more than one thread."""
+    return target.cores > 1 and workload.flops >= FORK
+
+
+def shares(tasks: int, tiles: int, cores: int) -> int:
+    """Into how many equal shares to cut each task of ``tiles`` tiles, for the cores to have about as much to do.
+
+    The smallest divisor of ``tiles`` that is even enough, or else the most even.
+    """
+
+    def busy(share: int) -> float:
+        return tasks * share / (cores * ceil(tasks * share / cores))
+
+    divisors = [share for share in range(1, tiles + 1) if tiles % share == 0]
+    return next((share for share in divisors if busy(share) >= BALANCED), max(divisors, key=busy))
+
+
+def pad(sch: Schedule, workload: Conv2d, in_parallel: bool) -> None:
+    """Schedule the padded copy of the image, where there is one: channels in parallel, rows without bound checks."""
+    if workload.padding == (0, 0):
+        return
+    image, channel, _, column = sch.get_loops("pad")
+    sch.annotate(column, EDGE, 1)
+    if in_parallel:
+        sch.parallel(sch.fuse(image, channel))
+
+
+def finish(sch: Schedule, conv: SBlockRV) -> SBlockRV:
+    """The one block that writes the result, into which cropping and bias are inlined; ``conv`` must have consumers."""
+    consumers = sch.get_consumers(conv)
+    while following := sch.get_consumers(consumers[0]):
+        sch.compute_inline(consumers[0])
+        consumers = following
+    return consumers[0]

@@ -1,0 +1,147 @@
+"""The direct lowering of guided-conv2d: a register tile of output channels by output pixels over packed weights.
+
+After Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures" (SC 2018),
+but for NCHW images: only the weights are packed, into [co/v, ci, kh, kw, v], and the tile is written back as NCHW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING
+
+from searchlab.space import Choose, Knob, Value
+from searchlab.target import Target
+from searchlab.workload import Conv2d
+
+from .guided_conv2d_common import EDGE, accumulators, finish, pad, parallel, shares, vectors
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import SBlockRV
+
+TRANSPOSED = 8
+"""Elements of a row of weights that are packed at a time: read as one vector, stored one channel's lane apart."""
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The direct lowering of one workload. Its tile is ``channels`` by ``height`` x ``width`` pixels."""
+
+    workload: Conv2d
+    target: Target
+    lanes: int
+
+    def decide(self, choose: Choose) -> dict[str, Value]:
+        """Ask for the tile: whole vectors of channels, and pixels that cover the image in tiles about as large."""
+        channels = choose(Knob("channels", tuple(self.tiles)))
+        widths = self.tiles[int(channels)]  # type: ignore[arg-type]
+        width = choose(Knob("width", tuple(widths)))
+        height = choose(Knob("height", widths[int(width)]))  # type: ignore[arg-type]
+        return {"channels": channels, "width": width, "height": height}
+
+    @cached_property
+    def tiles(self) -> dict[int, dict[int, tuple[int, ...]]]:
+        """channels -> width -> heights."""
+        table: dict[int, dict[int, tuple[int, ...]]] = {}
+        budget = accumulators(self.target)
+        for count in vectors(self.lanes, self.workload.co):
+            sizes = [(w, h) for w, h in self._sizes(count * self.lanes) if w * h * count < budget.stop]
+            # For so small an image that no tile fills the budget, the largest.
+            found = [(w, h) for w, h in sizes if w * h * count in budget] or [
+                max(sizes, key=lambda size: size[0] * size[1])
+            ]
+            table[count * self.lanes] = {
+                width: tuple(sorted(h for w, h in found if w == width)) for width in sorted({w for w, _ in found})
+            }
+        return table
+
+    def _sizes(self, channels: int) -> Iterator[tuple[int, int]]:
+        oh, ow = self.workload.out_size
+        widths = {ceil(ow / parts) for parts in range(1, ow + 1)}
+        for height in sorted({ceil(oh / parts) for parts in range(1, oh + 1)}):
+            # Rows that are shared out between tasks must be whole tiles, and long rows are better than high tiles.
+            if self._shares(channels, height) == 1 or oh % height == 0:
+                yield from ((width, height) for width in widths if height <= width or width == ow)
+
+    def _shares(self, channels: int, height: int) -> int:
+        """Into how many shares the rows of one block of channels are cut."""
+        w = self.workload
+        tasks = w.n * ceil(w.co / channels)
+        return shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
+
+    def schedule(self, channels: int, width: int, height: int) -> Schedule:
+        from tvm.s_tir import Schedule
+
+        w = self.workload
+        oh, ow = w.out_size
+        in_parallel, parts = parallel(w, self.target), self._shares(channels, height)
+        sch = Schedule(w.module)
+        conv = sch.get_sblock("conv2d")
+        if not sch.get_consumers(conv):
+            sch.cache_write(conv, 0, "global")
+        if w.co % channels:
+            # What it pads must be an einsum, in which no index is a sum: for that, the image becomes its patches.
+            patches = sch.reindex(conv, ("read", 0))
+            sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
+            sch.compute_inline(patches)
+        weights = sch.cache_read(conv, 1, "global")
+        if w.co % channels:
+            sch.compute_inline("weight_pad")
+        result = finish(sch, conv)
+        sch.transform_layout(weights, ("write", 0), lambda o, c, a, b: (o // channels, c, a, b, o % channels))
+        sch.transform_layout(conv, ("write", 0), lambda n, o, y, x: (n, o // channels, y, x, o % channels))
+
+        n, o, y, x, rc, ry, rx = sch.get_loops(conv)
+        block, vector, lane = sch.split(o, [None, channels // self.lanes, self.lanes])
+        share, row, tile_y = sch.split(y, [parts, None, height])
+        column, tile_x = sch.split(x, [None, width])
+        sch.reorder(n, block, share, row, column, rc, ry, rx, tile_y, tile_x, vector, lane)
+        task = sch.fuse(n, block, share)
+        own = w.n == parts == 1
+        if own:
+            sch.compute_at(weights, task, preserve_unit_loops=True)
+        sch.reverse_compute_at(result, column, preserve_unit_loops=True)
+        sch.vectorize(lane)
+        for loop in (rx, tile_y, tile_x, vector):
+            sch.unroll(loop)
+        if oh % height:
+            sch.annotate(row, EDGE, 1)
+        if ow % width:
+            sch.annotate(column, EDGE, 1)
+
+        self._pack(sch, weights, in_parallel and not own)
+        self._store(sch, result, channels)
+        pad(sch, w, in_parallel)
+        if in_parallel:
+            sch.parallel(task)
+        sch.decompose_reduction(conv, rc)  # last: unroll, vectorize and parallel are refused after it
+        return sch
+
+    def _store(self, sch: Schedule, result: SBlockRV, channels: int) -> None:
+        """Write a tile back as NCHW straight from its registers: only so are its loads, bias and ReLU vectors."""
+        o, y, x = sch.get_loops(result)[-3:]
+        vector, lane = sch.split(o, [None, self.lanes])
+        sch.reorder(vector, y, x, lane)
+        sch.vectorize(lane)
+        for loop in (y, x):
+            sch.unroll(loop)
+        if self.workload.co % channels:
+            sch.annotate(vector, EDGE, 1)
+        else:
+            sch.unroll(vector)
+
+    def _pack(self, sch: Schedule, weights: SBlockRV, in_parallel: bool) -> None:
+        """Transpose the weights into vectors of channels, TRANSPOSED products of one vector at a time."""
+        o, c, a, b = sch.get_loops(weights)[-4:]
+        vector, lane = sch.split(o, [None, self.lanes])
+        run, product = sch.split(sch.fuse(c, a, b), [None, min(TRANSPOSED, self.workload.reduction)])
+        sch.reorder(vector, run, lane, product)
+        sch.unroll(lane)
+        sch.vectorize(product)
+        if self.workload.reduction % TRANSPOSED:
+            sch.annotate(run, EDGE, 1)
+        if in_parallel:
+            sch.parallel(vector)

@@ -1,0 +1,185 @@
+"""The im2row lowering of guided-conv2d: the GEMM of the weights and the image's patches.
+
+Per image, result[co, pixel] = weight[co, k] patches[k, pixel] with k over (ci, kh, kw): both the weights and the
+result are as NCHW has them, so only patches are packed, into panels [pixel/nr, k, nr] of as many pixels as a
+register tile; for 1x1 kernels that is a copy. Vectors run over pixels, and weights are broadcast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.space import Choose, Knob, Value
+from searchlab.target import Target
+from searchlab.workload import Conv2d
+
+from .guided_conv2d_common import EDGE, accumulators, finish, pad, parallel, shares, vectors
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import SBlockRV
+    from tvm.tirx import IndexMap
+
+UNROLLED = 4
+"""Steps of k in one trip of the innermost loop, and in one chunk of a packed row of weights."""
+
+
+@dataclass(frozen=True)
+class Im2row:
+    """The im2row lowering of one workload. Its tile is ``channels`` by ``pixels``."""
+
+    workload: Conv2d
+    target: Target
+    lanes: int
+
+    @staticmethod
+    def suits(workload: Conv2d) -> bool:
+        """Whether this lowering is for ``workload``: a GEMM whose pixels or products are but one has no such axis."""
+        oh, ow = workload.out_size
+        return oh * ow > 1 and workload.reduction > 1
+
+    @property
+    def columns(self) -> int:
+        """Pixels of one result image."""
+        oh, ow = self.workload.out_size
+        return oh * ow
+
+    def decide(self, choose: Choose) -> dict[str, Value]:
+        """Ask for the tile: whole vectors of pixels, and channels within the registers."""
+        pixels = choose(Knob("pixels", tuple(self.tiles)))
+        return {"pixels": pixels, "channels": choose(Knob("channels", self.tiles[int(pixels)]))}  # type: ignore[arg-type]
+
+    @cached_property
+    def tiles(self) -> dict[int, tuple[int, ...]]:
+        """pixels -> channels, for the panels of pixels that L2 holds."""
+        panel = self.workload.reduction * self.lanes * np.dtype(self.workload.dtype).itemsize
+        widest = max(1, self.target.caches[1].size * 3 // 4 // panel)
+        budget = accumulators(self.target)
+        table = {}
+        for count in vectors(self.lanes, self.columns)[:widest]:
+            most = min((budget.stop - 1) // count, self.workload.co)
+            table[count * self.lanes] = tuple(range(min(ceil(budget.start / count), most), most + 1))
+        return table
+
+    def schedule(self, pixels: int, channels: int) -> Schedule:
+        from tvm.s_tir import Schedule
+
+        w = self.workload
+        in_parallel = parallel(w, self.target)
+        # Weights are read where they lie, in as many streams as a tile has rows, unless there are edges to pad.
+        pack_weights = bool(w.co % channels or w.reduction % UNROLLED)
+        sch = Schedule(w.module)
+        conv = sch.get_sblock("conv2d")
+        if not sch.get_consumers(conv):
+            sch.cache_write(conv, 0, "global")
+        patches, rows = self._as_gemm(sch, conv)
+        sch.pad_einsum(conv, [1, channels, pixels, UNROLLED])
+        panels = sch.cache_read(conv, 0, "global")
+        if self.columns % pixels or w.reduction % UNROLLED:
+            sch.compute_inline(f"{'data' if w.padding == (0, 0) else 'pad'}_reindex_pad")
+        sch.compute_inline(patches)
+        if pack_weights:
+            packed = sch.cache_read(conv, 1, "global")
+            sch.compute_inline("weight_reindex_pad")
+            sch.transform_layout(
+                packed, ("write", 0), lambda o, k: (o // channels, k // UNROLLED, o % channels, k % UNROLLED)
+            )
+        sch.compute_inline(rows)
+        result = finish(sch, conv)
+        ow = w.out_size[1]
+        sch.transform_block_layout(result, lambda n, o, y, x: (n, o, y * ow + x))
+        sch.transform_layout(panels, ("write", 0), lambda n, k, p: (n, p // pixels, k, p % pixels))
+        sch.transform_layout(
+            conv, ("write", 0), lambda n, o, p: (n, o // channels, p // pixels, o % channels, p % pixels)
+        )
+
+        n, o, p, k = sch.get_loops(conv)
+        tile_o, row = sch.split(o, [None, channels])
+        tile_p, vector, lane = sch.split(p, [None, pixels // self.lanes, self.lanes])
+        step, unrolled = sch.split(k, [None, UNROLLED])
+        # The operand that is the smaller stays in cache while the tiles of the other one go by.
+        tiles_o, tiles_p = ceil(w.co / channels), ceil(self.columns / pixels)
+        by_channels = w.co > self.columns
+        (outer, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
+        parts = shares(w.n * count, each, self.target.cores) if in_parallel else 1
+        share, inner = sch.split(inner, [parts, None])
+        sch.reorder(n, outer, share, inner, step, unrolled, row, vector, lane)
+        task = sch.fuse(n, outer, share)
+        own = not by_channels and parts == 1
+        if own:
+            sch.compute_at(panels, task, preserve_unit_loops=True)
+        sch.reverse_compute_at(result, inner, preserve_unit_loops=True)
+        sch.vectorize(lane)
+        for loop in (unrolled, row, vector):
+            sch.unroll(loop)
+        if not by_channels and w.co % channels:
+            sch.annotate(inner, EDGE, 1)
+
+        self._pack_patches(sch, panels, pixels, in_parallel and not own)
+        if pack_weights:
+            _pack_weights(sch, packed, channels, in_parallel)
+        stored, lane = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
+        sch.vectorize(lane)
+        sch.annotate(stored, EDGE, 1)
+        pad(sch, w, in_parallel)
+        if in_parallel:
+            sch.parallel(task)
+        sch.decompose_reduction(conv, step)  # last: unroll, vectorize and parallel are refused after it
+        return sch
+
+    def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:
+        """Make ``conv`` the GEMM result[n, o, p] += patches[n, k, p] rows[o, k]; returns what makes its operands."""
+        patches, rows = sch.reindex(conv, ("read", 0)), sch.reindex(conv, ("read", 1))
+        block = sch.get(conv)
+        places = {axis.var: place for place, axis in enumerate(block.iter_vars)}
+        # The patches have no axis for a kernel of height or width 1.
+        read = [places[index.min] for index in block.reads[0].region]
+        sch.transform_layout(conv, ("read", 0), as_patches := self._map(read, (0, 3, 2)))
+        sch.transform_layout(conv, ("read", 1), as_rows := self._map([1, 4, 5, 6], (1, 3)))
+        sch.transform_layout(conv, ("write", 0), self._map([0, 1, 2, 3], (0, 1, 2)))
+        sch.transform_block_layout(conv, self._map(list(range(7)), (0, 1, 2, 3)))
+        sch.transform_block_layout(patches, as_patches)
+        sch.transform_block_layout(rows, as_rows)
+        return patches, rows
+
+    def _map(self, places: list[int], kept: tuple[int, ...]) -> IndexMap:
+        """From those of the axes (n, o, y, x, c, a, b) at ``places`` to those of (n, o, p, k) that are ``kept``."""
+        from tvm.tirx import IndexMap
+
+        w = self.workload
+
+        def fused(*index: Any) -> list[Any]:
+            n, o, y, x, c, a, b = (dict(zip(places, index, strict=True)).get(place, 0) for place in range(7))
+            gemm = (n, o, y * w.out_size[1] + x, (c * w.kh + a) * w.kw + b)
+            return [gemm[axis] for axis in kept]
+
+        return IndexMap.from_func(fused, ndim=len(places), index_dtype="int32")
+
+    def _pack_patches(self, sch: Schedule, panels: SBlockRV, pixels: int, in_parallel: bool) -> None:
+        """Panels of so many pixels a row, a few rows at a time."""
+        k, p = sch.get_loops(panels)[-2:]
+        rows, row = sch.split(k, [None, 8])
+        panel, vector, lane = sch.split(p, [None, pixels // self.lanes, self.lanes])
+        sch.reorder(rows, panel, row, vector, lane)
+        sch.annotate(panel, EDGE, 1)
+        sch.unroll(vector)
+        sch.vectorize(lane)
+        if in_parallel:
+            sch.parallel(rows)
+
+
+def _pack_weights(sch: Schedule, packed: SBlockRV, channels: int, in_parallel: bool) -> None:
+    """Panels of so many rows, in which every row gives UNROLLED elements in turn: copied, never transposed."""
+    o, k = sch.get_loops(packed)[-2:]
+    panel, row = sch.split(o, [None, channels])
+    run, chunk, lane = sch.split(k, [None, 4, UNROLLED])
+    sch.reorder(panel, run, row, chunk, lane)
+    sch.unroll(chunk)
+    sch.vectorize(lane)
+    if in_parallel:
+        sch.parallel(panel)

@@ -1,0 +1,127 @@
+"""How the best guided-conv2d program of a short search compares with oneDNN, as PyTorch calls it.
+
+    python studies/benchmarks/conv2d.py [WORKLOAD ...] [--threads 2] [--trials 32] [--json FILE]
+
+By default on every distinct convolution of ResNet-50 v1.5 at batch 1 and on all cores. Both sides are given NCHW
+images and OIHW weights and return NCHW, so what either does to their layout is part of its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from timing import arguments, build, compare, in_process, search
+
+from searchlab.errors import SearchlabError
+from searchlab.presets import preset_names
+from searchlab.space import Config
+from searchlab.target import Target, available_cores, resolve_target
+from searchlab.workload import Conv2d, Workload, parse_workload
+
+SPACE = "guided-conv2d"
+
+
+def resnet50() -> list[str]:
+    """The convolutions of ResNet-50, the first name of each."""
+    named: dict[Workload, str] = {}
+    for name in preset_names():
+        if "/conv" in name:
+            named.setdefault(parse_workload(name), name)
+    return list(named.values())
+
+
+def against_onednn(workload: Conv2d, target: Target, config: Config, rounds: int) -> dict[str, Any]:
+    """The program of ``config`` and torch.nn.functional.conv2d, with its ReLU where asked for, on the same memory."""
+    import torch
+
+    torch.set_num_threads(target.cores)
+    program, args = build(SPACE, workload, target, config)["main"], arguments(workload)
+    data, weight, *bias = (torch.from_dlpack(argument) for argument in args[:-1])
+
+    def onednn() -> torch.Tensor:
+        geometry = (workload.stride, workload.padding, workload.dilation)
+        result = torch.nn.functional.conv2d(data, weight, bias[0] if bias else None, *geometry)
+        return result.relu_() if workload.relu else result
+
+    with torch.inference_mode():
+        found = compare([lambda: program(*args), onednn], rounds)
+        theirs = onednn().numpy()
+    rtol, atol = workload.tolerance()
+    expected = workload.reference(workload.inputs())
+    for result in (args[-1].numpy(), theirs):
+        np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
+    return {
+        "ours_gflops": workload.flops / found.pop("ours_seconds") / 1e9,
+        "onednn_gflops": workload.flops / found.pop("theirs_seconds") / 1e9,
+        **found,
+    }
+
+
+def worker(task: dict[str, Any]) -> dict[str, Any]:
+    """What a process of its own does: the search, or else the comparison of the ``config`` that was found."""
+    workload = parse_workload(task["workload"])
+    target = resolve_target({"kind": "native", "num-cores": task["threads"]})
+    if "config" in task:
+        assert isinstance(workload, Conv2d)
+        return against_onednn(workload, target, Config(task["config"]), task["rounds"])
+    return search(SPACE, workload, target, task["trials"], task["seed"]).to_json()
+
+
+def row(name: str, threads: int, options: argparse.Namespace) -> dict[str, Any]:
+    """One row of the table."""
+    task = {"workload": name, "threads": threads}
+    config = in_process(__file__, {**task, "trials": options.trials, "seed": options.seed})
+    compared = in_process(__file__, {**task, "config": config, "rounds": options.rounds})
+    return {**task, "config": config, **compared}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "workloads", nargs="*", metavar="WORKLOAD", help="conv2d:... or resnet50/conv... (all of those)"
+    )
+    parser.add_argument("--threads", nargs="+", type=int, default=[available_cores()], metavar="N")
+    parser.add_argument("--trials", type=int, default=32, help="programs the search may build and time (32)")
+    parser.add_argument("--rounds", type=int, default=21, help="times both sides are run in turn (21)")
+    parser.add_argument("--seed", type=int, default=0, help="of the search (0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.worker:
+        print(json.dumps(worker(json.loads(options.worker))))
+        return
+    if importlib.util.find_spec("torch") is None:
+        sys.exit("this benchmark compares with oneDNN as PyTorch ships it: pip install torch")
+    try:
+        workloads = {name: parse_workload(name) for name in options.workloads or resnet50()}
+    except SearchlabError as error:
+        sys.exit(str(error))
+    print(f"{'workload':24} threads   ours oneDNN GFLOPS  ratio (quartiles)      of least times  config")
+    rows = []
+    for threads in options.threads:
+        for name in workloads:
+            r = row(name, threads, options)
+            rows.append(r)
+            low, high = r["ratio_quartiles"]
+            lowering, *tile = r["config"].values()
+            print(
+                f"{name:24} {threads:7} {r['ours_gflops']:6.0f} {r['onednn_gflops']:6.0f}         {r['ratio']:.3f} "
+                f"({low:.3f}..{high:.3f})  {r['ratio_of_least']:14.3f}  {lowering} {'x'.join(map(str, tile))}",
+                flush=True,
+            )
+        ratios = [(r["ratio"], r["ratio_of_least"]) for r in rows if r["threads"] == threads]
+        mean, of_least = np.exp(np.mean(np.log(ratios), axis=0))
+        print(f"{'geometric mean':24} {threads:7}                       {mean:.3f}{of_least:32.3f}")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The guided conv2d: right answers at any geometry in both lowerings, vector code, and a trace that replays."""
+
+from __future__ import annotations
+
+import re
+
+import cloudpickle
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tvm.s_tir import Schedule
+from tvm_ffi import structural_equal
+
+from searchlab.errors import InvalidConfig, UnsupportedWorkload
+from searchlab.measure.local import LocalMeasurer
+from searchlab.presets import preset_names
+from searchlab.space import Config
+from searchlab.target import Target, resolve_target
+from searchlab.workload import conv2d, gemm, parse_workload
+from searchlab_spaces.guided_conv2d import GuidedConv2d
+from searchlab_spaces.guided_conv2d_common import accumulators, shares
+
+SPELLINGS = [
+    "conv2d:1x8x8x32x16x3x3:p1",  # nothing to pad but the image
+    "conv2d:1x1x1x1x1x1x1",
+    "conv2d:4x2x1x1x2x1x1:bias",
+    "conv2d:2x1x1x40x50x1x1:bias",  # one pixel
+    "conv2d:1x3x3x5x3x3x3",  # a kernel as large as the image
+    "conv2d:1x23x31x37x5x7x5:s3x2:p3x2:d1x2",
+    "conv2d:3x13x11x37x13x3x3:p1:s2:bias",
+    "conv2d:1x5x5x17x3x5x5:p4:d2:relu",
+    "conv2d:1x7x40x48x33x1x3:p0x1",
+    "conv2d:1x40x1x48x33x3x1",  # one column
+    "conv2d:1x14x14x100x64x1x1:s2:p1:bias",  # a padded 1x1
+    "conv2d:2x14x14x64x32x1x1:bias:relu",
+    "conv2d:1x7x7x64x64x3x3:p1:bias:relu",
+    "conv2d:2x9x10x24x12x3x3:p1:float64:bias",
+    "conv2d:1x9x9x16x8x3x3:p1:float16",
+    "conv2d:1x9x9x16x8x3x3:p1:int8:relu",
+]
+
+
+def native(cores: int = 1) -> Target:
+    return resolve_target({"kind": "native", "num-cores": cores})
+
+
+def some(space: GuidedConv2d) -> list[Config]:
+    """Up to two configs of each lowering."""
+    configs = list(space.enumerate())
+    of = {name: [c for c in configs if c["lowering"] == name] for name in ("direct", "im2row")}
+    rng = np.random.default_rng(0)
+    return [found[i] for found in of.values() for i in rng.permutation(len(found))[:2]]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_result_is_right(spelling: str, measurer: LocalMeasurer) -> None:
+    space = GuidedConv2d(parse_workload(spelling), native())
+    results = list(measurer.measure(space, some(space)))
+    assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "cores"),
+    [
+        ("conv2d:1x14x14x64x64x3x3:p1:bias", 2),  # each thread has its own blocks of channels
+        ("conv2d:1x28x28x20x24x3x3:p1:relu", 2),
+        ("conv2d:1x20x28x16x24x3x3:p1", 5),  # rows are shared out, as there is but one block
+        ("conv2d:3x15x13x40x48x3x3:p1:s2:bias", 2),
+        ("conv2d:1x7x7x200x128x1x1", 2),  # more channels than pixels
+        ("conv2d:2x28x28x37x64x1x1:relu", 2),  # more pixels than channels
+    ],
+)
+def test_result_is_right_in_parallel(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
+    space = GuidedConv2d(parse_workload(spelling), native(cores))
+    configs = some(space)
+    assert all("T.parallel" in space.schedule(config).mod.script() for config in configs)
+    assert {result.failure for result in measurer.measure(space, configs)} == {None}
+
+
+def test_one_core_and_small_work_have_no_parallel_loop() -> None:
+    for spelling, cores in (("conv2d:1x28x28x64x64x3x3:p1", 1), ("conv2d:1x4x4x8x8x3x3:p1", 8)):
+        space = GuidedConv2d(parse_workload(spelling), native(cores))
+        assert all("T.parallel" not in space.schedule(config).mod.script() for config in some(space))
+
+
+@pytest.mark.parametrize("spelling", ["conv2d:1x13x11x37x13x3x3:p1:s2:bias:relu", "conv2d:2x14x14x64x32x1x1"])
+def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
+    space = GuidedConv2d(parse_workload(spelling), native(2))
+    again = cloudpickle.loads(cloudpickle.dumps(space))
+    for config in some(space):
+        made = space.schedule(config)
+        fresh = Schedule(space.workload.module)
+        made.trace.apply_to_schedule(fresh, remove_postproc=False)
+        assert structural_equal(made.mod, fresh.mod)
+        assert structural_equal(made.mod, again.schedule(config).mod)
+
+
+@pytest.mark.parametrize(
+    ("config", "products"),
+    [
+        ({"lowering": "direct", "channels": 16, "width": 4, "height": 1}, 3),
+        ({"lowering": "im2row", "pixels": 16, "channels": 4}, 4),
+    ],
+)
+def test_inner_loop_is_vector_multiply_adds_on_registers(config: dict[str, str | int], products: int) -> None:
+    import tvm
+
+    target = resolve_target({"kind": "llvm", "mcpu": "haswell", "mtriple": "x86_64-unknown-linux-gnu"})
+    space = GuidedConv2d(conv2d(1, 8, 8, 32, 16, 3, 3, padding=1), target)
+    assembly = tvm.compile(space.schedule(Config(config)).mod, target=target.tvm).mod.inspect_source("asm")
+    assert len(re.findall(r"vfn?madd\d+ps\s.*%ymm", assembly)) >= 2 * 4 * products
+    assert not re.search(r"vfn?madd\d+s[sd]\s", assembly)  # no scalar left-overs
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if "/conv" in name])
+def test_space_is_small_and_its_tiles_fit_the_registers(name: str) -> None:
+    target = resolve_target("skylake-avx512")
+    space = GuidedConv2d(parse_workload(name), target)
+    configs = list(space.enumerate())
+    assert len(set(configs)) == len(configs) < 100
+    for config in configs:
+        _, first, *rest = config.values()
+        assert int(np.prod([int(first) // 16, *map(int, rest)])) in accumulators(target)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 128))
+def test_shares_divide_a_task_and_use_the_cores_no_worse(tasks: int, tiles: int, cores: int) -> None:
+    parts = shares(tasks, tiles, cores)
+    assert tiles % parts == 0
+    rounds = -(-tasks * parts // cores)
+    assert rounds * tiles // parts <= -(-tasks // cores) * tiles
+
+
+@pytest.mark.parametrize("values", [{"lowering": "direct"}, {"lowering": "im2row", "pixels": 5, "channels": 4}])
+def test_config_outside_the_space_is_refused(values: dict[str, str | int]) -> None:
+    with pytest.raises(InvalidConfig):
+        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), native()).schedule(Config(values))
+
+
+def test_gemm_and_gpus_are_refused_with_the_way_out() -> None:
+    with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use guided-gemm"):
+        GuidedConv2d(gemm(8, 8, 8), native())
+    with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use knob-template"):
+        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), Target({"kind": "cuda", "arch": "sm_90"}))
