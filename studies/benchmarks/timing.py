@@ -72,7 +72,7 @@ def search(space: str, workload: Workload, target: Target, trials: int, seed: in
         for config in front
     ]
     # The clock drifts by more than what tells these apart: they are timed again, in turn.
-    again = np.median([[np.median(timer(*args).results) for timer in timers] for _ in range(5)], axis=0)
+    again = np.median([[np.median(timer(*args).results) for timer in timers] for _ in range(15)], axis=0)
     return front[int(np.argmin(again))]
 
 
