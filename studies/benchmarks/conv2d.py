@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(worker(json.loads(options.worker))))
         return
     if importlib.util.find_spec("torch") is None:
-        sys.exit("this benchmark compares with oneDNN as PyTorch ships it: pip install torch")
+        sys.exit("this benchmark compares with oneDNN as PyTorch ships it: pip install 'searchlab[peers]'")
     try:
         workloads = {name: parse_workload(name) for name in options.workloads or resnet50()}
     except SearchlabError as error:
