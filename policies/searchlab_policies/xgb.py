@@ -31,8 +31,9 @@ class Xgb(NeverTwice):
     candidates: the batch is picked from this many times its size of the best configs met.
     diversity: what a knob value not in the batch yet is worth, in units of the score: alpha of equation (2).
     epsilon: probability that a place in the batch goes to a random config.
-    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or the
-        space schedule a program for each, which takes milliseconds and more; else as many as the chains come to. Chains are made fewer where this would not let them take eight steps.
+    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
+        the space schedule a program for each, which takes milliseconds and more; else as many as the chains come to.
+        Chains are made fewer where this would not let them take eight steps.
     """
 
     def __init__(

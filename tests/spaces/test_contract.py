@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import pairwise
 
 import cloudpickle
 import numpy as np
@@ -66,7 +67,7 @@ def test_decided_configs_are_members_and_stay_so(name: str, workload: str) -> No
     assert space
     rng = np.random.default_rng(0)
     configs = samples(space, 20)
-    for a, b in zip(configs, configs[1:], strict=False):
+    for a, b in pairwise(configs):
         for config in (a, space.mutate(a, rng), space.crossover(a, b, rng)):
             assert config in space
             assert Config(json.loads(json.dumps(config.to_json()))) == config
