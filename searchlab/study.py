@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -115,6 +116,10 @@ class Study:
 
     def cells(self) -> tuple[list[StudyCell], list[str]]:
         """Every run of the study, seeds outermost; and a sentence for each space that has no program for a workload."""
+        return self._plan
+
+    @cached_property
+    def _plan(self) -> tuple[list[StudyCell], list[str]]:
         spec = self.spec
         target = resolve_target(spec.target)
         workloads = [parse_workload(text) for text in spec.workloads]

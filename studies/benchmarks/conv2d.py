@@ -13,11 +13,10 @@ import importlib.util
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import arguments, build, compare, in_process, search
+from timing import arguments, build, common_options, compare, in_process, search
 
 from searchlab.errors import SearchlabError
 from searchlab.presets import preset_names
@@ -83,16 +82,11 @@ def row(name: str, threads: int, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common_options(__doc__)
     parser.add_argument(
         "workloads", nargs="*", metavar="WORKLOAD", help="conv2d:... or resnet50/conv... (all of those)"
     )
     parser.add_argument("--threads", nargs="+", type=int, default=[available_cores()], metavar="N")
-    parser.add_argument("--trials", type=int, default=32, help="programs the search may build and time (32)")
-    parser.add_argument("--rounds", type=int, default=21, help="times both sides are run in turn (21)")
-    parser.add_argument("--seed", type=int, default=0, help="of the search (0)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.worker:
         print(json.dumps(worker(json.loads(options.worker))))

@@ -6,6 +6,7 @@ made in processes of its own, without any setting that would make them choose ot
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -36,6 +37,17 @@ PATIENCE = 1.0  # seconds after which it ends even so
 THREADS = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
 """Prefixes of the settings that are dropped: OPENBLAS_CORETYPE, say."""
+
+
+def common_options(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the options that every benchmark here has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=32, help="programs the search may build and time (32)")
+    parser.add_argument("--rounds", type=int, default=21, help="times both sides are run in turn (21)")
+    parser.add_argument("--seed", type=int, default=0, help="of the search (0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    return parser
 
 
 def build(space: str, workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
