@@ -14,19 +14,28 @@ from .metaschedule import tune_context
 from .space import Config, Space, Value
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Columns = list[tuple[str, int | str]]
+"""The knob and the part of its choice that each column is; empty where the columns are the same for any configs."""
 
 
 class Features(ABC):
     """Turns configs of one space into a matrix with a row each."""
+
+    name = ""
+    """What a study file calls it."""
 
     builds_programs = False
     """Whether a row takes the time it takes to schedule a program, milliseconds, and not microseconds."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
+        self.columns: Columns = []
 
     def learn(self, configs: Sequence[Config]) -> None:
         """Settle the columns on the configs that a model is about to be trained on."""
+
+    def settle(self, columns: Columns) -> None:
+        """Settle the columns on those that were learned elsewhere."""
 
     @abstractmethod
     def __call__(self, configs: Sequence[Config]) -> Array:
@@ -39,24 +48,26 @@ class KnobFeatures(Features):
     A knob that a config does not have is NaN. No program is built.
     """
 
+    name = "knob"
+
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self._columns: dict[tuple[str, int | str], int] = {}
-        self._words: dict[str, list[int]] = {}
+        self.settle([])
 
     def learn(self, configs: Sequence[Config]) -> None:
-        self._columns = {}
-        for config in configs:
-            for name, value in config.items():
-                for part, _ in _coordinates(value):
-                    self._columns.setdefault((name, part), len(self._columns))
-        self._words = {}
-        for (name, part), column in self._columns.items():
+        met = [(name, part) for c in configs for name, value in c.items() for part, _ in _coordinates(value)]
+        self.settle(list(dict.fromkeys(met)))
+
+    def settle(self, columns: Columns) -> None:
+        self.columns = columns
+        self._columns = {column: i for i, column in enumerate(columns)}
+        self._words: dict[str, list[int]] = {}
+        for (name, part), i in self._columns.items():
             if isinstance(part, str):
-                self._words.setdefault(name, []).append(column)
+                self._words.setdefault(name, []).append(i)
 
     def __call__(self, configs: Sequence[Config]) -> Array:
-        matrix = np.full((len(configs), len(self._columns)), np.nan)
+        matrix = np.full((len(configs), len(self.columns)), np.nan)
         for row, config in zip(matrix, configs, strict=True):
             for name, value in config.items():
                 if isinstance(value, str) and name in self._words:
@@ -81,6 +92,7 @@ class ProgramFeatures(Features):
     that makes no program is a row of NaN. Rows are kept, since a program is scheduled for each.
     """
 
+    name = "program"
     builds_programs = True
 
     def __init__(self, space: Space) -> None:
@@ -111,7 +123,7 @@ class ProgramFeatures(Features):
             self._rows[config] = np.concatenate([matrix.max(axis=0), matrix.mean(axis=0)])
 
 
-FEATURES: dict[str, type[Features]] = {"knob": KnobFeatures, "program": ProgramFeatures}
+FEATURES: dict[str, type[Features]] = {kind.name: kind for kind in (KnobFeatures, ProgramFeatures)}
 
 
 def make_features(name: str, space: Space) -> Features:

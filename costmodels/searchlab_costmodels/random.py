@@ -6,13 +6,13 @@ import hashlib
 
 import numpy as np
 
-from searchlab.costmodel import Array, CostModel
+from searchlab.costmodel import Array, CostModel, Groups
 
 
 class Random(CostModel):
     """A number in [0, 1) for each row of features, which depends on the row and the seed alone."""
 
-    def fit(self, features: Array, scores: Array) -> None:
+    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
         """Learns nothing."""
 
     def predict(self, features: Array) -> Array:

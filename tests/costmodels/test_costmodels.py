@@ -1,117 +1,24 @@
-"""What every cost model keeps to, and what each is for."""
+"""What each cost model is for, and the options it takes."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from searchlab.costmodel import CostModel, Surrogate
+from searchlab.costmodel import CostModel, Rows, Surrogate, make_cost_model, scores_of
 from searchlab.errors import SearchlabError
-from searchlab.features import KnobFeatures
+from searchlab.features import Features, KnobFeatures
+from searchlab.log import Plugin
+from searchlab.model_quality import pairwise_accuracy
+from searchlab.records import Trial
+from searchlab_costmodels.lightgbm import LightGBM
 from searchlab_costmodels.random import Random
+from searchlab_costmodels.scikit_learn import GaussianProcess
 from searchlab_costmodels.xgboost import XGBoost
+from searchlab_policies.xgb import Xgb
 from tests import toys
-
-MODELS: dict[str, type[CostModel]] = {"xgboost": XGBoost, "random": Random}
-every_model = pytest.mark.parametrize("name", MODELS)
-
-
-def data(n: int, d: int = 6, seed: int = 0) -> tuple[Any, Any]:
-    """Features with NaN in them, and scores that follow the first two."""
-    rng = np.random.default_rng(seed)
-    features = rng.random((n, d))
-    scores = (features[:, 0] + features[:, 1] * (features[:, 0] > 0.5)) / 2
-    features[rng.random((n, d)) < 0.1] = np.nan
-    return features, scores
-
-
-@every_model
-@pytest.mark.parametrize(
-    ("features", "scores"),
-    [
-        data(100),
-        (np.array([[1.0, 2.0]]), np.array([1.0])),
-        (np.ones((10, 3)), np.full(10, 0.5)),
-        (data(10)[0], np.zeros(10)),
-        (np.full((4, 2), np.nan), np.array([0.0, 0.5, 1.0, 0.2])),
-        (np.empty((3, 0)), np.array([0.0, 0.5, 1.0])),
-    ],
-    ids=["many", "one row", "constant rows", "constant labels", "all NaN", "no columns"],
-)
-def test_any_data_gives_finite_scores(name: str, features: Any, scores: Any) -> None:
-    model = MODELS[name](seed=0)
-    before = features.copy(), scores.copy()
-    model.fit(features, scores)
-    predicted = model.predict(features)
-    assert predicted.shape == (len(features),)
-    assert predicted.dtype == np.float64
-    assert np.isfinite(predicted).all()
-    np.testing.assert_array_equal(features, before[0])
-    np.testing.assert_array_equal(scores, before[1])
-    assert model.predict(features[:0]).shape == (0,)
-
-
-@every_model
-def test_same_data_and_seed_same_predictions(name: str) -> None:
-    features, scores = data(80)
-    models = [MODELS[name](seed=4) for _ in range(2)]
-    models[0].fit(*data(30, seed=1))  # what it was trained on before is forgotten
-    for model in models:
-        model.fit(features, scores)
-    np.testing.assert_array_equal(models[0].predict(features), models[1].predict(features))
-
-
-@every_model
-def test_a_prediction_depends_on_its_row_alone(name: str) -> None:
-    features, scores = data(80)
-    model = MODELS[name](seed=4)
-    model.fit(features, scores)
-    together = model.predict(features)
-    np.testing.assert_array_equal(together[10:20], model.predict(features[10:20]))
-    np.testing.assert_array_equal(together[::-1], model.predict(features[::-1]))
-
-
-def predictions() -> str:
-    features, scores = data(400)
-    found = []
-    for name in MODELS:
-        model = MODELS[name](seed=2)
-        model.fit(features, scores)
-        found.append(model.predict(features).tobytes().hex())
-    return " ".join(found)
-
-
-def test_same_predictions_in_every_process_on_any_number_of_threads() -> None:
-    root = Path(__file__).parents[2]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", "from tests.costmodels.test_costmodels import predictions; print(predictions())"],
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": threads,
-                "OMP_NUM_THREADS": threads,
-                "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
-            },
-            text=True,
-            stdout=subprocess.PIPE,
-        )
-        for threads in ("1", "2")
-    ]
-    outputs = [process.communicate()[0].strip() for process in processes]
-    assert outputs == [predictions(), predictions()]
-
-
-def test_xgboost_learns() -> None:
-    features, scores = data(300)
-    model = XGBoost(seed=0)
-    model.fit(features[:200], scores[:200])
-    assert np.corrcoef(model.predict(features[200:]), scores[200:])[0, 1] > 0.8
 
 
 def test_xgboost_ranks_configs_that_it_never_saw() -> None:
@@ -126,6 +33,56 @@ def test_xgboost_ranks_configs_that_it_never_saw() -> None:
     assert np.median(costs[chosen]) < np.quantile(costs, 0.2)
 
 
+RANKERS: dict[str, CostModel] = {
+    "xgboost": XGBoost(seed=0, objective="rank"),
+    "lightgbm": LightGBM(seed=0, objective="lambdarank"),
+}
+
+
+@pytest.mark.parametrize("name", RANKERS)
+def test_a_ranker_compares_within_a_task_alone(name: str) -> None:
+    """One task is ten times as fast as its own best allows the other to look; the order within each is the same."""
+    rng = np.random.default_rng(0)
+    features = np.column_stack([rng.random(200), np.repeat([0.0, 1.0], 100)])
+    scores = np.where(features[:, 1] == 0, 1.0, 0.5) * features[:, 0]
+    scores[100:] += 0.5 * (features[100:, 0] < 2)  # the whole second task above the middle
+    model, together = RANKERS[name], type(RANKERS[name])(seed=0, objective=_objective(name))
+    model.fit(features, scores, np.repeat([0, 1], 100))
+    together.fit(features, scores, np.zeros(200, dtype=np.int64))
+    point = np.column_stack([np.full(50, 0.5), np.repeat([0.0, 1.0], 25)])
+    apart, joined = (np.ptp(m.predict(point)) for m in (model, together))
+    assert apart < 0.05 < joined
+    assert pairwise_accuracy(model.predict(features[:100]), scores[:100]) > 0.9
+
+
+def _objective(name: str) -> Any:
+    return {"xgboost": "rank", "lightgbm": "lambdarank"}[name]
+
+
+@pytest.mark.parametrize("name", RANKERS)
+def test_annealing_works_on_a_ranker(name: str) -> None:
+    space = toys.Large()
+    policy = Xgb(space, seed=0, cost_model=Surrogate(RANKERS[name], KnobFeatures(space)), initial=32)
+    trials = toys.run(policy, toys.smooth, 96)
+    assert min(trial.cost for trial in trials[32:]) < 0.8 * min(trial.cost for trial in trials[:32])
+
+
+def test_more_than_ten_thousand_trials_of_a_task_can_be_ranked() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.random((10_050, 1))
+    model = LightGBM(seed=0, objective="lambdarank", rounds=2)
+    model.fit(features, features[:, 0], np.zeros(10_050, dtype=np.int64))
+    assert pairwise_accuracy(model.predict(features[:100]), features[:100, 0]) > 0.9
+
+
+def test_a_gaussian_process_keeps_the_fastest_and_the_latest() -> None:
+    scores = np.array([0.1, 0.9, 0.2, 1.0, 0.3, 0.4, 0.0])
+    assert GaussianProcess(seed=0, max_rows=4).kept(scores).tolist() == [1, 3, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=5).kept(scores).tolist() == [1, 3, 4, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=7).kept(scores).tolist() == list(range(7))
+    assert GaussianProcess(seed=0).kept(scores).tolist() == list(range(7))
+
+
 def test_random_depends_on_the_row_and_the_seed() -> None:
     features = np.array([[1.0, np.nan], [1.0, -np.nan], [0.0, 1.0], [-0.0, 1.0], [2.0, 1.0]])
     one, other = Random(seed=0).predict(features), Random(seed=1).predict(features)
@@ -138,16 +95,92 @@ def test_random_depends_on_the_row_and_the_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("model", "options", "text"),
     [
-        ({"rounds": 0}, "option 'rounds' is 0; it must be a whole number of at least 1"),
-        ({"rounds": 2.5}, "option 'rounds' is 2.5"),
-        ({"max_depth": 17}, "option 'max_depth' is 17; it must be a whole number from 1 to 16"),
-        ({"learning_rate": 0}, "option 'learning_rate' is 0"),
-        ({"learning_rate": "fast"}, "option 'learning_rate' is 'fast'"),
-        ({"min_child_weight": -1}, "option 'min_child_weight' is -1"),
+        ("xgboost", {"rounds": 0}, "option 'rounds' is 0; it must be a whole number of at least 1"),
+        ("xgboost", {"rounds": 2.5}, "option 'rounds' is 2.5"),
+        ("xgboost", {"max_depth": 17}, "option 'max_depth' is 17; it must be a whole number from 1 to 16"),
+        ("xgboost", {"learning_rate": 0}, "option 'learning_rate' is 0"),
+        ("xgboost", {"learning_rate": "fast"}, "option 'learning_rate' is 'fast'"),
+        ("xgboost", {"min_child_weight": -1}, "option 'min_child_weight' is -1"),
+        ("xgboost", {"objective": "ranking"}, "option 'objective' cannot be 'ranking'; did you mean 'rank'"),
+        ("lightgbm", {"objective": "rank"}, "option 'objective' cannot be 'rank'; known: lambdarank, regression"),
+        ("lightgbm", {"num_leaves": 1}, "option 'num_leaves' is 1"),
+        ("lightgbm", {"grades": 1}, "option 'grades' is 1"),
+        ("lightgbm", {"rank": True}, "cost model 'lightgbm' has no option 'rank'"),
+        ("random", {"rounds": 3}, "cost model 'random' has no option 'rounds'"),
+        ("random-forest", {"trees": 0}, "option 'trees' is 0"),
+        ("extra-trees", {"max_features": 2}, "option 'max_features' is 2; it must be a number from"),
+        ("gp", {"max_rows": 1}, "option 'max_rows' is 1"),
+        ("ridge", {"alpha": -1}, "option 'alpha' is -1"),
+        ("mlp", {"layers": 0}, "option 'layers' is 0"),
+        ("mlp", {"n_jobs": 4}, "cost model 'mlp' has no option 'n_jobs'"),
+        ("tests.toys:Small", {}, "'tests.toys:Small' is no searchlab.CostModel"),
+        ("subprocess:Popen", {"args": ["false"]}, "'subprocess:Popen' is no searchlab.CostModel"),
     ],
 )
-def test_bad_options_are_named(options: dict[str, Any], text: str) -> None:
+def test_bad_options_are_named(model: str, options: dict[str, Any], text: str) -> None:
     with pytest.raises(SearchlabError, match=text):
-        XGBoost(seed=0, **options)
+        make_cost_model(Plugin(model, options), 0)
+
+
+# --- the surrogate ----------------------------------------------------------------------------------
+
+
+class Numbers(Features):
+    """Six columns, whatever the space."""
+
+    def __call__(self, configs: Any) -> Any:
+        return np.full((len(configs), 6), 3.0)
+
+
+class Recorder(CostModel):
+    """Keeps what it was trained on."""
+
+    def fit(self, features: Any, scores: Any, groups: Any) -> None:
+        self.rows = Rows(features, scores, groups)
+
+    def predict(self, features: Any) -> Any:
+        return np.zeros(len(features))
+
+
+def test_scores_are_relative_to_the_best_or_to_a_given_cost() -> None:
+    measured = [toys.timed(2e-3), toys.failed("crash", ""), toys.timed(1e-3)]
+    configs = [toys.Small().config_at(i) for i in range(3)]
+    trials = [Trial(i, config, taken) for i, (config, taken) in enumerate(zip(configs, measured, strict=True))]
+    assert scores_of(trials).tolist() == [0.5, 0, 1]
+    assert scores_of(trials, 0.5e-3).tolist() == [0.25, 0, 0.5]
+    assert scores_of(trials[1:2]).tolist() == scores_of(trials[1:2], 1e-3).tolist() == [0]
+
+
+def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
+    space = toys.Small()
+    model = Recorder(seed=0)
+    surrogate = Surrogate(model, Numbers(space))
+    surrogate.fit([])
+    assert not surrogate.fitted
+    others = [(np.full((3, 6), 1.0), np.array([1, 0.5, 0])), (np.full((2, 6), 2.0), np.array([0, 1.0]))]
+    surrogate.pretrain(others)
+    assert surrogate.fitted and model.rows.groups.tolist() == [0, 0, 0, 1, 1]
+    for count in (4, 7):
+        trials = toys.trials_of(space.sample_new(np.random.default_rng(0), count, ()), toys.smooth)
+        surrogate.fit(trials)
+        assert model.rows.groups.tolist() == [0, 0, 0, 1, 1] + [2] * count
+        assert model.rows.scores.tolist() == [1, 0.5, 0, 0, 1, *scores_of(trials)]
+        assert model.rows.features.shape == (5 + count, 6)
+        assert surrogate.best == min(trial.cost for trial in trials)
+    with pytest.raises(SearchlabError, match="nothing in common"):
+        Surrogate(model, KnobFeatures(space)).pretrain(others)
+
+
+def test_time_is_taken_of_training_and_predicting() -> None:
+    space = toys.Small()
+    surrogate = Surrogate(XGBoost(seed=0), KnobFeatures(space))
+    configs = list(space.enumerate())
+    surrogate.predict(configs)
+    assert surrogate.predict_seconds == surrogate.train_seconds == 0
+    surrogate.fit(toys.trials_of(configs, toys.smooth))
+    surrogate.predict(configs)
+    once = surrogate.predict_seconds
+    surrogate.predict(configs)
+    assert surrogate.train_seconds > 0 and surrogate.predict_seconds > once > 0

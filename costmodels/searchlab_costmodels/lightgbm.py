@@ -1,0 +1,91 @@
+"""Gradient boosted trees grown leaf by leaf, that regress the score, or that rank.
+
+Source: Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree" (NeurIPS 2017). ``lambdarank``:
+Burges, "From RankNet to LambdaRank to LambdaMART" (Microsoft Research, MSR-TR-2010-82). Zheng et al., "TenSet"
+(NeurIPS 2021, Datasets and Benchmarks) compare LightGBM, and LambdaRank's loss, as cost models of tensor programs.
+"""
+
+from __future__ import annotations
+
+import lightgbm
+import numpy as np
+
+from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.options import one_of, real, whole
+
+from .ranking import TOP, Scale
+
+OBJECTIVES = ("regression", "lambdarank")
+LARGEST_QUERY = 10_000
+"""LightGBM takes no more rows of one task; a larger one is given as several."""
+
+
+class LightGBM(CostModel):
+    """NaN goes the way that fits best at each split. Works from two trials on.
+
+    objective: ``regression`` is least squares on the scores. ``lambdarank`` weighs each pair within one task by what
+        its order is worth to NDCG; predictions are an order, put on the scale of the scores
+        (:class:`~searchlab_costmodels.ranking.Scale`).
+    grades: lambdarank wants whole numbers: the scores are cut into this many grades of equal width, and the gain of
+        a grade is linear in it, as throughput is. Pairs of one grade are not compared.
+    rounds: how many trees.
+    num_leaves: leaves of each tree.
+    learning_rate: share of each tree's step that is taken.
+    min_data_in_leaf: how many trials a leaf must have.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        objective: str = "regression",
+        grades: int = 32,
+        rounds: int = 100,
+        num_leaves: int = 31,
+        learning_rate: float = 0.1,
+        min_data_in_leaf: int = 3,
+    ) -> None:
+        super().__init__(seed=seed)
+        self.rounds = whole("rounds", rounds, 1)
+        self.grades = whole("grades", grades, 2, 1024)
+        self.ranks = one_of("objective", objective, OBJECTIVES) == "lambdarank"
+        self.parameters = {
+            "objective": objective,
+            "num_leaves": whole("num_leaves", num_leaves, 2),
+            "learning_rate": real("learning_rate", learning_rate, 1e-6, 1),
+            "min_data_in_leaf": whole("min_data_in_leaf", min_data_in_leaf, 1),
+            "min_data_in_bin": 1,
+            "label_gain": list(range(grades)),
+            "lambdarank_truncation_level": TOP,
+            "seed": seed,
+            "deterministic": True,
+            "force_row_wise": True,  # else it times both ways and takes the quicker
+            "num_threads": 1,
+            "verbosity": -1,
+        }
+        self._mean = 0.0
+        self._trees: lightgbm.Booster | None = None
+        self._scale = Scale(1.0)
+
+    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+        self._mean = float(np.mean(scores))
+        self._trees = None
+        if features.shape[1] and len(features) > 1:  # LightGBM takes neither no column nor a single row
+            labels, queries = scores, None
+            if self.ranks:
+                labels = np.minimum((scores * self.grades).astype(np.int64), self.grades - 1)
+                sizes = np.unique(groups, return_counts=True)[1].tolist()
+                queries = [min(LARGEST_QUERY, n - i) for n in sizes for i in range(0, n, LARGEST_QUERY)]
+            data = lightgbm.Dataset(features, label=labels, group=queries, params=self.parameters)
+            self._trees = lightgbm.train(self.parameters, data, num_boost_round=self.rounds)
+            if self.ranks:
+                self._scale = Scale.of(self._ranked(self._trees, features), scores)
+
+    def predict(self, features: Array) -> Array:
+        if self._trees is None or not len(features):
+            return np.full(len(features), self._mean)
+        return self._scale(self._ranked(self._trees, features))
+
+    @staticmethod
+    def _ranked(trees: lightgbm.Booster, features: Array) -> Array:
+        return np.asarray(trees.predict(features, num_threads=1), dtype=np.float64)

@@ -1,0 +1,171 @@
+"""Regressors of scikit-learn, each a class with the options that matter for a few hundred trials.
+
+Sources: Pedregosa et al., "Scikit-learn: Machine Learning in Python" (JMLR 2011), and those named at each class.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge as RidgeRegression
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import ThreadpoolController
+
+from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.options import real, whole
+
+
+class ScikitLearn(CostModel):
+    """Least squares on the scores by a regressor of scikit-learn.
+
+    NaN becomes the median of its column, and a column of its own says where it was: a knob that a config does not
+    have is one of its properties. Columns are scaled to mean 0 and deviation 1, which trees do not notice. BLAS runs
+    on one thread, so that its sums are in one order on every machine.
+    """
+
+    def __init__(self, *, seed: int) -> None:
+        super().__init__(seed=seed)
+        self._mean = 0.0
+        self._prepared: Any = None
+        self._trained: Any = None
+        self._blas = ThreadpoolController()
+
+    @abstractmethod
+    def regressor(self, rows: Array) -> Any:
+        """The regressor, not yet trained, for these features, scaled and without NaN."""
+
+    def kept(self, scores: Array) -> Groups:
+        """Which rows to train on, (n,) whole numbers: all."""
+        return np.arange(len(scores))
+
+    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+        self._mean = float(np.mean(scores))
+        self._trained = None
+        if not features.shape[1]:
+            return
+        kept = self.kept(scores)
+        imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+        self._prepared = make_pipeline(imputer, StandardScaler())
+        with self._blas.limit(limits=1), warnings.catch_warnings():
+            # The budget of steps is an option here, and using it up is no news to whoever searches.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            rows = self._prepared.fit_transform(features[kept])
+            self._trained = self.regressor(rows).fit(rows, scores[kept])
+
+    def predict(self, features: Array) -> Array:
+        if self._trained is None or not len(features):
+            return np.full(len(features), self._mean)
+        with self._blas.limit(limits=1):
+            return np.asarray(self._trained.predict(self._prepared.transform(features)), dtype=np.float64)
+
+
+class RandomForest(ScikitLearn):
+    """Trees of bootstrap samples, split at the best threshold. Source: Breiman, "Random Forests" (2001).
+
+    trees: how many. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
+    """
+
+    def __init__(self, *, seed: int, trees: int = 100, min_samples_leaf: int = 1, max_features: float = 1 / 3) -> None:
+        super().__init__(seed=seed)
+        self.trees = whole("trees", trees, 1)
+        self.min_samples_leaf = whole("min_samples_leaf", min_samples_leaf, 1)
+        self.max_features = real("max_features", max_features, 1e-6, 1)
+
+    def regressor(self, rows: Array) -> Any:
+        return RandomForestRegressor(
+            n_estimators=self.trees, min_samples_leaf=self.min_samples_leaf, max_features=self.max_features,
+            random_state=self.seed, n_jobs=1,
+        )  # fmt: skip
+
+
+class ExtraTrees(ScikitLearn):
+    """Trees split at random thresholds. Source: Geurts et al., "Extremely randomized trees" (2006).
+
+    trees: how many. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
+    """
+
+    def __init__(self, *, seed: int, trees: int = 100, min_samples_leaf: int = 1, max_features: float = 1.0) -> None:
+        super().__init__(seed=seed)
+        self.trees = whole("trees", trees, 1)
+        self.min_samples_leaf = whole("min_samples_leaf", min_samples_leaf, 1)
+        self.max_features = real("max_features", max_features, 1e-6, 1)
+
+    def regressor(self, rows: Array) -> Any:
+        return ExtraTreesRegressor(
+            n_estimators=self.trees, min_samples_leaf=self.min_samples_leaf, max_features=self.max_features,
+            random_state=self.seed, n_jobs=1,
+        )  # fmt: skip
+
+
+class GaussianProcess(ScikitLearn):
+    """Matern kernel (nu = 5/2) plus noise, hyperparameters of the greatest marginal likelihood.
+
+    Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Algorithm 2.1 and chapter 5.
+
+    max_rows: how many trials it is trained on, since the time grows with their cube: of more, the better half of
+        them is the fastest, and the rest the latest.
+    """
+
+    def __init__(self, *, seed: int, max_rows: int = 300) -> None:
+        super().__init__(seed=seed)
+        self.max_rows = whole("max_rows", max_rows, 2)
+
+    def kept(self, scores: Array) -> Groups:
+        fastest = np.argsort(-scores, kind="stable")[: self.max_rows // 2]
+        others = np.setdiff1d(np.arange(len(scores)), fastest)
+        return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))
+
+    def regressor(self, rows: Array) -> Any:
+        # Two rows are about as far apart as the square root of twice the scaled columns. It starts from there and from
+        # moderate noise, since from far off the likelihood often ends where all is noise and every prediction equal.
+        apart = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
+        matern = Matern(length_scale=apart, length_scale_bounds=(apart / 20, 20 * apart), nu=2.5)
+        kernel = ConstantKernel(1.0) * matern + WhiteKernel(0.1, (1e-4, 1.0))
+        return GaussianProcessRegressor(kernel=kernel, normalize_y=True, random_state=self.seed)
+
+
+class Ridge(ScikitLearn):
+    """Linear least squares. Source: Hoerl and Kennard, "Ridge Regression" (1970).
+
+    alpha: penalty on the square of each weight.
+    """
+
+    def __init__(self, *, seed: int, alpha: float = 1.0) -> None:
+        super().__init__(seed=seed)
+        self.alpha = real("alpha", alpha, 1e-9)
+
+    def regressor(self, rows: Array) -> Any:
+        return RidgeRegression(alpha=self.alpha)
+
+
+class Mlp(ScikitLearn):
+    """A perceptron with ReLU, trained by L-BFGS, which suits few rows.
+
+    Source: He et al., "Delving Deep into Rectifiers" (2015); as a cost model in Zheng et al., "TenSet" (2021).
+
+    width, layers: hidden units a layer, and hidden layers. alpha: penalty on the square of each weight.
+    steps: at most this many steps of L-BFGS.
+    """
+
+    def __init__(self, *, seed: int, width: int = 64, layers: int = 2, alpha: float = 1e-2, steps: int = 200) -> None:
+        super().__init__(seed=seed)
+        self.hidden = (whole("width", width, 1),) * whole("layers", layers, 1, 16)
+        self.alpha = real("alpha", alpha, 0)
+        self.steps = whole("steps", steps, 1)
+
+    def regressor(self, rows: Array) -> Any:
+        return MLPRegressor(
+            hidden_layer_sizes=self.hidden, solver="lbfgs", alpha=self.alpha, max_iter=self.steps,
+            random_state=self.seed,
+        )  # fmt: skip

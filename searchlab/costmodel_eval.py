@@ -1,0 +1,197 @@
+"""Cost models compared offline: each is trained on one part of recorded trials, and predicts the rest.
+
+The two splits are those of Zheng et al., "TenSet" (NeurIPS 2021, Datasets and Benchmarks).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from .costmodel import Array, Rows, make_cost_model, scores_of
+from .errors import SearchlabError
+from .features import FEATURES, ProgramFeatures, make_features
+from .log import Plugin, find_logs, read_log
+from .model_quality import ModelQuality, model_quality
+from .options import one_of, real, whole
+from .result import Result
+
+FEWEST = 8
+"""Successful trials that a log must have to say anything about a model."""
+
+Split = Literal["within-task", "by-task"]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How well one model predicted those trials of one log that it was not trained on."""
+
+    model: Plugin
+    log: Path
+    workload: str
+    quality: ModelQuality
+
+
+def evaluate(
+    logs: Sequence[Path],
+    models: Sequence[Plugin],
+    *,
+    features: str = "knob",
+    split: str = "within-task",
+    seed: int = 0,
+    train_fraction: float = 0.7,
+    k: int = 5,
+) -> list[HeldOut]:
+    """Every model on held-out trials of every log, model by model.
+
+    features: ``knob`` or ``program``. split: ``within-task`` trains on ``train_fraction`` of the trials of a log,
+    drawn by ``seed``, and tests on its others; ``by-task`` leaves out each workload in turn, with all of its logs,
+    and trains on all logs of the others. k: of top-k recall and of the peak score. Scores are relative to the best
+    trial of each log. Raises SearchlabError for a log that is unreadable or has fewer than 8 successful trials, and
+    for models, features and splits that are unknown or do not go together.
+    """
+    one_of("features", features, FEATURES)
+    one_of("split", split, get_args(Split))
+    whole("seed", seed, 0)
+    whole("k", k, 1)
+    fraction = real("train_fraction", train_fraction, 0.01, 0.99)
+    for model in models:  # a wrong name or option is found before anything takes long
+        make_cost_model(model, seed)
+    if split == "by-task" and features != ProgramFeatures.name:
+        raise SearchlabError(
+            f"by-task trains on other workloads, and the {features} features of two spaces have nothing in common; "
+            f"choose program features, or the split within-task"
+        )
+    tasks = [_Task(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
+    if not tasks:
+        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, logs))}")
+    parts = list(_by_task(tasks) if split == "by-task" else _within_task(tasks, features, seed, fraction))
+    return [held for model in models for part in parts for held in _tried(model, seed, k, part)]
+
+
+class _Task:
+    """The trials that one log measured."""
+
+    def __init__(self, path: Path) -> None:
+        log = read_log(path)
+        self.path = path
+        self.result = Result(log)
+        self.workload = log.header.workload
+        measured = [trial for trial in log.trials if not trial.measurement.nearest]
+        self.configs = [trial.config for trial in measured]
+        self.scores = scores_of(measured)
+        successful = int(np.count_nonzero(self.scores))
+        if successful < FEWEST:
+            raise SearchlabError(
+                f"{path} has {successful} successful trials; it takes {FEWEST} to say how good a cost model is"
+            )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a model is trained on, and what it then predicts: features and scores of held-out trials."""
+
+    train: Rows
+    tests: Sequence[tuple[_Task, Array, Array]]
+
+
+def _within_task(tasks: Sequence[_Task], features: str, seed: int, fraction: float) -> Iterator[_Part]:
+    for number, task in enumerate(tasks):
+        n = len(task.configs)
+        order = np.random.default_rng([seed, number]).permutation(n)
+        cut = min(max(round(fraction * n), 1), n - 1)
+        train, test = np.sort(order[:cut]), np.sort(order[cut:])
+        extract = make_features(features, task.result.space)
+        extract.learn([task.configs[i] for i in train])
+        rows = extract(task.configs)
+        held_out = (task, rows[test], task.scores[test])
+        yield _Part(Rows.of_tasks([(rows[train], task.scores[train])]), [held_out])
+
+
+def _by_task(tasks: Sequence[_Task]) -> Iterator[_Part]:
+    workloads = dict.fromkeys(task.workload for task in tasks)
+    if len(workloads) < 2:
+        raise SearchlabError(
+            f"by-task leaves out one workload and trains on the others, but every log is of {tasks[0].workload}; "
+            f"give logs of another workload too, or choose the split within-task"
+        )
+    rows = [(task, ProgramFeatures(task.result.space)(task.configs), task.scores) for task in tasks]
+    for workload in workloads:
+        others = [(features, scores) for task, features, scores in rows if task.workload != workload]
+        yield _Part(Rows.of_tasks(others), [row for row in rows if row[0].workload == workload])
+
+
+def _tried(model: Plugin, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
+    made = make_cost_model(model, seed)
+    start = time.perf_counter()
+    made.fit(*part.train)
+    train_seconds = time.perf_counter() - start
+    for task, features, scores in part.tests:
+        start = time.perf_counter()
+        predicted = made.predict(features)
+        predict_seconds = time.perf_counter() - start
+        quality = model_quality(
+            predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
+        )
+        yield HeldOut(model, task.path, task.workload, quality)
+
+
+# --- as a table -------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "pairwise_accuracy": "pairs",
+    "kendall_tau": "tau",
+    "top_k_recall": "recall@k",
+    "peak_score": "peak@k",
+    "rmse": "rmse",
+    "train_seconds": "train ms",
+    "predict_seconds": "predict ms",
+}
+
+
+def model_name(model: Plugin) -> str:
+    """As the command line takes it: the name, and the options that were given."""
+    return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
+
+
+def mean_quality(found: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
+    """Of each model, by name, the mean of each figure over the logs that define it, weighted by held-out trials."""
+    means: dict[str, dict[str, float | None]] = {}
+    for name in dict.fromkeys(model_name(held.model) for held in found):
+        qualities = [held.quality for held in found if model_name(held.model) == name]
+        means[name] = {column: _mean(qualities, column) for column in COLUMNS}
+    return means
+
+
+def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
+    known = [(getattr(q, column), q.trials) for q in qualities if getattr(q, column) is not None]
+    return sum(value * trials for value, trials in known) / sum(trials for _, trials in known) if known else None
+
+
+def quality_table(found: Sequence[HeldOut], title: str) -> Table:
+    """A row a model; the best of each column in bold where there is more than one."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("cost model", overflow="fold", max_width=40)
+    means = mean_quality(found)
+    columns: list[list[str]] = []
+    for column, heading in COLUMNS.items():
+        table.add_column(heading, justify="right", no_wrap=True)
+        values = [row[column] for row in means.values()]
+        known = [value for value in values if value is not None]
+        seconds = column.endswith("seconds")
+        best = (min(known) if seconds or column == "rmse" else max(known)) if len(known) > 1 else None
+        shown = ["-" if v is None else f"{1e3 * v:.1f}" if seconds else f"{v:.3f}" for v in values]
+        columns.append(
+            [f"[bold]{text}[/]" if v is not None and v == best else text for v, text in zip(values, shown, strict=True)]
+        )
+    for name, *cells in zip(means, *columns, strict=True):
+        table.add_row(escape(name), *cells)
+    return table

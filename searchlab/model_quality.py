@@ -1,0 +1,100 @@
+"""How good a cost model is: what it predicted of some trials of one task, against what was measured.
+
+Source: Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned Tensor Compilers" (NeurIPS 2021,
+Datasets and Benchmarks), with ``metric.py`` of its code. Of every function, ``predicted`` and ``measured`` are (n,),
+higher is faster, 0 measured for a failed trial; the result is NaN where it is not defined.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The functions of this module on one set of trials, None where one is not defined.
+
+    trials: how many trials. k: of top-k recall and of the peak score.
+    train_seconds: what training the model took. predict_seconds: what predicting took, all that was predicted to
+    choose these trials, and not only these.
+    """
+
+    trials: int
+    k: int
+    pairwise_accuracy: float | None = None
+    kendall_tau: float | None = None
+    top_k_recall: float | None = None
+    peak_score: float | None = None
+    rmse: float | None = None
+    train_seconds: float = 0.0
+    predict_seconds: float = 0.0
+
+
+def model_quality(
+    predicted: Array, measured: Array, k: int, *, train_seconds: float, predict_seconds: float
+) -> ModelQuality:
+    """Every metric of n >= 1 trials; ``k`` is at most n."""
+    return ModelQuality(
+        trials=len(measured),
+        k=k,
+        pairwise_accuracy=_defined(pairwise_accuracy(predicted, measured)),
+        kendall_tau=_defined(kendall_tau(predicted, measured)),
+        top_k_recall=_defined(top_k_recall(predicted, measured, k)),
+        peak_score=_defined(peak_score(predicted, measured, k)),
+        rmse=_defined(rmse(predicted, measured)),
+        train_seconds=train_seconds,
+        predict_seconds=predict_seconds,
+    )
+
+
+def _defined(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def pairwise_accuracy(predicted: Array, measured: Array) -> float:
+    """Share of the pairs measured to differ that are predicted to differ in the same direction: 0.5 by guessing.
+
+    A pair predicted to be equal counts half, and one measured to be equal not at all; TenSet's code takes either for
+    a pair in descending order. Without ties they are one.
+    """
+    first, second = np.triu_indices(len(measured), k=1)
+    truth = np.sign(measured[first] - measured[second])
+    guess = np.sign(predicted[first] - predicted[second])
+    pairs = np.count_nonzero(truth)
+    return float(np.sum((truth * guess + 1)[truth != 0]) / 2 / pairs) if pairs else math.nan
+
+
+def kendall_tau(predicted: Array, measured: Array) -> float:
+    """Kendall's tau-b in [-1, 1], which allows for ties on either side: 0 by guessing."""
+    if len(measured) < 2:
+        return math.nan
+    from scipy.stats import kendalltau  # here, since it takes most of a second, and reading a log needs none of it
+
+    return float(kendalltau(predicted, measured).statistic)
+
+
+def top_k_recall(predicted: Array, measured: Array, k: int) -> float:
+    """Share of the ``k`` fastest that are among the ``k`` predicted to be fastest: k / n by guessing."""
+    return len(np.intersect1d(_top(predicted, k), _top(measured, k))) / k if 1 <= k <= len(measured) else math.nan
+
+
+def peak_score(predicted: Array, measured: Array, k: int) -> float:
+    """Mean over the first ``k`` trials, were they run in predicted order, of the best so far over the best there is."""
+    best = np.max(measured, initial=0.0)
+    if not 1 <= k <= len(measured) or best <= 0:
+        return math.nan
+    return float(np.mean(np.maximum.accumulate(measured[_top(predicted, k)])) / best)
+
+
+def rmse(predicted: Array, measured: Array) -> float:
+    """Root of the mean squared error, in units of the score."""
+    return float(np.sqrt(np.mean(np.square(predicted - measured)))) if len(measured) else math.nan
+
+
+def _top(values: Array, k: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.argsort(-values, kind="stable")[:k]

@@ -1,0 +1,118 @@
+"""Trials of earlier runs that a run starts from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from .costmodel import Array, Surrogate, scores_of
+from .errors import SearchlabError
+from .features import ProgramFeatures
+from .log import Log, find_logs, read_log
+from .policy import Policy
+from .records import Trial
+from .result import Result
+from .space import Space
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """A log, known by what is in it."""
+
+    log: Log
+    digest: str
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """Those that were measured, and not answered for by the nearest config of a table."""
+        return [trial for trial in self.log.trials if not trial.measurement.nearest]
+
+    @cached_property
+    def task(self) -> tuple[Array, Array]:
+        """Program features (n, d) and scores (n,) of its trials, scored among themselves.
+
+        Its space is made again from its header, which imports the plug-in that the header names, and schedules a
+        program for each trial. Raises SearchlabError where that space is not there any more.
+        """
+        features = ProgramFeatures(Result(self.log).space)
+        return features([trial.config for trial in self.trials]), scores_of(self.trials)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What one run starts from: runs in its own space, and others."""
+
+    own: tuple[EarlierRun, ...] = ()
+    others: tuple[EarlierRun, ...] = ()
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        return tuple(run.digest for run in (*self.own, *self.others))
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [trial for run in self.own for trial in run.trials]
+
+    def feed(self, policy: Policy, surrogate: Surrogate | None) -> None:
+        """Train the cost model on the runs in other spaces, and tell the policy those in its own."""
+        if surrogate is not None and self.others:
+            surrogate.pretrain([run.task for run in self.others])
+        if self.own:
+            policy.tell(self.trials)
+
+
+NOTHING = WarmStart()
+
+
+def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
+    """The logs at ``paths``, and in the directories that they are.
+
+    Raises SearchlabError where one is unreadable, damaged or has no trial, or is given twice.
+    """
+    runs: list[EarlierRun] = []
+    for given in paths:
+        if not find_logs(given):
+            raise SearchlabError(f"there is no log (*.jsonl) in {given} to start from")
+    for path in (found for given in paths for found in find_logs(given)):
+        run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32])
+        if not run.trials:
+            raise SearchlabError(f"{path} has no measured trial to start from")
+        if any(other.digest == run.digest for other in runs):
+            raise SearchlabError(f"{path} is given twice, or is the copy of another log to start from")
+        runs.append(run)
+    return runs
+
+
+def usable(runs: Sequence[EarlierRun], space: Space, features: str | None) -> WarmStart:
+    """Those of ``runs`` that a search of ``space`` can use, with a cost model on ``features`` (None without one).
+
+    Runs in the space itself are told to any policy. Runs in another space, or on another workload, can train a cost
+    model whose features are those of programs; knobs of different spaces have nothing in common.
+    """
+    own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
+    others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
+    return WarmStart(own, others if features == ProgramFeatures.name else ())
+
+
+def check_used(runs: Sequence[EarlierRun], warm_starts: Sequence[WarmStart]) -> None:
+    """Raise SearchlabError where one of ``runs`` is of use to none of ``warm_starts``."""
+    used = {digest for warm in warm_starts for digest in warm.digests}
+    for run in runs:
+        if run.digest not in used:
+            header = run.log.header
+            raise SearchlabError(
+                f"{run.log.path} cannot warm-start this: it is a run on {header.workload} in {header.space_name}, not "
+                f"in the space that is searched here, and only program features carry over from one space to another; "
+                f'set features = "program", with a policy that takes a cost model'
+            )
+
+
+def check_apart(warm_starts: Sequence[WarmStart], logs: Sequence[Path]) -> None:
+    """Raise SearchlabError where one of ``logs``, which are about to be written, is started from."""
+    written = {path.resolve() for path in logs}
+    for run in (run for warm in warm_starts for run in (*warm.own, *warm.others)):
+        if run.log.path.resolve() in written:
+            raise SearchlabError(f"{run.log.path} cannot be both a log to start from and one to go on with")

@@ -1,0 +1,225 @@
+"""Starting from earlier runs: what is told, what is trained on, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.analysis import report
+from searchlab.costmodel import Surrogate, make_cost_model, scores_of
+from searchlab.errors import SearchlabError
+from searchlab.features import ProgramFeatures
+from searchlab.log import Plugin, read_log
+from searchlab.model_quality import pairwise_accuracy
+from searchlab.study import Study, tune
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from searchlab_spaces.knob_template import KnobTemplate
+from tests import toys
+from tests.conftest import write_table
+from tests.core.test_resume import decided
+
+SMALL, DEPENDENT = "tests.toys:Small", "tests.toys:Dependent"
+TARGET = {"kind": "llvm"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    write_table(tmp_path / "table" / "small.jsonl", toys.Small(), toys.flaky)
+    return write_table(tmp_path / "table" / "dependent.jsonl", toys.Dependent(), toys.flaky).parent
+
+
+def run(table: Path, log: Path, space: str = SMALL, policy: Any = "random", trials: int = 24, **options: Any) -> Path:
+    tune(
+        toys.WORKLOAD, space=space, policy=policy, log=log, trials=trials, target=TARGET, batch=options.pop("batch", 8),
+        measure={"kind": "table", "path": str(table)}, **options,
+    )  # fmt: skip
+    return log
+
+
+def configs(log: Path) -> set[Any]:
+    return {trial.config for trial in read_log(log).trials}
+
+
+@pytest.mark.parametrize("policy", ["random", "evolutionary", "xgb"])
+def test_trials_of_the_same_space_are_told_before_anything_is_asked(policy: str, table: Path, tmp_path: Path) -> None:
+    earlier = [run(table, tmp_path / f"earlier{seed}.jsonl", trials=40, seed=seed) for seed in (1, 2)]
+    cold = run(table, tmp_path / "cold.jsonl", policy=policy)
+    warm = run(table, tmp_path / "warm.jsonl", policy=policy, warm_start=earlier)
+    assert not configs(warm) & (configs(earlier[0]) | configs(earlier[1]))
+    assert configs(cold) != configs(warm)
+    assert len(read_log(warm).header.warm_start) == 2
+
+
+def test_a_search_goes_on_where_the_earlier_one_found_something(table: Path, tmp_path: Path) -> None:
+    """A cost model that was told forty trials guides the first batch already."""
+    earlier = run(table, tmp_path / "earlier.jsonl", trials=60)
+    warm = read_log(run(table, tmp_path / "warm.jsonl", policy="xgb", warm_start=[earlier], trials=8))
+    cold = read_log(run(table, tmp_path / "cold.jsonl", policy="xgb", trials=8))
+    assert warm.records[7].model is not None and cold.records[7].model is None
+    assert np.median(warm.costs) < np.median(cold.costs)
+
+
+def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -> None:
+    earlier = run(table, tmp_path / "earlier.jsonl", space=DEPENDENT)
+    options: dict[str, Any] = {"policy": "xgb", "features": "program", "trials": 8}
+    warm = read_log(run(table, tmp_path / "warm.jsonl", **options, warm_start=[earlier]))
+    assert warm.records[7].model is not None  # it was trained before anything of this space was measured
+
+
+def test_a_model_that_knows_another_workload_is_better_from_the_start(native: Target) -> None:
+    """Real programs; a made-up cost that a program feature decides."""
+    spaces = {n: KnobTemplate(parse_workload(f"gemm:{n}x32x32"), native) for n in (32, 64)}
+    chosen = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
+
+    def cost(config: Any) -> Any:
+        j, i = math.log2(config["tile_j"][-1]), math.log2(config["tile_i"][-1])
+        return toys.timed(1e-3 * (1 + abs(j - 3) + 0.1 * i))
+
+    tasks = {n: toys.trials_of(chosen[n], cost) for n in spaces}
+    surrogate = Surrogate(make_cost_model(Plugin("lightgbm"), 0), ProgramFeatures(spaces[64]))
+    surrogate.pretrain([(ProgramFeatures(spaces[32])(chosen[32]), scores_of(tasks[32]))])
+    assert pairwise_accuracy(surrogate.predict(chosen[64]), scores_of(tasks[64])) > 0.7
+
+
+@pytest.mark.parametrize(("policy", "features"), [("xgb", "knob"), ("random", "program"), ("random", "knob")], ids=str)
+def test_knobs_of_another_space_are_refused(policy: str, features: str, table: Path, tmp_path: Path) -> None:
+    earlier = run(table, tmp_path / "earlier.jsonl", space=DEPENDENT)
+    with pytest.raises(SearchlabError, match=r"earlier.jsonl cannot warm-start this.*only program features carry over"):
+        run(table, tmp_path / "warm.jsonl", policy=policy, features=features, warm_start=[earlier])
+    assert not (tmp_path / "warm.jsonl").exists()
+
+
+def test_what_it_started_from_is_part_of_what_a_run_is(table: Path, tmp_path: Path) -> None:
+    earlier = [run(table, tmp_path / f"earlier{seed}.jsonl", seed=seed) for seed in (1, 2)]
+    warm = run(table, tmp_path / "warm.jsonl", warm_start=[earlier[0]])
+    for other in ([], [earlier[1]], earlier, earlier[::-1]):
+        with pytest.raises(SearchlabError, match="is the log of another run: its warm_start is"):
+            run(table, warm, warm_start=other, trials=30)
+    moved = tmp_path / "elsewhere" / "moved.jsonl"  # its path is not what it is
+    moved.parent.mkdir()
+    shutil.copy(earlier[0], moved)
+    run(table, warm, warm_start=[moved.parent], trials=30)
+    assert len(read_log(warm).records) == 30
+
+
+@pytest.mark.parametrize("policy", ["evolutionary", "xgb"])
+def test_a_warm_run_resumes(policy: str, table: Path, tmp_path: Path) -> None:
+    earlier = [
+        run(table, tmp_path / "own.jsonl", trials=20, seed=4),
+        *([run(table, tmp_path / "other.jsonl", space=DEPENDENT)] if policy == "xgb" else []),
+    ]
+    options: dict[str, Any] = {"policy": policy, "warm_start": earlier, "features": "program", "batch": 5}
+    whole = run(table, tmp_path / "whole.jsonl", **options)
+    for trials in (1, 7, 10, 24):
+        run(table, tmp_path / "steps.jsonl", **(options | {"trials": trials}))
+    assert decided(tmp_path / "steps.jsonl") == decided(whole)
+    data = whole.read_bytes()
+    for cut in (len(data) // 3, len(data) - 5):
+        (tmp_path / "cut.jsonl").write_bytes(data[:cut])
+        run(table, tmp_path / "cut.jsonl", **options)
+        assert decided(tmp_path / "cut.jsonl") == decided(whole)
+
+
+def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
+    earlier = run(table, tmp_path / "earlier.jsonl")
+    shutil.copy(earlier, tmp_path / "copy.jsonl")
+    (tmp_path / "diary.jsonl").write_text("dear diary")
+    (tmp_path / "header.jsonl").write_bytes(earlier.read_bytes().splitlines(keepends=True)[0])
+    (tmp_path / "empty").mkdir()
+    log = tmp_path / "warm.jsonl"
+    for given, said in (
+        ([tmp_path / "absent.jsonl"], "cannot read the log .*absent"),
+        ([tmp_path / "diary.jsonl"], "not a searchlab log"),
+        ([tmp_path / "header.jsonl"], "has no measured trial to start from"),
+        ([tmp_path / "empty"], "there is no log .* in .*empty to start from"),
+        ([earlier, tmp_path / "copy.jsonl"], "copy.jsonl is given twice, or is the copy"),
+    ):
+        with pytest.raises(SearchlabError, match=said):
+            run(table, log, warm_start=given)
+        assert not log.exists()
+    with pytest.raises(SearchlabError, match="both a log to start from and one to go on with"):
+        run(table, earlier, warm_start=[earlier])
+
+
+# --- in a study -------------------------------------------------------------------------------------
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    return {
+        "workloads": ["gemm:64x64x64"], "spaces": [{"name": SMALL, "label": "small"}], "policies": ["random", "xgb"],
+        "trials": 16, "target": TARGET, "measure": {"kind": "table", "path": "table"}, "warm_start": ["earlier"],
+    } | changes  # fmt: skip
+
+
+def test_each_run_of_a_study_starts_from_what_it_can_use(table: Path, tmp_path: Path) -> None:
+    own = run(table, tmp_path / "earlier" / "own.jsonl")
+    run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
+    spaces = [{"name": SMALL, "label": "small"}, {"name": DEPENDENT, "label": "dependent"}]
+    models = [{"name": "lightgbm", "features": "program"}, {"name": "ridge"}]
+    study = Study.from_dict(spec(spaces=spaces, cost_models=models), tmp_path)
+    used = {
+        result.log.path.relative_to(tmp_path / "out").parts[1:3]: result.log.header.warm_start
+        for result in study.run(tmp_path / "out")
+    }
+    for space in ("small", "dependent"):
+        assert len(used[space, "random"]) == len(used[space, "xgb+ridge"]) == 1
+        assert len(used[space, "xgb+lightgbm"]) == 2
+    assert used["small", "random"] == used["small", "xgb+lightgbm"][:1] != used["dependent", "random"]
+    report(tmp_path / "out")
+    own.write_bytes(own.read_bytes()[:-1])  # another log by now
+    with pytest.raises(SearchlabError, match="its warm_start is"):
+        Study.from_dict(spec(spaces=spaces, cost_models=models), tmp_path).run(tmp_path / "out")
+
+
+def test_a_log_that_no_run_of_a_study_can_use_is_refused(table: Path, tmp_path: Path) -> None:
+    run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
+    with pytest.raises(SearchlabError, match="other.jsonl cannot warm-start this"):
+        Study.from_dict(spec(), tmp_path).run(tmp_path / "out")
+    with pytest.raises(SearchlabError, match="both a log to start from and one to go on with"):
+        study = spec(warm_start=["out"])
+        Study.from_dict(spec(warm_start=[]), tmp_path).run(tmp_path / "out")
+        Study.from_dict(study, tmp_path).run(tmp_path / "out")
+
+
+def test_warm_and_cold_runs_are_not_reported_as_one(table: Path, tmp_path: Path) -> None:
+    earlier = run(table, tmp_path / "earlier.jsonl", seed=9)
+    run(table, tmp_path / "out" / "a.jsonl", seed=0)
+    run(table, tmp_path / "out" / "b.jsonl", seed=1, warm_start=[earlier])
+    with pytest.raises(SearchlabError, match="their warm_start differs"):
+        report(tmp_path / "out")
+
+
+# --- how good the model is, in the log --------------------------------------------------------------
+
+
+def test_a_batch_that_a_model_proposed_says_how_well_it_was_predicted(table: Path, tmp_path: Path) -> None:
+    log = read_log(run(table, tmp_path / "a.jsonl", policy="xgb", trials=44))
+    said = [record.model for record in log.records]
+    assert [i for i, model in enumerate(said) if model] == [23, 31, 39]  # 16 at random, the last batch is not whole
+    for model in filter(None, said):
+        assert (model.trials, model.k) == (8, 2)
+        assert model.train_seconds > 0 and model.predict_seconds > 0
+        assert model.rmse is not None and model.top_k_recall is not None
+    assert not any(record.model for record in read_log(run(table, tmp_path / "b.jsonl", trials=44)).records)
+    guess = read_log(run(table, tmp_path / "c.jsonl", policy="xgb", cost_model="random", trials=120))
+    accuracy = [model.pairwise_accuracy for record in guess.records if (model := record.model)]
+    assert 0.3 < np.mean([value for value in accuracy if value is not None]) < 0.7
+
+
+def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) -> None:
+    """As those of earlier versions are."""
+    log = run(table, tmp_path / "a.jsonl", policy="xgb", trials=40)
+    whole = run(table, tmp_path / "b.jsonl", policy="xgb", trials=48)
+    old = [line.partition(b',"model":')[0] + b"}\n" if b',"model":' in line else line for line in
+           log.read_bytes().replace(b'"warm_start":[],', b"").splitlines(keepends=True)]  # fmt: skip
+    log.write_bytes(b"".join(old))
+    assert not any(record.model for record in read_log(log).records)
+    run(table, log, policy="xgb", trials=48)
+    assert log.read_bytes().startswith(b"".join(old))
+    assert decided(log)[-1] == decided(whole)[-1] and read_log(log).records[-1].model

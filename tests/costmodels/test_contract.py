@@ -1,0 +1,176 @@
+"""What every registered cost model keeps to."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.costmodel import CostModel, Surrogate, load, make_cost_model, save
+from searchlab.features import KnobFeatures
+from searchlab.log import Plugin
+from searchlab.model_quality import pairwise_accuracy
+from searchlab.registry import installed
+from tests import toys
+
+MODELS = {
+    **{name: Plugin(name) for name in installed("cost model")},
+    "xgboost-rank": Plugin("xgboost", {"objective": "rank"}),
+    "lightgbm-rank": Plugin("lightgbm", {"objective": "lambdarank"}),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+NAN = np.nan
+
+
+def make(name: str, seed: int = 0) -> CostModel:
+    return make_cost_model(MODELS[name], seed)
+
+
+def data(n: int, d: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Features with NaN in them, scores that follow the first two, and two tasks."""
+    rng = np.random.default_rng(seed)
+    features = rng.random((n, d))
+    scores = (features[:, 0] + features[:, 1] * (features[:, 0] > 0.5)) / 2
+    features[rng.random((n, d)) < 0.1] = NAN
+    return features, scores, tasks(scores, 2)
+
+
+def tasks(scores: Any, of: int = 1) -> Any:
+    return np.sort(np.arange(len(scores)) % of)
+
+
+ANY_DATA = {
+    "many": data(100)[:2],
+    "one row": (np.array([[1.0, 2.0]]), np.array([1.0])),
+    "two rows": (np.array([[1.0, 2.0], [3.0, NAN]]), np.array([1.0, 0.5])),
+    "three rows": (np.array([[1.0, 2.0], [3.0, NAN], [3.0, 1.0]]), np.array([1.0, 0.0, 0.2])),
+    "sixteen rows": data(16)[:2],
+    "constant rows": (np.ones((10, 3)), np.full(10, 0.5)),
+    "constant rows, different labels": (np.ones((10, 3)), np.linspace(0, 1, 10)),
+    "constant labels": (data(10)[0], np.ones(10)),
+    "all failed": (data(10)[0], np.zeros(10)),
+    "one succeeded": (data(10)[0], np.eye(10)[3]),
+    "a column of NaN": (np.column_stack([data(20)[0], np.full(20, NAN)]), data(20)[1]),
+    "all NaN": (np.full((4, 2), NAN), np.array([0.0, 0.5, 1.0, 0.2])),
+    "no columns": (np.empty((3, 0)), np.array([0.0, 0.5, 1.0])),
+    "huge and tiny": (data(12)[0] * np.array([1e12, 1e-12, 1, 1, 1e6, 0]), data(12)[1]),
+    "more columns than rows": data(5, 300)[:2],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@every_model
+@pytest.mark.parametrize("kind", ANY_DATA)
+@pytest.mark.parametrize("groups", [1, 3])
+def test_any_data_gives_finite_scores(name: str, kind: str, groups: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without a word, and whatever of the features is NaN in what is predicted then."""
+    features, scores = ANY_DATA[kind]
+    given = [features.copy(), scores.copy(), tasks(scores, groups)]
+    before = copy.deepcopy(given)
+    model = make(name)
+    model.fit(*given)
+    unseen = np.where(np.arange(features.shape[1]) % 2, NAN, np.where(np.isnan(features), 7.0, features))
+    for rows in (features, unseen, np.full_like(features, NAN), features[:1], features[:0]):
+        predicted = model.predict(rows)
+        assert predicted.shape == (len(rows),) and predicted.dtype == np.float64
+        assert np.isfinite(predicted).all()
+    for now, then in zip(given, before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert capfd.readouterr() == ("", "")
+
+
+@every_model
+def test_same_data_and_seed_same_predictions(name: str) -> None:
+    features, scores, groups = data(80)
+    models = [make(name, 4) for _ in range(2)]
+    models[0].fit(*data(30, seed=1))  # what it was trained on before is forgotten
+    for model in models:
+        model.fit(features, scores, groups)
+    predicted = models[0].predict(features)
+    np.testing.assert_array_equal(predicted, models[1].predict(features))
+    np.testing.assert_array_equal(predicted, models[0].predict(features))
+
+
+@every_model
+def test_a_prediction_depends_on_its_row_alone(name: str) -> None:
+    """Up to the last bits: a product of matrices sums in an order that depends on their shape."""
+    features, scores, groups = data(80)
+    model = make(name, 4)
+    model.fit(features, scores, groups)
+    together = model.predict(features)
+    np.testing.assert_allclose(together[10:20], model.predict(features[10:20]), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(together[::-1], model.predict(features[::-1]), rtol=1e-9, atol=1e-12)
+
+
+def predictions() -> str:
+    features, scores, groups = data(400, 40)
+    found = []
+    for name in MODELS:
+        model = make(name, 2)
+        model.fit(features, scores, groups)
+        found.append(f"{name} {model.predict(features).tobytes().hex()}")
+    return "\n".join(found)
+
+
+def test_same_predictions_in_every_process_on_any_number_of_threads() -> None:
+    root = Path(__file__).parents[2]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", "from tests.costmodels.test_contract import predictions; print(predictions())"],
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": threads,
+                "OMP_NUM_THREADS": threads,
+                "OPENBLAS_NUM_THREADS": threads,
+                "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
+            },
+            text=True,
+            stdout=subprocess.PIPE,
+        )
+        for threads in ("1", "2")
+    ]
+    here = predictions().splitlines()
+    for process in processes:
+        there = process.communicate()[0].strip().splitlines()
+        assert [line.split()[0] for line in there] == list(MODELS)
+        assert [a.split()[0] for a, b in zip(here, there, strict=True) if a != b] == []
+
+
+@every_model
+def test_it_learns_more_than_guessing(name: str) -> None:
+    """And a ranker predicts on the scale of the scores, since annealing accepts by differences in score."""
+    if name == "random":
+        pytest.skip("random is what the others are held against")
+    space = toys.Large()
+    trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 500, ()), toys.smooth)
+    truth = np.array([1e-3 / trial.cost for trial in trials[200:]])
+    accuracy = {}
+    for which in (name, "random"):
+        surrogate = Surrogate(make(which), KnobFeatures(space))
+        surrogate.fit(trials[:200])
+        predicted = surrogate.predict([trial.config for trial in trials[200:]])
+        accuracy[which] = pairwise_accuracy(predicted, truth)
+        if which == name:
+            assert surrogate.rows is not None
+            assert 0.3 < predicted.std() / surrogate.rows.scores.std() < 3
+            assert abs(predicted.mean() - surrogate.rows.scores.mean()) < 0.15
+    assert accuracy["random"] < 0.55 < accuracy[name]
+    assert accuracy[name] > (0.57 if name == "ridge" else 0.75)  # the toy has a basin, which no line can follow
+
+
+@every_model
+def test_a_saved_model_predicts_what_it_did(name: str, tmp_path: Path) -> None:
+    space = toys.Dependent()
+    configs = list(space.enumerate())
+    surrogate = Surrogate(make(name, 3), KnobFeatures(space))
+    surrogate.fit(toys.trials_of(configs[:60], toys.flaky))
+    save(surrogate, tmp_path / "model")
+    again = load(tmp_path / "model", toys.Dependent())
+    np.testing.assert_array_equal(again.predict(configs), surrogate.predict(configs))
+    assert again.model.plugin == MODELS[name] and again.model.seed == 3

@@ -1,0 +1,133 @@
+"""Comparing cost models on recorded trials."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.costmodel_eval import evaluate, mean_quality
+from searchlab.errors import SearchlabError
+from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.space import Space
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from searchlab_spaces.knob_template import KnobTemplate
+from tests import toys
+from tests.cli.test_cli import searchlab
+
+MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("random")]
+
+
+def write(path: Path, space: Space, name: str, trials: int = 80, cost: toys.Cost = toys.smooth, seed: int = 0) -> Path:
+    header = Header(
+        workload=str(space.workload), space=Plugin(name), fingerprint=space.fingerprint, policy=Plugin("random"),
+        seed=0, batch=8, target=space.target.to_json(), measure={},
+    )  # fmt: skip
+    writer = LogWriter(path, header)
+    for trial in toys.trials_of(space.sample_new(np.random.default_rng(seed), trials, ()), cost):
+        writer.append(Record.of(trial, 0.0, 0.0))
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def toy_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    write(folder / "large.jsonl", toys.Large(), "tests.toys:Large", 150)
+    write(folder / "dependent.jsonl", toys.Dependent(), "tests.toys:Dependent", 150)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gemm_logs(tmp_path_factory: pytest.TempPathFactory, native: Target) -> Path:
+    """Real programs of three workloads, one with two logs, at a made-up cost that their programs show."""
+    folder = tmp_path_factory.mktemp("gemms")
+
+    def cost(config: Any) -> Any:
+        j, i = math.log2(config["tile_j"][-1]), math.log2(config["tile_i"][-1])
+        return toys.timed(1e-3 * (1 + abs(j - 3) + 0.1 * i))
+
+    for number, shape in enumerate(("32x32x32", "64x32x32", "32x64x32", "32x64x32")):
+        space = KnobTemplate(parse_workload(f"gemm:{shape}"), native)
+        write(folder / f"{number}.jsonl", space, "knob-template", 30, cost, seed=number)
+    return folder
+
+
+def test_within_a_task_a_model_beats_guessing(toy_logs: Path) -> None:
+    found = evaluate([toy_logs], MODELS, k=3)
+    assert [held.log.name for held in found] == ["dependent.jsonl", "large.jsonl"] * 3
+    assert {held.quality.trials for held in found} == {45} and {held.quality.k for held in found} == {3}
+    means = mean_quality(found)
+    assert list(means) == ["xgboost", "xgboost,objective=rank", "random"]
+    accuracy = {name: row["pairwise_accuracy"] for name, row in means.items()}
+    assert accuracy["xgboost"] > 0.75 < accuracy["xgboost,objective=rank"]
+    assert 0.35 < accuracy["random"] < 0.65
+
+
+def test_the_seed_decides_what_is_held_out_and_nothing_else_does(toy_logs: Path) -> None:
+    def metrics(**options: Any) -> list[Any]:
+        found = evaluate([toy_logs / "large.jsonl"], MODELS[:1], **options)
+        return [(held.quality.trials, held.quality.rmse, held.quality.kendall_tau) for held in found]
+
+    assert metrics(seed=1) == metrics(seed=1) != metrics(seed=2)
+    assert metrics(train_fraction=0.5)[0][0] == 75
+
+
+def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path) -> None:
+    found = evaluate([gemm_logs], [Plugin("lightgbm"), Plugin("random")], features="program", split="by-task")
+    assert len(found) == 2 * 4 and {held.quality.trials for held in found} == {30}
+    means = mean_quality(found)
+    assert means["lightgbm"]["pairwise_accuracy"] > 0.7 > 0.6 > means["random"]["pairwise_accuracy"]
+    within = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
+    assert within[0].quality.trials == 9
+
+
+@pytest.mark.parametrize(
+    ("logs", "options", "said"),
+    [
+        (["absent.jsonl"], {}, "cannot read the log"),
+        (["empty"], {}, "there is no log"),
+        (["few.jsonl"], {}, "few.jsonl has 7 successful trials; it takes 8"),
+        (["large.jsonl"], {"models": [Plugin("xgbost")]}, "unknown cost model 'xgbost'; did you mean 'xgboost'"),
+        (["large.jsonl"], {"models": [Plugin("gp", {"rows": 1})]}, "cost model 'gp' has no option 'rows'; did you"),
+        (["large.jsonl"], {"models": [Plugin("gp", {"max_rows": "x"})]}, "option 'max_rows' is 'x'"),
+        (["large.jsonl"], {"features": "knobs"}, "option 'features' cannot be 'knobs'; did you mean 'knob'"),
+        (["large.jsonl"], {"split": "by-workload"}, "option 'split' cannot be 'by-workload'"),
+        (["large.jsonl"], {"split": "by-task"}, "by-task trains on other workloads, and the knob features"),
+        (["large.jsonl"], {"split": "by-task", "features": "program"}, "every log is of gemm:64x64x64"),
+        (["large.jsonl"], {"train_fraction": 1.0}, "option 'train_fraction' is 1.0"),
+        (["large.jsonl"], {"k": 0}, "option 'k' is 0"),
+        (["large.jsonl"], {"seed": -1}, "option 'seed' is -1"),
+    ],
+)
+def test_bad_input_is_named(
+    logs: list[str], options: dict[str, Any], said: str, toy_logs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    if logs == ["few.jsonl"]:
+        write(tmp_path / "few.jsonl", toys.Large(), "tests.toys:Large", 7, toys.all_equal)
+    where = toy_logs if logs == ["large.jsonl"] else tmp_path
+    with pytest.raises(SearchlabError, match=said):
+        evaluate([where / name for name in logs], **({"models": MODELS} | options))
+
+
+def test_the_command_prints_a_table_or_json(toy_logs: Path) -> None:
+    words = ["costmodel", "eval", toy_logs, "--model", "ridge", "--model", "xgboost,objective=rank,rounds=20"]
+    shown = searchlab(*words)
+    assert shown.returncode == 0, shown.stderr
+    assert "within-task, knob features" in shown.stdout
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert [row[0] for row in rows if len(row) == 8] == ["ridge", "xgboost,objective=rank,rounds=20"]
+    given = json.loads(searchlab(*words, "--json").stdout)
+    assert given["means"]["ridge"]["pairwise_accuracy"] > 0.5
+    assert {row["log"] for row in given["logs"]} == {str(path) for path in toy_logs.glob("*.jsonl")}
+    assert given["logs"][-1]["model"] == {"name": "xgboost", "options": {"objective": "rank", "rounds": 20}}
+    refused = searchlab("costmodel", "eval", toy_logs, "--model", "xgboost,rank=1")
+    assert refused.returncode == 2 and "has no option 'rank'" in refused.stderr
+    assert searchlab("costmodel", "eval", toy_logs).returncode == 2
+    assert "eval" in searchlab("costmodel", "--help").stdout
