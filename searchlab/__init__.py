@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .costmodel import CostModel, Surrogate
-    from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+    from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
     from .result import Result, load_log
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "costmodel": ("CostModel", "Surrogate"),
-    "errors": ("InvalidConfig", "SearchlabError", "UnsupportedWorkload"),
+    "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
     "result": ("Result", "load_log"),
@@ -48,6 +48,7 @@ __all__ = [
     "Surrogate",
     "Target",
     "Trial",
+    "UnsupportedSpace",
     "UnsupportedWorkload",
     "Workload",
     "conv2d",

@@ -10,12 +10,20 @@ class SearchlabError(Exception):
     """Bad input. Its text says what was wrong, with what value, and what to do; the CLI prints it and exits 2."""
 
 
+class SearchlabWarning(UserWarning):
+    """What a user should know of a run that goes on all the same; the CLI prints it as one sentence."""
+
+
 class InvalidConfig(SearchlabError):
     """A config that is not in its space, or that makes no legal program; the text says why."""
 
 
 class UnsupportedWorkload(SearchlabError):
     """A space that has no program for this workload or target; the text says what it takes instead."""
+
+
+class UnsupportedSpace(SearchlabError):
+    """A policy that cannot search this space; the text says why, and what to use instead."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -21,6 +21,15 @@ class Policy(ABC):
     is given a :class:`~searchlab.costmodel.Surrogate`: the cost model that the study chose, with its features.
     """
 
+    uses_seed = True
+    """False of a policy that proposes the same whatever the seed, as grid does."""
+
+    needs_asks = False
+    """True of a policy that must know which of its asks a trial was proposed in, as bandit does to credit its arms.
+
+    Its state is then a function of the asks too. A run is resumed all the same, since that asks again.
+    """
+
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
         self.seed = seed
@@ -31,13 +40,16 @@ class Policy(ABC):
 
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from measured trials: those just asked for, in order, or (before any ask) those of another log."""
+        """Learn from measured trials: those just asked for, in order, or (before any ask) those of another log.
+
+        Another log may hold configs that are no members of the space, which must do no harm.
+        """
 
 
 class NeverTwice(Policy):
     """A policy that may :meth:`propose` anything: what is known already is dropped, and random configs fill its place.
 
-    trials: all that was told, in order.
+    trials: all that was told, in order, without those of configs that are no members of the space.
     seen: all that was told or proposed, in order (a dict for its order: a set's would depend on hashing).
     """
 
@@ -68,5 +80,6 @@ class NeverTwice(Policy):
         return batch
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self.trials += trials
-        self.seen.update(dict.fromkeys(trial.config for trial in trials))
+        members = [trial for trial in trials if trial.config in self.seen or trial.config in self.space]
+        self.trials += members
+        self.seen.update(dict.fromkeys(trial.config for trial in members))

@@ -78,7 +78,9 @@ class Target:
     def tvm(self) -> tvm.target.Target:
         import tvm
 
-        return tvm.target.Target(self.spec)
+        # MetaSchedule divides the work by the number of cores, and stops without one.
+        cores = {"num-cores": self.cores} if self.kind == "llvm" else {}
+        return tvm.target.Target({**cores, **self.spec})
 
     @cached_property
     def simd_bytes(self) -> int:
@@ -136,6 +138,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     or mapping is TVM's own form, in which ``"kind": "native"`` may stand with, say, ``"num-cores": 1``, and
     ``"caches"`` may give (bytes, ways[, bytes of a line]) of each level of data cache, L1 first; else they are this
     machine's for ``"native"``, those of CPU_CACHES for a CPU in it, and GENERIC_CACHES for any other target.
+    ``"cuda"`` without an ``"arch"`` is the GPU of this machine.
     Raises SearchlabError where this TVM cannot build for it.
     """
     if isinstance(spec, Target):
@@ -159,9 +162,24 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     caches = _given_caches(given.pop("caches", None))
     if given["kind"] == "native":
         caches = caches or native_caches()
-        given = {"mcpu": str(codegen.llvm_get_system_cpu()), "num-cores": available_cores(), **given, "kind": "llvm"}
+        # The triple too, so that another kind of machine can make the same programs.
+        triple, cpu = str(codegen.llvm_get_system_triple()), str(codegen.llvm_get_system_cpu())
+        given = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **given, "kind": "llvm"}
+    if given["kind"] == "cuda" and "arch" not in given:
+        given["arch"] = _arch_here()
     _check(given)
     return Target(given, caches or CPU_CACHES.get(str(given.get("mcpu")), GENERIC_CACHES))
+
+
+def _arch_here() -> str:
+    from .cuda import gpu_arch
+
+    if (arch := gpu_arch()) is None:
+        raise SearchlabError(
+            "no CUDA device was found, whose arch programs would be built for; run this where there is one, or give an "
+            'arch, as {"kind": "cuda", "arch": "sm_90"}, to look at programs or answer from recorded measurements'
+        )
+    return arch
 
 
 def _given_caches(levels: Any) -> tuple[Cache, ...]:

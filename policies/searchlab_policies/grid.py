@@ -14,6 +14,8 @@ from searchlab.space import Config, Space
 class Grid(NeverTwice):
     """Every config in order, without those it was told of; the seed changes nothing."""
 
+    uses_seed = False
+
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
         self._rest = space.enumerate()

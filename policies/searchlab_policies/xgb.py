@@ -24,7 +24,8 @@ from searchlab.space import Config, Space, Value
 class Xgb(NeverTwice):
     """Proposes what a cost model, trained on all trials, predicts to be fast.
 
-    initial: trials to draw at random before the model is asked (and until one of them succeeds).
+    initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
+        trained on other runs to start with.
     chains, steps: how many configs are annealed side by side, and for how long.
     early_stop: steps without a new best candidate after which annealing ends.
     temperature: of the first step, in units of the score (the best trial has 1); it falls linearly to 0.
@@ -81,7 +82,8 @@ class Xgb(NeverTwice):
         return pick(candidates, scores, guided, self.diversity)
 
     def _ready(self) -> bool:
-        return len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
+        enough = len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
+        return enough or self.cost_model.fitted  # by what it starts from, before any trial
 
     def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Array]:
         """The ``n`` best new configs that the chains meet, with the scores predicted for them, best first."""

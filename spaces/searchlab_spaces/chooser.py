@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV
 
-from searchlab.space import Choose, Knob
+from searchlab.space import Knob, Value
 
 from . import decisions
+
+ChooseSample = Callable[[Knob, int], Value]
+"""Chooses for a knob, which is the sample at this position among all that are taken, from 0."""
 
 
 class Chooser(Schedule):  # type: ignore[misc]
@@ -20,12 +23,13 @@ class Chooser(Schedule):  # type: ignore[misc]
     What it does is in its trace as ever; ``copy()`` gives a plain schedule.
     """
 
-    __slots__ = ("_choose", "_names")
+    __slots__ = ("_choose", "_names", "_taken")
 
-    def __init__(self, module: tvm.IRModule, choose: Choose) -> None:
+    def __init__(self, module: tvm.IRModule, choose: ChooseSample) -> None:
         super().__init__(module, seed=1, error_render_level="fast")
         self._choose = choose
         self._names = decisions.Names()
+        self._taken = 0
 
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
@@ -50,10 +54,12 @@ class Chooser(Schedule):  # type: ignore[misc]
 
     def _decide(self, given: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
         """The decision given, or else the one chosen."""
+        position = self._taken
+        self._taken += 1
         if given is not None:
             return given
         legal = decisions.legal_choices(self, kind, [subject], attrs)
         if legal is None:
             return None
         knob = Knob(self._names(decisions.knob_name(self, kind, [subject])), legal)
-        return decisions.as_decision(kind, attrs, self._choose(knob))
+        return decisions.as_decision(kind, attrs, self._choose(knob, position))

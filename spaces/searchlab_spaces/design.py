@@ -44,6 +44,7 @@ class Design:
     traces: tuple[Trace, ...]
     sampling: tuple[tuple[Instruction, ...], ...]
     postprocs: tuple[Postproc, ...]
+    target: tvm.target.Target  # with the limits that the rules need
     context: Any  # keeps alive what the postprocs refer to
 
 
@@ -53,10 +54,18 @@ def derive(workload: Workload, target: Target) -> Design:
 
     rules, postprocs = _rules(target), _postprocs(target)
     generator = PostOrderApply(sch_rules=rules, postprocs=postprocs, mutator_probs={})
-    context = tune_context(workload.module, _limited(target), generator, SEED)
+    limited = _limited(target)
+    context = tune_context(workload.module, limited, generator, SEED)
     traces = tuple(sch.trace for sch in generator.generate_design_space(workload.module))
     sampling = tuple(tuple(inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING) for trace in traces)
-    return Design(traces, sampling, tuple(postprocs), context)
+    return Design(traces, sampling, tuple(postprocs), limited, context)
+
+
+def structure(trace: Trace) -> str:
+    """What a trace does whatever its decisions are, without what finishes the program."""
+    from tvm.s_tir import Trace
+
+    return str(Trace(trace.simplified(remove_postproc=True).insts, {}))
 
 
 def _limited(target: Target) -> tvm.target.Target:

@@ -20,11 +20,13 @@ from searchlab.workload import Workload
 
 from . import decisions
 from .dag import print_dag
-from .design import KINDS, SEED, Design, derive, thread_limits, use_of
+from .design import KINDS, SEED, Design, derive, structure, thread_limits, use_of
 from .gpu_check import check_gpu
 
 if TYPE_CHECKING:
+    import tvm
     from tvm.s_tir import Schedule
+    from tvm.s_tir.meta_schedule.postproc import Postproc
     from tvm.s_tir.schedule import Instruction
 
 PROBES = 8
@@ -76,7 +78,10 @@ class Sketch(Space):
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
-        sch = self._apply(config)
+        return self._finished(self._apply(config))
+
+    def _finished(self, sch: Schedule) -> Schedule:
+        """``sch`` after the postprocs. Raises InvalidConfig where one refuses it."""
         sch.enter_postproc()
         try:
             refusing = next((post for post in self._design.postprocs if not post.apply(sch)), None)
@@ -94,19 +99,49 @@ class Sketch(Space):
     def canonical(self, config: Mapping[str, Value]) -> Config:
         """``config`` as it is read back from the program it makes. Raises InvalidConfig where it makes none."""
         self.knobs(config)
-        sch = self._apply(config)
-        made: list[tuple[str, Value]] = [("sketch", config["sketch"])]
-        for knob, inst in zip(self._open[cast(int, config["sketch"])], _taken(sch), strict=True):
-            made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
-        return Config(made)
+        return self._read(cast(int, config["sketch"]), self._apply(config))
+
+    def draw(self, seed: int) -> Schedule:
+        from tvm.s_tir import Schedule, Trace
+
+        number = int(np.random.default_rng(seed).integers(len(self._open)))
+        sch = Schedule(self.workload.module, seed=seed, error_render_level="fast")
+        try:
+            Trace(self._design.traces[number].insts, {}).apply_to_schedule(sch, remove_postproc=False)
+        except RuntimeError as error:
+            raise InvalidConfig(f"the sketch cannot be applied: {_first_line(error)}") from None
+        return self._finished(sch)
+
+    def config_of(self, schedule: Schedule) -> Config:
+        number = self._structures.get(structure(schedule.trace))
+        if number is None:
+            raise InvalidConfig("the program is of none of the sketches")
+        config = self._read(number, schedule)
+        self.knobs(config)
+        return config
+
+    def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
+        return self._design.target, self._design.postprocs
 
     def __getstate__(self) -> dict[str, Any]:
         # TVM's part does not pickle; where it is needed it is derived again, which takes milliseconds.
-        return {**{name: value for name, value in vars(self).items() if name != "_design"}, "_narrowed": {}}
+        derived = ("_design", "_structures")
+        return {**{name: value for name, value in vars(self).items() if name not in derived}, "_narrowed": {}}
 
     @cached_property
     def _design(self) -> Design:
         return derive(self.workload, self.target)
+
+    @cached_property
+    def _structures(self) -> dict[str, int]:
+        return {structure(trace): number for number, trace in enumerate(self._design.traces)}
+
+    def _read(self, number: int, sch: Schedule) -> Config:
+        """The decisions in the trace of ``sch``, a program of the sketch with this number."""
+        made: list[tuple[str, Value]] = [("sketch", number)]
+        for knob, inst in zip(self._open[number], _taken(sch), strict=True):
+            made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
+        return Config(made)
 
     def _narrow(self, number: int, index: int, bound: tuple[int, ...]) -> Knob:
         """A tile's knob with the tiles that fit the threads ``bound`` by those before it."""
@@ -144,15 +179,19 @@ class Sketch(Space):
         rng = np.random.default_rng(SEED)
         knobs, _ = self._probe(number, decisions.ROOT, rng)
         if located := [i for i, inst in enumerate(sampling) if inst.kind.name == decisions.COMPUTE_LOCATION]:
-            probes = [decisions.INLINE] + [decisions.DEEPEST] * PROBES
-            met = [self._probe(number, location, rng)[1] for location in probes]
+            # Deepest where the loops around the innermost ones run once, which is seldom so in a random program.
+            met = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
+            met += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
             for i in located:
                 ends = [int(taken[i]) for taken in met]
                 knobs[i] = Knob(knobs[i].name, range(min(*ends, decisions.ROOT), max(ends) + 1))
         return tuple(knobs)
 
-    def _probe(self, number: int, location: int, rng: np.random.Generator) -> tuple[list[Knob], list[Any]]:
-        """The knobs of a random program, its compute locations all asked to be ``location``; and TVM's decisions."""
+    def _probe(self, number: int, location: int, rng: np.random.Generator | None) -> tuple[list[Knob], list[Any]]:
+        """The knobs of a random program, its compute locations all asked to be ``location``; and TVM's decisions.
+
+        Without ``rng``, that whose innermost loops have the shortest ones around them.
+        """
         from tvm.s_tir import Schedule
 
         trace = self._design.traces[number]
@@ -169,7 +208,11 @@ class Sketch(Space):
             legal = (location,) if located else decisions.legal_choices(sch, kind, inputs, attrs)
             assert legal is not None, "the extents of a workload are constant"
             knobs.append(Knob(unique(name), legal))
-            return decisions.as_decision(kind, attrs, legal[int(rng.integers(len(legal)))])
+            if rng is None:
+                chosen = min(legal, key=lambda choice: choice[-2] if isinstance(choice, tuple) else 0)
+            else:
+                chosen = legal[int(rng.integers(len(legal)))]
+            return decisions.as_decision(kind, attrs, chosen)
 
         sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
         trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=decide)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
-import optuna
 import pytest
 
 from searchlab.costmodel import CostModel, Surrogate
@@ -16,12 +14,12 @@ from searchlab.errors import SearchlabError
 from searchlab.features import Features, KnobFeatures, ProgramFeatures
 from searchlab.policy import Policy
 from searchlab.records import Measurement
-from searchlab.space import Config, Knob, Space, Value
+from searchlab.space import Config, Space
 from searchlab_costmodels.random import Random as RandomModel
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary import Evolutionary
 from searchlab_policies.random import Random
-from searchlab_policies.tpe import Tpe, choose
+from searchlab_policies.tpe import Tpe
 from searchlab_policies.xgb import Xgb, pick
 from tests import toys
 
@@ -108,7 +106,7 @@ def test_evolution_goes_on_where_every_parent_is_the_same_config() -> None:
 class Oracle(CostModel):
     """Knows the toy: the features it is given are the configs' own numbers."""
 
-    def fit(self, features: Any, scores: Any) -> None:
+    def fit(self, features: Any, scores: Any, groups: Any) -> None:
         pass
 
     def predict(self, features: Any) -> Any:
@@ -178,49 +176,6 @@ def test_diversity_trades_score_for_new_knob_values() -> None:
     assert pick(configs, scores, 2, diversity=0.0) == configs[:2]
     assert pick(configs, scores, 2, diversity=0.1) == [configs[0], configs[2]]
     assert pick(configs, scores, 9, diversity=0.1) == [configs[0], configs[2], configs[1]]
-
-
-# --- Optuna -----------------------------------------------------------------------------------------
-
-
-def test_a_tile_is_chosen_a_factor_at_a_time_among_those_left() -> None:
-    asked: list[tuple[str, list[Any]]] = []
-
-    def largest(name: str, values: Any) -> Any:
-        asked.append((name, list(values)))
-        return values[-1]
-
-    assert choose(Knob("t", toys.tiles(8, 3)), lambda name, values: values[0]) == (8, 1, 1)
-    assert choose(Knob("t", [(4, 1, 2), (2, 2, 2), (1, 4, 2), (1, 1, 8)]), largest) == (1, 1, 8)
-    assert asked == [("t[2]", [2, 8])]
-    asked.clear()
-    assert choose(Knob("t", [(4, 1, 2), (2, 2, 2), (1, 4, 2)]), largest) == (1, 4, 2)
-    assert asked == [("t[1]", [1, 2, 4])]
-    assert choose(Knob("t", [(4, 1), "none", (2, 2)]), largest) == (2, 2), "of mixed kinds, chosen whole"
-    assert choose(Knob("t", ["only"]), largest) == "only"
-
-
-@pytest.mark.parametrize("space", [toys.Small(), toys.Dependent()])
-def test_a_part_at_a_time_reaches_every_config(space: Space) -> None:
-    rng = np.random.default_rng(0)
-
-    def anything(name: str, values: Sequence[Value]) -> Value:
-        return values[int(rng.integers(len(values)))]
-
-    found = {space.decide(lambda knob: choose(knob, anything)) for _ in range(5000)}
-    assert len(found) == len(list(space.enumerate()))
-
-
-def test_optuna_is_as_talkative_as_before(caplog: pytest.LogCaptureFixture) -> None:
-    level = optuna.logging.get_verbosity()
-    optuna.logging.enable_propagation()
-    try:
-        with caplog.at_level(logging.DEBUG):
-            toys.run(Tpe(toys.Small(), seed=0, startup=8), toys.flaky, 24)
-    finally:
-        optuna.logging.disable_propagation()
-    assert optuna.logging.get_verbosity() == level
-    assert not [record for record in caplog.records if record.name.startswith("optuna")]
 
 
 # --- options ----------------------------------------------------------------------------------------

@@ -208,6 +208,20 @@ def test_computation_is_printed_as_ansor_prints_it(native: Target) -> None:
     ]
 
 
+@pytest.mark.parametrize("spelling", ["conv2d:1x28x28x128x128x3x3:p1", "conv2d:1x9x9x16x8x3x3:p1:bias:relu"])
+def test_what_tvm_draws_is_in_the_space(spelling: str, native: Target) -> None:
+    """Compute locations too, however deep: a range found from random programs alone ended too soon."""
+    space = sketches(spelling, native)
+    drawn = [space.config_of(space.draw(seed)) for seed in range(1, 150)]
+    assert [config for config in drawn if config not in space] == []
+
+
+def test_a_target_need_not_say_how_many_cores_it_has() -> None:
+    space = sketches("gemm:64x64x64", resolve_target({"kind": "llvm", "mcpu": "haswell"}))
+    assert space.target.cores == 1
+    assert valid_configs(space, np.random.default_rng(0), 2)
+
+
 def test_tiles_are_all_that_tvm_may_draw() -> None:
     tiles = decisions.perfect_tiles(60, 3, 6)
     assert set(tiles) == {(a, b, c) for a in range(1, 61) for b in range(1, 61) for c in range(1, 7) if a * b * c == 60}

@@ -1,0 +1,103 @@
+"""Simulated annealing on the measurements themselves.
+
+Source: Kirkpatrick, Gelatt and Vecchi, "Optimization by Simulated Annealing" (Science 220, 1983), after Metropolis et
+al. (1953); as a tuner of programs also in Kernel Tuner (van Werkhoven, FGCS 90, 2019) and OpenTuner (Ansel et al., PACT
+2014). Costs are compared by their logarithm, so that the temperature says how many times slower a config may be,
+whatever the workload takes. Several chains go side by side, so that a batch is not all from one place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+
+@dataclass
+class Chain:
+    """Where a chain is (None until a trial of its succeeded), and at which step of the cooling."""
+
+    trial: Trial | None = None
+    step: int = 0
+    idle: int = 0  # steps since it last moved
+
+
+class Annealing(NeverTwice):
+    """Mutates each chain's config, and moves there if that is faster, or by the Metropolis rule if it is slower.
+
+    The distinct trials told are dealt to the chains in turn, as proposals are: trials of another log are steps as well.
+
+    chains: how many configs are annealed side by side.
+    temperature: of a chain's first step: a config that takes exp(temperature) times as long is accepted with
+        probability 1/e.
+    cooling: what the temperature is multiplied by after each step of a chain.
+    patience: steps without a move after which a chain goes to the best trial of all, at the first temperature again.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        chains: int = 4,
+        temperature: float = 0.3,
+        cooling: float = 0.85,
+        patience: int = 16,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.temperature = real("temperature", temperature, 0)
+        self.cooling = real("cooling", cooling, 0, 1)
+        self.patience = whole("patience", patience, 1)
+        self.chains = [Chain() for _ in range(whole("chains", chains, 1))]
+        self.best: Trial | None = None
+        self._told: set[Config] = set()
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        for _ in range(n):
+            # The chain that this will be dealt to when it is told.
+            chain = self.chains[len(self.seen) % len(self.chains)]
+            config = self.space.sample(rng) if chain.trial is None else chain.trial.config
+            for _ in range(2 * len(config)):
+                if config not in self.seen:
+                    break
+                config = self.space.mutate(config, rng)
+            yield config
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        for trial in trials:
+            if trial.config in self._told:
+                continue
+            turn = len(self._told)
+            self._told.add(trial.config)
+            if trial.config in self.space:
+                if math.isfinite(trial.cost) and (self.best is None or trial.cost < self.best.cost):
+                    self.best = trial
+                self._anneal(self.chains[turn % len(self.chains)], trial, turn)
+
+    def _anneal(self, chain: Chain, trial: Trial, turn: int) -> None:
+        rng = np.random.default_rng([self.seed, 1, turn])
+        temperature = self.temperature * self.cooling**chain.step
+        chain.step += 1
+        if rng.random() < acceptance(trial, chain.trial, temperature):
+            chain.trial, chain.idle = trial, 0
+            return
+        chain.idle += 1
+        if chain.idle == self.patience:
+            chain.trial, chain.step, chain.idle = self.best, 0, 0
+
+
+def acceptance(new: Trial, old: Trial | None, temperature: float) -> float:
+    """The probability of a move: min(1, exp(-(log new - log old) / T)) of the costs; 0 to a trial that failed."""
+    if math.isinf(new.cost):
+        return 0.0
+    if old is None or new.cost <= old.cost:
+        return 1.0
+    return math.exp(-math.log(new.cost / old.cost) / temperature) if temperature > 0 else 0.0

@@ -1,0 +1,160 @@
+"""A multi-armed bandit over other policies, which share all results: OpenTuner's meta-technique.
+
+Sources: Ansel et al., "OpenTuner: An Extensible Framework for Program Autotuning" (PACT 2014), section 3.2, and its
+``bandittechniques.py``; the credit is the area under the curve of Fialho et al., "Comparison-Based Adaptive Strategy
+Selection with Bandits in Differential Evolution" (PPSN 2010).
+
+For a batch, OpenTuner gives every place to the arm with the highest score, which cannot change before there are
+results. Here the places that an arm has in the batch already count as its uses, so that a batch is shared out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from searchlab.costmodel import Surrogate, make_cost_model
+from searchlab.errors import SearchlabError, did_you_mean
+from searchlab.features import make_features
+from searchlab.log import Plugin
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice, Policy
+from searchlab.records import Trial
+from searchlab.registry import check_options, load
+from searchlab.space import Config, Space
+
+ARMS = ("evolutionary", "annealing", "droplet")
+"""The arms where none are named: the built-in policies that learn without a cost model."""
+
+ARM_KEYS = ("name", "options", "cost_model", "features")
+
+
+class Bandit(NeverTwice):
+    """Lets whichever policy found improvements lately propose, and the others often enough to notice a change.
+
+    Every arm is told every trial, whoever proposed it, so an arm must be a policy that can be told of what it did not
+    ask for. A trial counts for the arm that proposed it first; one that no arm did, as those of another log, for none:
+    who proposed what is all that the bandit knows beside what it was told.
+
+    arms: the policies; each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. One that
+        takes a cost model is given its own: ``{"name": "xgb", "cost_model": "xgboost", "features": "knob"}``, which
+        are the defaults; ``cost_model`` may be ``{"name": ..., "options": {...}}`` too.
+    exploration: the weight C of how seldom an arm was used.
+    window: how many of the last results count.
+    """
+
+    needs_asks = True
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        arms: Sequence[str | Mapping[str, Any]] = ARMS,
+        exploration: float = 0.05,
+        window: int = 500,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.exploration = real("exploration", exploration, 0)
+        if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
+            raise SearchlabError(f"option 'arms' is {arms!r}; it must be a list of at least one policy")
+        seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost takes no larger ones
+        self.arms = [make_arm(arm, space, int(own)) for arm, own in zip(arms, seeds, strict=True)]
+        # (arm, whether it was a new best) of the last results, oldest first.
+        self.history: deque[tuple[int, bool]] = deque(maxlen=whole("window", window, 1))
+        self._best = math.inf
+        self._proposed_by: dict[Config, int] = {}
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        places: list[int] = []
+        exhausted: set[int] = set()
+        while len(places) < n and len(exhausted) < len(self.arms):
+            shares = [0] * len(self.arms)
+            for _ in range(n - len(places)):
+                shares[self.choose([*places, *_spelled_out(shares)], exhausted, rng)] += 1
+            for arm, share in enumerate(shares):
+                # What another arm has proposed too counts for that one, and this one is asked again.
+                asked = self.arms[arm].ask(share) if share else []
+                if len(asked) < share:
+                    exhausted.add(arm)
+                for config in asked:
+                    if config not in self.seen:
+                        self._proposed_by[config] = arm
+                        places.append(arm)
+                        yield config
+
+    def choose(self, pending: Sequence[int], exhausted: set[int], rng: np.random.Generator) -> int:
+        """The arm with the highest score, drawn where several have it.
+
+        pending: the arm of each place in the batch so far. exhausted: arms that have nothing more to propose.
+        """
+        left = [arm for arm in range(len(self.arms)) if arm not in exhausted]
+        scores = [self.score(arm, pending) for arm in left]
+        return int(rng.choice([arm for arm, score in zip(left, scores, strict=True) if score == max(scores)]))
+
+    def score(self, arm: int, pending: Sequence[int]) -> float:
+        """The arm's credit, and C times how little is known of it; infinite where it was not used in the window."""
+        uses = sum(which == arm for which, _ in self.history) + pending.count(arm)
+        if not uses:
+            return math.inf
+        doubt = math.sqrt(2 * math.log2(len(self.history) + len(pending)) / uses)
+        return self.credit(arm) + self.exploration * doubt
+
+    def credit(self, arm: int) -> float:
+        """How often the arm's results in the window were a new best, the later ones counting more; from 0 to 1.
+
+        The area under a curve that is drawn from the newest result back, and rises at each new best: of V results,
+        2 / (V (V + 1)) times the sum of i over those that were one, i counted from the oldest.
+        """
+        results = [improved for which, improved in self.history if which == arm]
+        area = sum(position for position, improved in enumerate(results, 1) if improved)
+        return area / (len(results) * (len(results) + 1) / 2) if results else 0.0
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        before = len(self.trials)
+        super().tell(trials)
+        for trial in self.trials[before:]:
+            improved = trial.cost < self._best
+            self._best = min(self._best, trial.cost)
+            arm = self._proposed_by.pop(trial.config, None)
+            if arm is not None:
+                self.history.append((arm, improved))
+        for policy in self.arms:
+            policy.tell(trials)
+
+
+def _spelled_out(shares: Sequence[int]) -> list[int]:
+    return [arm for arm, share in enumerate(shares) for _ in range(share)]
+
+
+def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
+    """The policy that an entry of ``arms`` names. Raises SearchlabError where it is not spelled right."""
+    entry: Mapping[str, Any] = {"name": spec} if isinstance(spec, str) else spec
+    if not isinstance(entry, Mapping) or "name" not in entry:
+        raise SearchlabError(f"an arm is given as a name or as {{'name': ..., 'options': {{...}}}}, not {spec!r}")
+    for key in entry:
+        if key not in ARM_KEYS:
+            raise SearchlabError(f"arm {entry['name']!r} has no {key!r}{did_you_mean(str(key), ARM_KEYS)}")
+    name, options = entry["name"], dict(entry.get("options", {}))
+    cls: type[Policy] = load("policy", name)
+    check_options("policy", name, cls, 1, options)
+    if "cost_model" not in signature(cls).parameters:
+        if "cost_model" in entry or "features" in entry:
+            raise SearchlabError(f"arm {name!r} takes no cost model; leave 'cost_model' and 'features' out")
+        return cls(space, seed=seed, **options)
+    model = entry.get("cost_model", "xgboost")
+    if isinstance(model, str):
+        plugin = Plugin(model)
+    elif isinstance(model, Mapping) and "name" in model and set(model) <= {"name", "options"}:
+        plugin = Plugin(model["name"], dict(model.get("options", {})))
+    else:
+        raise SearchlabError(
+            f"arm {name!r} has the cost model {model!r}; it is a name or {{'name': ..., 'options': ...}}"
+        )
+    surrogate = Surrogate(make_cost_model(plugin, seed), make_features(entry.get("features", "knob"), space))
+    return cls(space, seed=seed, cost_model=surrogate, **options)  # type: ignore[call-arg]

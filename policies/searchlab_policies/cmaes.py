@@ -1,0 +1,108 @@
+"""Covariance matrix adaptation.
+
+Source: Hansen, "The CMA Evolution Strategy: A Tutorial" (arXiv 1604.00772); Nomura and Shibata, "cmaes: A Simple yet
+Practical Python Library for CMA-ES" (arXiv 2402.01373), in the way of ``optuna.samplers.CmaEsSampler``: a choice's
+index scaled to [0, 1], from the middle and a sixth of the range, without what is no number or not in every config,
+which another sampler suggests; here :class:`optuna.samplers.TPESampler`.
+
+Optuna's sampler keeps the distribution with the trials that it suggested itself, and learns from no others. This one
+drives the same optimiser, and every trial told counts, in order: so many as its population are a generation, whichever
+generation proposed them. Trials of another log then are what Hansen calls injected solutions ("Injecting External
+Solutions Into CMA-ES", arXiv 1110.4181), without his bound on the length of their step, which the step size follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cmaes
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.trial import FrozenTrial
+
+from searchlab.options import real, whole
+from searchlab.space import Space
+
+from .optuna_adapter import Known, OptunaPolicy
+
+
+class CmaEs(OptunaPolicy):
+    """Draws each config from a normal distribution, which each generation of trials moves, widens and turns.
+
+    A batch is drawn from one distribution, and so is as diverse as that is wide. Trials that failed rank last.
+
+    population: trials in a generation; left out, 4 + 3 ln d of them, in d dimensions.
+    sigma: standard deviation of the first generation, where 1 is the range of a parameter.
+    memory: how many trials are modelled at most for what is no number or not in every config: the best quarter of so
+        many, and the latest of the others.
+    """
+
+    def __init__(
+        self, space: Space, *, seed: int, population: int | None = None, sigma: float = 1 / 6, memory: int = 1000
+    ) -> None:
+        super().__init__(space, seed=seed, startup=0, memory=memory)
+        numbers = {name: d for name, d in self.parameters.shared.items() if isinstance(d, IntDistribution)}
+        self.distribution = Normal(
+            numbers,
+            None if population is None else whole("population", population, 2),
+            real("sigma", sigma, 1e-3, 10),
+        )
+
+    def sampler(self, seed: int) -> BaseSampler:
+        return _Sampler(self.distribution, seed)
+
+    def learn(self, known: Known) -> None:
+        self.distribution.tell(known)
+
+
+class Normal:
+    """A normal distribution over whole numbers, each scaled to [0, 1], that follows the trials told."""
+
+    def __init__(self, numbers: dict[str, IntDistribution], population: int | None, sigma: float) -> None:
+        self.numbers = numbers
+        self._sizes = np.array([distribution.high + 1 for distribution in numbers.values()])
+        self._generation: list[tuple[np.ndarray[Any, Any], float]] = []
+        if numbers:
+            d = len(numbers)
+            bounds = np.tile([0.0, 1.0], (d, 1))
+            self._cma = cmaes.CMA(np.full(d, 0.5), sigma, bounds, population_size=population)
+
+    def ask(self, seed: int) -> dict[str, int]:
+        if not self.numbers:
+            return {}
+        self._cma.reseed_rng(seed)
+        indices = np.minimum(self._cma.ask() * self._sizes, self._sizes - 1).astype(int)
+        return dict(zip(self.numbers, indices.tolist(), strict=True))
+
+    def tell(self, known: Known) -> None:
+        if not self.numbers or not self.numbers.keys() <= known.params.keys():
+            return
+        point = (np.array([known.params[name] for name in self.numbers]) + 0.5) / self._sizes
+        self._generation.append((point, known.cost))
+        if len(self._generation) == self._cma.population_size:
+            self._cma.tell(self._generation)
+            self._generation = []
+
+
+class _Sampler(BaseSampler):
+    """Draws from a distribution what that is over, and has the parzen estimator suggest the rest."""
+
+    def __init__(self, distribution: Normal, seed: int) -> None:
+        self._distribution = distribution
+        self._rest = TPESampler(constant_liar=True, seed=seed)
+        self._rng = np.random.default_rng(seed)
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return dict(self._distribution.numbers)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return dict(self._distribution.ask(int(self._rng.integers(2**31))))
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self._rest.sample_independent(study, trial, param_name, param_distribution)

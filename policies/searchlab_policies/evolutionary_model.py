@@ -1,0 +1,125 @@
+"""Evolution on the predictions of a cost model: what Ansor and MetaSchedule search with.
+
+Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1,
+and its ``sketch_search_policy.cc``; Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS
+2022), and ``evolutionary_search.cc`` of ``tvm.s_tir.meta_schedule``.
+
+The loop and its numbers are MetaSchedule's: 512 programs, a fifth of them measured ones, four generations, a mutation
+with probability 0.85; Ansor's are the same, but 2048 programs. Crossover is in Ansor's paper alone: neither
+implementation has it. As in Ansor, a parent may pass unchanged into the next generation more than once, which
+MetaSchedule prevents. Of neither: a mutation changes any knob alike, where both weigh kinds of them; none can fail, so
+there are no retries; a place of the batch is random with probability ``epsilon``, where both round the random places
+down, which in a small batch leaves none; and there is no guidance while there are fewer than ``initial`` trials.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from searchlab.costmodel import Array, Surrogate, scores_of
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+
+class EvolutionaryModel(NeverTwice):
+    """Breeds programs for some generations by their predicted scores, and proposes the best new ones met.
+
+    initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
+        trained on other runs to start with.
+    population: how many configs a generation has.
+    generations: how many are bred for a batch.
+    measured_ratio: at most this share of the first generation are the best configs measured; the rest is random.
+    mutation_prob: probability that a child has one knob changed.
+    crossover_prob: probability that a child has a second parent, chosen as the first is, and each knob from either.
+    epsilon: probability that a place in the batch goes to a random config.
+    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
+        the space schedule a program for each, which takes milliseconds and more; else as many as the generations come
+        to. The population is made smaller where this would not let it be bred so often.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        cost_model: Surrogate,
+        initial: int = 16,
+        population: int = 512,
+        generations: int = 4,
+        measured_ratio: float = 0.2,
+        mutation_prob: float = 0.85,
+        crossover_prob: float = 0.1,
+        epsilon: float = 0.05,
+        predictions: int | None = None,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.cost_model = cost_model
+        self.initial = whole("initial", initial, 1)
+        self.generations = whole("generations", generations, 0)
+        self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
+        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
+        self.crossover_prob = real("crossover_prob", crossover_prob, 0, 1)
+        self.epsilon = real("epsilon", epsilon, 0, 1)
+        most = whole("population", population, 1) * (generations + 1)
+        if predictions is None:
+            predictions = min(256, most) if cost_model.features.builds_programs or space.builds_programs else most
+        self.predictions = whole("predictions", predictions, 1)
+        self.population = max(1, min(population, predictions // (generations + 1)))
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        if self._ready():
+            self.cost_model.fit(self.trials)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
+        return self.evolve(guided, rng) if guided else []
+
+    def _ready(self) -> bool:
+        enough = len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
+        return enough or self.cost_model.fitted  # by what it starts from, before any trial
+
+    def evolve(self, n: int, rng: np.random.Generator) -> list[Config]:
+        """The ``n`` new configs with the best predictions that were met in any generation, best first."""
+        predicted: dict[Config, float] = {}
+
+        def predict(configs: Sequence[Config]) -> Array:
+            new = [config for config in dict.fromkeys(configs) if config not in predicted]
+            predicted.update(zip(new, self.cost_model.predict(new).tolist(), strict=True))
+            return np.array([predicted[config] for config in configs])
+
+        population = self._first_generation(rng)
+        scores = predict(population)
+        for _ in range(self.generations):
+            if len(predicted) + len(population) > self.predictions:
+                break
+            population = self._next_generation(population, scores, rng)
+            scores = predict(population)
+        # Of equals the one met first, as the sort of nlargest is stable.
+        return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
+
+    def _first_generation(self, rng: np.random.Generator) -> list[Config]:
+        measured = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
+        best = list(dict.fromkeys(trial.config for trial in measured))[: int(self.population * self.measured_ratio)]
+        return best + [self.space.sample(rng) for _ in range(self.population - len(best))]
+
+    def _next_generation(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
+        """Children of ``population``, each chosen in proportion to its score; one predicted below 0 has no chance."""
+        weights = np.maximum(scores, 0.0)
+        chance = weights / weights.sum() if weights.any() else None
+        size = self.population
+        parents = rng.choice(len(population), size=(size, 2), p=chance)
+        crossed = rng.random(size) < self.crossover_prob
+        mutated = rng.random(size) < self.mutation_prob
+        children = []
+        for (first, second), cross, mutate in zip(parents.tolist(), crossed, mutated, strict=True):
+            child = population[first]
+            if cross:
+                child = self.space.crossover(child, population[second], rng)
+            children.append(self.space.mutate(child, rng) if mutate else child)
+        return children

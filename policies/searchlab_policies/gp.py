@@ -1,0 +1,90 @@
+"""Optuna's Gaussian process.
+
+Source: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (Journal of Global Optimization
+13, 1998); ``optuna.samplers.GPSampler``: a Matern 5/2 kernel with a length scale for each parameter (for a word:
+whether it is the same), and the logarithm of the expected improvement (Ament et al., NeurIPS 2023). It keeps a batch
+apart by the joint improvement of a config with those that are running (qLogEI).
+
+It models the parameters that all configs of the space have. Those that depend on others are suggested by
+:class:`optuna.samplers.TPESampler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, GPSampler, TPESampler
+from optuna.trial import FrozenTrial
+from threadpoolctl import ThreadpoolController
+
+from searchlab.errors import SearchlabError
+from searchlab.options import whole
+from searchlab.space import Config, Space
+
+from .optuna_adapter import OptunaPolicy, Parameters
+
+
+class Gp(OptunaPolicy):
+    """Proposes what promises the most improvement under a Gaussian process of the logarithm of the cost.
+
+    It needs PyTorch, and tenths of a second for each suggestion.
+
+    startup: trials to draw at random before the model is asked.
+    memory: how many trials are modelled at most: the best quarter of so many, and the latest of the others. The time
+        to fit the model grows with its cube.
+    candidates: how many quasi-random points the expected improvement is evaluated at, to start from (Optuna's: 2048).
+    local_searches: from how many of them, the best trial among them, it is climbed (Optuna's: 10).
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        startup: int = 16,
+        memory: int = 256,
+        candidates: int = 512,
+        local_searches: int = 4,
+    ) -> None:
+        try:
+            import_module("torch")
+        except ImportError as error:
+            raise SearchlabError(
+                f"policy 'gp' needs PyTorch, which cannot be imported ({error}): pip install 'searchlab[gp]'"
+            ) from error
+        super().__init__(space, seed=seed, startup=whole("startup", startup, 1), memory=memory)
+        self.candidates = whole("candidates", candidates, 1)
+        self.local_searches = whole("local_searches", local_searches, 2)
+        self._threads = ThreadpoolController()
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        # In one thread sums are in the same order everywhere; and PyTorch's threads and numpy's, where both have
+        # several, make this ten times slower.
+        with self._threads.limit(limits=1):
+            return super().propose(n, rng)
+
+    def sampler(self, seed: int) -> BaseSampler:
+        return _Sampler(self.parameters, self.candidates, self.local_searches, seed)
+
+
+class _Sampler(GPSampler):
+    """Optuna's, over what the space's configs share and not what the trials so far happen to."""
+
+    def __init__(self, parameters: Parameters, candidates: int, local_searches: int, seed: int) -> None:
+        super().__init__(
+            seed=seed,
+            n_startup_trials=1,
+            independent_sampler=TPESampler(n_startup_trials=1, seed=seed),
+            warn_independent_sampling=False,
+        )
+        self._parameters = parameters
+        # Optuna has these two as attributes only.
+        self._n_preliminary_samples = candidates
+        self._n_local_search = local_searches
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return dict(self._parameters.shared)

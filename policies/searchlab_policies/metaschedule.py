@@ -1,0 +1,205 @@
+"""TVM's own evolutionary search, asked and told like any other policy: the peer, on the same footing.
+
+Source: Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 4;
+``evolutionary_search.cc`` and ``xgb_model.py`` of ``tvm.s_tir.meta_schedule``, with their numbers as defaults.
+
+What is TVM's: how samples are drawn, mutators, postprocs, the evolution itself, the cost model with its features. What
+is done here: the four lines around them that pick the best measured programs, and the batch. TVM's search remembers
+what it has proposed; here it starts afresh for every batch, on what was told, and is asked for as many more programs
+as are known already, which comes to the same, and lets a run be resumed. Four more things differ. All runs on one
+thread, since which of TVM's threads draws which number is chance. The cost model is trained after every batch, where
+TVM waits until there are a fifth more samples. Random scores come from the policy's seed, not from numpy's global
+state. And two programs are the same where their configs are, read back from their traces, where TVM compares modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.errors import InvalidConfig, UnsupportedSpace
+from searchlab.metaschedule import TracedSpace, tune_context
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+MIN_UNMEASURED = 50
+"""Fewer random programs than this, of those wanted, are no population; ``init_min_unmeasured``."""
+
+MAX_FRUITLESS = 5
+"""Rounds of drawing without a single program after which no more are drawn; ``max_fail_count``."""
+
+SEEDS = 1, 2**31 - 1
+"""The range of TVM's random states, without its end."""
+
+
+class MetaSchedule(NeverTwice):
+    """Evolves programs with TVM's mutators on the scores of TVM's cost model, and proposes the best new ones.
+
+    Only for a space of TVM's own samples, as ``sketch`` and ``trace`` are; raises UnsupportedSpace for any other. A
+    program that TVM made by changing more in a trace than samples is in no space, and is left out. In ``trace``, what
+    is measured is the program of the config, and not of the trace that TVM changed, where these differ.
+
+    population: how many programs a generation has.
+    generations: how many are bred for a batch.
+    measured_ratio: at most this share of the first generation are the best programs measured; the rest is drawn.
+    mutation_prob: probability that a program of the next generation is a mutated one.
+    retries: how often a mutation that makes no program is tried again.
+    epsilon: the share of the batch that goes to programs of the first generation at random, rounded down.
+    warmup: programs to be measured before the cost model is asked; its scores are random up to there.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        population: int = 512,
+        generations: int = 4,
+        measured_ratio: float = 0.2,
+        mutation_prob: float = 0.85,
+        retries: int = 10,
+        epsilon: float = 0.05,
+        warmup: int = 100,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        if not isinstance(space, TracedSpace):
+            raise UnsupportedSpace(
+                f"policy 'metaschedule' cannot search {type(space).__name__}: TVM mutates the samples in a trace, and "
+                f"the knobs of this space are none; use the space sketch or trace, or the policy evolutionary-model"
+            )
+        from tvm.s_tir.meta_schedule.cost_model import XGBModel
+        from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
+
+        self.traced = space
+        self.population = whole("population", population, 1)
+        self.generations = whole("generations", generations, 0)
+        self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
+        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
+        self.retries = whole("retries", retries, 0)
+        self.epsilon = real("epsilon", epsilon, 0, 1)
+        self.warmup = whole("warmup", warmup, 1)
+        self._programs: list[tuple[Trial, Schedule]] = []
+        self._measured: dict[Config, None] = {}  # as read back: what was told may have spelled it otherwise
+        self._trained_on = 0
+        # Its own warmup scores are numpy's global random numbers.
+        self._model = XGBModel(config=XGBConfig(nthread=1), num_warmup_samples=0, adaptive_training=False)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        for trial in trials:
+            try:
+                schedule = self.space.schedule(trial.config)
+                self._measured[self.traced.config_of(schedule)] = None
+            except InvalidConfig:
+                continue
+            self._programs.append((trial, schedule))
+        if len(self._programs) >= self.warmup:
+            self._train(self._programs[self._trained_on :])
+            self._trained_on = len(self._programs)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        measured = self._best(int(self.population * self.measured_ratio))
+        wanted = self.population - len(measured)
+        drawn = self._drawn(wanted, rng)
+        if len(drawn) < min(wanted, MIN_UNMEASURED):
+            return
+        evolved = self._evolved([*measured, *drawn], n + len(self.seen), rng)
+        picked_at_random = int(n * self.epsilon)
+        yield from islice(self._new(evolved), n - picked_at_random)
+        yield from islice(self._new(drawn[i] for i in rng.permutation(len(drawn))), picked_at_random)
+
+    def _best(self, n: int) -> list[Schedule]:
+        """Up to ``n`` of the fastest programs measured, best first."""
+        ranked = sorted(self._programs, key=lambda program: program[0].cost)
+        return [schedule for trial, schedule in ranked[:n] if np.isfinite(trial.cost)]
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> list[Schedule]:
+        """Up to ``n`` random programs; ``SampleInitPopulation``."""
+        drawn: list[Schedule] = []
+        fruitless = 0
+        while len(drawn) < min(n, MIN_UNMEASURED) and fruitless < MAX_FRUITLESS:
+            before = len(drawn)
+            for seed in rng.integers(*SEEDS, size=n).tolist():
+                try:
+                    drawn.append(self.traced.draw(seed))
+                except InvalidConfig:
+                    continue
+            fruitless += len(drawn) == before
+        return drawn[:n]  # TVM's evolution holds no more than a population
+
+    def _evolved(self, population: Sequence[Schedule], n: int, rng: np.random.Generator) -> Sequence[Schedule]:
+        """The ``n`` programs with the highest scores met while ``population`` evolves; ``EvolveWithCostModel``."""
+        from tvm.s_tir.meta_schedule import _ffi_api
+        from tvm.s_tir.meta_schedule.database import MemoryDatabase
+        from tvm.s_tir.meta_schedule.mutator import Mutator
+        from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+        from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
+        target, postprocs = self.traced.finishing()
+        strategy = EvolutionarySearch(
+            population_size=self.population,
+            genetic_num_iters=self.generations,
+            genetic_mutate_prob=self.mutation_prob,
+            genetic_max_fail_count=self.retries,
+        )
+        carrier = PostOrderApply(  # of what the strategy takes from a generator; nothing is generated
+            sch_rules=[],
+            postprocs=[postproc.clone() for postproc in postprocs],
+            mutator_probs=Mutator.create(self.space.target.kind),
+        )
+        seed = int(rng.integers(*SEEDS))
+        context = tune_context(self.space.workload.module, target, carrier, seed, strategy, _unheard)
+        model = self._model if self._trained_on else _random_scores(rng)
+        strategy.pre_tuning(n, n, population[:1], MemoryDatabase(), model)
+        evolved = _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, population, n)
+        del context  # which the strategy refers to without keeping it alive
+        return list(evolved)
+
+    def _new(self, schedules: Iterable[Schedule]) -> Iterator[Config]:
+        """The configs of those that are in the space and were neither proposed nor measured."""
+        for schedule in schedules:
+            try:
+                config = self.traced.config_of(schedule)
+            except InvalidConfig:
+                continue
+            if config not in self.seen and config not in self._measured:
+                yield config
+
+    def _train(self, programs: Sequence[tuple[Trial, Schedule]]) -> None:
+        """Train the cost model on ``programs`` besides those of before."""
+        from tvm.s_tir import meta_schedule as ms
+
+        context = tune_context(self.space.workload.module, self.traced.finishing()[0])
+        candidates = [ms.MeasureCandidate(schedule, []) for _, schedule in programs]
+        results = [
+            ms.runner.RunnerResult(list(trial.measurement.seconds), None)
+            if np.isfinite(trial.cost)
+            else ms.runner.RunnerResult(None, trial.measurement.message)
+            for trial, _ in programs
+        ]
+        self._model.update(context, candidates, results)
+
+
+def _random_scores(rng: np.random.Generator) -> Any:
+    """A cost model for TVM whose scores are random."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.cost_model import PyCostModel
+
+    @derived_object
+    class RandomScores(PyCostModel):  # type: ignore[misc]
+        def predict(self, context: Any, candidates: Any) -> Any:
+            return rng.random(len(candidates))
+
+    return RandomScores()
+
+
+def _unheard(*_: object) -> None:
+    """TVM's account of its search, which would go to the standard error."""

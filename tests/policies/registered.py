@@ -1,0 +1,60 @@
+"""Every registered policy as tests start it: with options that make it quick, in a space that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from searchlab.costmodel import Surrogate
+from searchlab.features import KnobFeatures
+from searchlab.policy import Policy
+from searchlab.registry import installed, load
+from searchlab.space import Space
+from searchlab.target import Target
+from searchlab.tuner import takes_cost_model
+from searchlab.workload import parse_workload
+from searchlab_costmodels.xgboost import XGBoost
+from searchlab_spaces.sketch import Sketch
+from tests import toys
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    # Small populations and short anneals: these tests are of what is proposed, not of how good it is.
+    "xgb": {"chains": 16, "steps": 10},
+    "evolutionary-model": {"population": 32},
+    "metaschedule": {"population": 12, "generations": 1, "warmup": 24},
+    "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
+}
+SPACES: dict[str, Callable[[], Space]] = {"small": toys.Small, "large": toys.Large, "dependent": toys.Dependent}
+CPU = Target({"kind": "llvm", "num-cores": 2})
+SKETCHES: dict[str, Callable[[], Space]] = {
+    "small": lambda: Sketch(parse_workload("gemm:1x2x2"), CPU),
+    "large": lambda: Sketch(parse_workload("gemm:64x64x64"), CPU),
+    "dependent": lambda: Sketch(parse_workload("gemm:1x2x1"), CPU),
+}
+IN_SKETCH = ("metaschedule",)
+"""Policies that refuse toys: for traces of TVM's samples alone."""
+
+without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+
+
+def names() -> list[Any]:
+    """The name of each, as a parameter of a test."""
+    return [pytest.param(name, marks=without_torch if name == "gp" else ()) for name in installed("policy")]
+
+
+def space_for(name: str, where: str) -> Space:
+    """The toy space ``where``, or for a policy that refuses toys the real one of its kind."""
+    return (SKETCHES if name in IN_SKETCH else SPACES)[where]()
+
+
+def start(name: str, where: str, seed: int = 0) -> Policy:
+    space = space_for(name, where)
+    cls = load("policy", name)
+    options = dict(OPTIONS.get(name, {}))
+    if takes_cost_model(cls):
+        options["cost_model"] = Surrogate(XGBoost(seed=seed, rounds=20), KnobFeatures(space))
+    policy: Policy = cls(space, seed=seed, **options)
+    return policy

@@ -1,0 +1,160 @@
+"""Evolution on a cost model: it learns, does what a true model says, and predicts no more than it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.costmodel import CostModel, Surrogate
+from searchlab.errors import SearchlabError
+from searchlab.features import Features, KnobFeatures, ProgramFeatures
+from searchlab.records import Measurement
+from searchlab.space import Config, Space
+from searchlab_costmodels.random import Random as RandomModel
+from searchlab_costmodels.xgboost import XGBoost
+from searchlab_policies.evolutionary_model import EvolutionaryModel
+from searchlab_policies.random import Random
+from tests import toys
+
+
+def evolution(space: Space, seed: int = 0, **options: Any) -> EvolutionaryModel:
+    surrogate = Surrogate(XGBoost(seed=seed), KnobFeatures(space))
+    return EvolutionaryModel(space, seed=seed, cost_model=surrogate, **options)
+
+
+def best_of(policy: Any) -> float:
+    return min(trial.cost for trial in toys.run(policy, toys.smooth, 96))
+
+
+def test_beats_random_search() -> None:
+    best = np.array([best_of(evolution(toys.Large(), seed, population=128)) for seed in range(4)])
+    by_chance = np.array([best_of(Random(toys.Large(), seed=seed)) for seed in range(4)])
+    assert np.median(best) < 0.85 * np.median(by_chance)
+    assert np.mean(best < by_chance) > 0.7
+
+
+def test_learns_which_configs_fail() -> None:
+    """Half of the space fails, for one reason: once 16 trials have shown it, far fewer of the proposals do."""
+
+    def cost(config: Config) -> Measurement:
+        return toys.smooth(config) if config["pack"] else toys.failed("build_error", "made up")
+
+    runs = [toys.run(evolution(toys.Large(), seed, population=128), cost, 48) for seed in (1, 2, 3)]
+    failed = np.array([[np.isinf(trial.cost) for trial in trials] for trials in runs])
+    assert failed[:, :16].mean() > 0.3
+    assert failed[:, 16:].mean() < 0.2
+
+
+def test_warm_start_is_learnt_from() -> None:
+    known = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
+    policy = evolution(toys.Large())
+    policy.tell(known)
+    first = toys.trials_of(policy.ask(16), toys.smooth)
+    assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in known])
+
+
+def test_the_batch_is_random_until_something_succeeds() -> None:
+    runs = [
+        [trial.config for trial in toys.run(policy, toys.all_invalid, 32)]
+        for policy in (evolution(toys.Large()), Random(toys.Large(), seed=0))
+    ]
+    assert runs[0] == runs[1]
+
+
+# --- the evolution itself, on a model that knows the truth --------------------------------------------
+
+
+class Oracle(CostModel):
+    """Knows the toy: the features it is given are the configs' own numbers."""
+
+    def fit(self, features: Any, scores: Any, groups: Any) -> None:
+        pass
+
+    def predict(self, features: Any) -> Any:
+        return 1e-3 / features[:, 0]
+
+
+class ByCost(Features):
+    def __call__(self, configs: Any) -> Any:
+        self.asked: list[Config] = [*getattr(self, "asked", []), *configs]
+        return np.array([[min(toys.smooth(config).cost, 1.0)] for config in configs])
+
+
+def knowing(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
+    """A policy that was told 32 random trials, and the features through which its model knows every config."""
+    space = toys.Large()
+    features = ByCost(space)
+    policy = EvolutionaryModel(space, seed=0, cost_model=Surrogate(Oracle(seed=0), features), **options)
+    policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
+    features.asked = []
+    return policy, features
+
+
+def test_generations_find_what_a_true_model_knows() -> None:
+    found = {}
+    for generations in (0, 12):
+        policy, _ = knowing(generations=generations)
+        configs = policy.evolve(8, np.random.default_rng(0))
+        costs = [toys.smooth(config).cost for config in configs]
+        assert len(set(configs)) == 8 and not set(configs) & set(policy.seen)
+        assert costs == sorted(costs), "best first"
+        found[generations] = costs[0]
+    assert found[12] < 0.7 * found[0]
+
+
+def test_a_share_of_the_first_generation_is_measured() -> None:
+    policy, features = knowing(population=20, measured_ratio=0.25, generations=0)
+    policy.evolve(1, np.random.default_rng(0))
+    best = sorted(policy.trials, key=lambda trial: trial.cost)
+    assert features.asked[:5] == [trial.config for trial in best[:5]]
+    assert not {trial.config for trial in best} & set(features.asked[5:])
+
+
+def test_nothing_is_bred_without_mutation_and_crossover() -> None:
+    policy, features = knowing(population=40, mutation_prob=0, crossover_prob=0)
+    policy.evolve(1, np.random.default_rng(0))
+    assert len(features.asked) == 40
+
+
+def test_crossover_alone_takes_every_value_from_the_first_generation() -> None:
+    policy, features = knowing(population=40, mutation_prob=0, crossover_prob=1)
+    policy.evolve(1, np.random.default_rng(0))
+    first, bred = features.asked[:40], features.asked[40:]
+    assert bred
+    values = {item for config in first for item in config.items()}
+    assert all(item in values for config in bred for item in config.items())
+
+
+def test_evolution_is_bounded_in_what_it_predicts() -> None:
+    for bound in (1, 30, 500):
+        policy, features = knowing(predictions=bound)
+        assert len(policy.ask(8)) == 8
+        assert 0 < len(set(features.asked)) <= bound
+        assert len(features.asked) == len(set(features.asked)), "predicted one twice"
+
+
+def test_programs_are_built_for_few_configs() -> None:
+    space = toys.Large()
+    policy = EvolutionaryModel(space, seed=0, cost_model=Surrogate(RandomModel(seed=0), ProgramFeatures(space)))
+    assert policy.predictions == 256
+    assert policy.population * (policy.generations + 1) <= 256
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"population": 0}, "option 'population' is 0; it must be a whole number of at least 1"),
+        ({"generations": -1}, "option 'generations' is -1"),
+        ({"measured_ratio": 1.5}, "option 'measured_ratio' is 1.5; it must be a number from 0 to 1"),
+        ({"mutation_prob": "often"}, "'often'"),
+        ({"crossover_prob": -0.1}, "option 'crossover_prob' is -0.1"),
+        ({"epsilon": 2}, "option 'epsilon' is 2"),
+        ({"initial": 0}, "option 'initial' is 0"),
+        ({"predictions": 0}, "option 'predictions' is 0"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(SearchlabError, match=text):
+        evolution(toys.Small(), **options)

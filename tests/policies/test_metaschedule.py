@@ -1,0 +1,217 @@
+"""TVM's evolutionary search through ask and tell: what it proposes is in the space, and comes the same again."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from tvm_ffi import structural_equal
+
+from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedSpace
+from searchlab.metaschedule import TracedSpace
+from searchlab.records import Measurement, Trial
+from searchlab.space import Config, Space
+from searchlab.study import Study
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from searchlab_policies.metaschedule import MetaSchedule
+from searchlab_policies.random import Random
+from searchlab_spaces.guided_gemm import GuidedGemm
+from searchlab_spaces.sketch import Sketch
+from searchlab_spaces.trace import Trace
+from tests import toys
+
+CPU = Target({"kind": "llvm", "num-cores": 2})
+CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
+CONV2D = "conv2d:1x9x9x16x8x3x3:p1:bias:relu"
+
+
+def sketch(workload: str = "gemm:64x64x64", target: Target = CPU) -> Sketch:
+    return Sketch(parse_workload(workload), target)
+
+
+def trace(workload: str = "gemm:64x64x64") -> Trace:
+    return Trace(parse_workload(workload), CPU)
+
+
+SPACES = [
+    pytest.param(sketch, id="sketch-gemm"),
+    pytest.param(trace, id="trace-gemm"),
+    pytest.param(lambda: sketch(CONV2D), id="sketch-conv2d"),
+    pytest.param(lambda: trace(CONV2D), id="trace-conv2d"),
+    pytest.param(lambda: sketch(target=CUDA), id="sketch-cuda"),
+]
+every_space = pytest.mark.parametrize("space", SPACES)
+
+
+def policy(space: Space, seed: int = 0, **options: Any) -> MetaSchedule:
+    return MetaSchedule(space, seed=seed, **{"population": 24, "generations": 2, "warmup": 16, **options})
+
+
+def tiles_cost(config: Config) -> Measurement:
+    """Innermost factors of 8 and outer ones of 2 are best, and how far up it is unrolled matters a little."""
+    error = 0.0
+    for value in config.values():
+        if isinstance(value, tuple):
+            logs = np.log2(value)
+            error += abs(logs[-1] - 3) + 0.3 * np.abs(logs[:-1] - 1).sum()
+        else:
+            error += 0.01 * abs(int(value) - 2)
+    return toys.timed(1e-3 * (1 + error))
+
+
+# --- what the spaces give -----------------------------------------------------------------------------
+
+
+@every_space
+def test_a_drawn_program_is_that_of_the_config_read_from_it(space: Any) -> None:
+    made = space()
+    assert isinstance(made, TracedSpace)
+    found = set()
+    for seed in range(1, 25):
+        try:
+            schedule = made.draw(seed)
+            config = made.config_of(schedule)
+        except InvalidConfig:  # as some are on a GPU, or where TVM knows deeper compute locations than the space
+            continue
+        assert config in made
+        assert structural_equal(schedule.mod, made.schedule(config).mod)
+        assert made.config_of(made.draw(seed)) == config, "the same seed, the same program"
+        found.add(config)
+    assert len(found) > 3
+
+
+@every_space
+def test_a_config_is_read_back_from_its_program(space: Any) -> None:
+    made = space()
+    rng = np.random.default_rng(0)
+    read = 0
+    for config in (made.sample(rng) for _ in range(20)):
+        try:
+            schedule = made.schedule(config)
+        except InvalidConfig:
+            continue
+        assert made.config_of(schedule) == made.canonical(config)
+        read += 1
+    assert read
+
+
+def test_a_program_of_another_space_is_no_config() -> None:
+    foreign = trace().draw(1)
+    with pytest.raises(InvalidConfig, match="none of the sketches"):
+        sketch().config_of(foreign)
+    with pytest.raises(InvalidConfig):
+        trace(CONV2D).config_of(foreign)
+
+
+# --- the policy -------------------------------------------------------------------------------------
+
+
+@every_space
+def test_proposes_new_members_and_evolves_them(space: Any) -> None:
+    made = space()
+    trials = toys.run(policy(made, population=12, generations=1), tiles_cost, 24)
+    assert len(trials) == min(24, made.size(24) or 24)
+    assert len({trial.config for trial in trials}) == len(trials)
+    assert all(trial.config in made for trial in trials)
+
+
+def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
+    searching = policy(sketch(), warmup=8)
+    searching.tell(toys.run(Random(sketch(), seed=3), tiles_cost, 16))
+    rng = np.random.default_rng(0)
+    proposed = list(searching.propose(8, rng))
+    assert len(set(proposed)) == 8
+    assert not set(proposed) & set(searching.seen)
+
+
+def test_same_seed_same_proposals_and_another_seed_others() -> None:
+    first, again, other = (toys.run(policy(sketch(), seed), tiles_cost, 32) for seed in (5, 5, 6))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("where", [sketch, lambda: trace(CONV2D)])
+def test_resuming_is_going_on(where: Any) -> None:
+    """Past the warmup, a policy that was told the trials goes on as the one that lived through them."""
+    options = {"population": 8, "generations": 1}
+    lived = policy(where(), **options)
+    trials = toys.run(lived, tiles_cost, 24)
+    told = policy(where(), **options)
+    told.tell(trials[:10])
+    told.tell(trials[10:])
+    for _ in range(2):
+        asked = list(lived.ask(8))
+        assert list(told.ask(8)) == asked
+        for each in (lived, told):
+            each.tell(toys.trials_of(asked, tiles_cost, 24))
+
+
+def test_finds_better_than_random_search() -> None:
+    def best(trials: list[Trial]) -> float:
+        return min(trial.cost for trial in trials)
+
+    found = [best(toys.run(policy(sketch(), seed, population=48), tiles_cost, 64, 16)) for seed in (0, 1)]
+    by_chance = [best(toys.run(Random(sketch(), seed=seed), tiles_cost, 64)) for seed in range(8)]
+    assert np.median(found) < np.median(by_chance)
+
+
+def test_measured_programs_are_not_proposed_again_however_they_were_spelled() -> None:
+    """Two configs whose compute locations TVM takes for the same are one program."""
+    space = sketch(CONV2D)
+    rng = np.random.default_rng(1)
+    spelled = [config for config in (space.sample(rng) for _ in range(200)) if space.canonical(config) != config][:20]
+    assert spelled
+    searching = policy(space, warmup=8)
+    searching.tell(toys.trials_of(spelled, tiles_cost))
+    assert not {space.canonical(config) for config in spelled} & set(searching.propose(16, rng))
+
+
+def test_trials_that_made_no_program_teach_nothing_and_do_no_harm() -> None:
+    searching = policy(sketch(), warmup=1)
+    stray = [Config({"no such knob": 1}), Config({"sketch": 99})]
+    searching.tell(toys.trials_of(stray, lambda _: toys.timed(1e-9)))
+    assert len(searching.ask(4)) == 4
+
+
+def test_where_everything_fails_it_goes_on() -> None:
+    assert len(toys.run(policy(sketch()), toys.all_invalid, 32)) == 32
+
+
+def test_a_small_space_is_proposed_wholly() -> None:
+    space = sketch("gemm:1x1x2")
+    trials = toys.run(policy(space), tiles_cost, 1000)
+    assert {trial.config for trial in trials} == set(space.enumerate())
+
+
+@pytest.mark.parametrize("space", [toys.Small(), GuidedGemm(parse_workload("gemm:64x64x64"), CPU)])
+def test_a_space_without_traces_is_refused(space: Space) -> None:
+    with pytest.raises(UnsupportedSpace, match=f"cannot search {type(space).__name__}: .*evolutionary-model"):
+        policy(space)
+
+
+def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
+    spec = {
+        "workloads": ["gemm:64x64x64"], "spaces": ["sketch", "guided-gemm"], "policies": ["random", "metaschedule"],
+        "seeds": 2,
+    }  # fmt: skip
+    cells, left_out = Study.from_dict(spec).cells()
+    assert sorted({str(cell.path.parent) for cell in cells}) == [
+        "gemm_64x64x64/guided-gemm/random", "gemm_64x64x64/sketch/metaschedule", "gemm_64x64x64/sketch/random",
+    ]  # fmt: skip
+    assert len(left_out) == 1 and left_out[0].startswith("gemm_64x64x64/guided-gemm/metaschedule is not searched: ")
+    with pytest.raises(SearchlabError, match="no policy of the study can search any of its spaces"):
+        Study.from_dict({**spec, "spaces": ["guided-gemm"], "policies": ["metaschedule"]}).cells()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("population", 0), ("generations", -1), ("measured_ratio", 1.5), ("mutation_prob", -1), ("retries", -1),
+        ("epsilon", 2), ("warmup", 0),
+    ],
+)  # fmt: skip
+def test_bad_options_are_named(option: str, value: Any) -> None:
+    with pytest.raises(SearchlabError, match=f"option '{option}' is {value}"):
+        policy(cast(Space, sketch()), **{option: value})
