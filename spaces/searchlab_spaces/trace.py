@@ -6,7 +6,7 @@ its transformations is itself the search space. Here the draws are the knobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,15 @@ from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
+from . import decisions
+from .gpu_check import check_gpu
+
 if TYPE_CHECKING:
+    import tvm
     from tvm.s_tir import Schedule
+    from tvm.s_tir.meta_schedule.postproc import Postproc
+
+    from .chooser import ChooseSample
 
 TraceFunction = Callable[["Schedule"], None]
 """Schedules the workload's ``main``; the target is ``tvm.target.Target.current()``."""
@@ -27,6 +34,8 @@ TraceFunction = Callable[["Schedule"], None]
 FUNCTIONS = {
     ("gemm", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_mm",
     ("conv2d", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_conv2d",
+    ("gemm", "cuda"): "searchlab_spaces.stochastic_cuda:stochastic_schedule_mm_cuda",
+    ("conv2d", "cuda"): "searchlab_spaces.stochastic_cuda:stochastic_schedule_conv2d_cuda",
 }
 
 TRIES = 32
@@ -47,6 +56,7 @@ class Trace(Space):
     ``pick``; the second of a name is ``tile_j_2``. Only what is legal there and then is a choice: every config is
     canonical. A sample with its ``decision`` given is no choice, and probabilities only say which candidates there are.
     Where the function fails after some choices, with ScheduleError or ValueError, they are a config that is invalid.
+    So is one whose program is more than a GPU takes.
 
     Raises SearchlabError for a function that cannot be loaded, and UnsupportedWorkload for one that does not fit.
     """
@@ -79,7 +89,7 @@ class Trace(Space):
             return value
 
         with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says what is wrong
-            self._run(record)
+            self._run(lambda knob, _: record(knob))
         config = Config(made)
         if len(self._known) >= KEPT:
             del self._known[next(iter(self._known))]
@@ -93,14 +103,51 @@ class Trace(Space):
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
         try:
-            return self._run(lambda knob: config[knob.name])
+            schedule = self._run(lambda knob, _: config[knob.name])
         except _Failed as failure:
             raise InvalidConfig(f"{self._name} fails: {failure}") from None
+        return self._checked(schedule)
 
     def canonical(self, config: Mapping[str, Value]) -> Config:
         """``config`` itself, if it is a member (InvalidConfig if not): TVM changes no choice that is legal."""
         self.knobs(config)
         return Config(config)
+
+    def draw(self, seed: int) -> Schedule:
+        from tvm.s_tir import Schedule
+
+        try:
+            schedule = self._scheduled(Schedule(self.workload.module, seed=seed, error_render_level="fast"))
+        except (RuntimeError, ValueError) as error:
+            raise InvalidConfig(f"{self._name} fails: {_first_line(error)}") from None
+        return self._checked(schedule)
+
+    def config_of(self, schedule: Schedule) -> Config:
+        """The config of the samples in the trace of ``schedule``. Raises InvalidConfig where it is no member.
+
+        Its program is another than that of ``schedule`` where the function used what it drew for more than TVM's own
+        steps: a trace with changed decisions still has the steps that followed from the old ones.
+        """
+        trace = schedule.trace
+        sampled = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
+        drawn = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in sampled]
+        made: list[tuple[str, Value]] = []
+
+        def read(knob: Knob, position: int) -> Value:
+            value = drawn[position] if position < len(drawn) else None
+            if value is None or value not in knob.choices:
+                raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r} after the choices before it")
+            made.append((knob.name, value))
+            return value
+
+        try:
+            self._run(read)
+        except _Failed as failure:
+            raise InvalidConfig(f"{self._name} fails: {failure}") from None
+        return Config(made)
+
+    def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
+        return self.target.tvm, ()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": {}}
@@ -110,37 +157,45 @@ class Trace(Space):
         name = self.function
         return name if isinstance(name, str) else f"{name.__module__}:{getattr(name, '__qualname__', name)}"
 
-    def _run(self, choose: Choose) -> Schedule:
+    def _run(self, choose: ChooseSample) -> Schedule:
         """The function, run with these choices. Raises _Failed where it cannot go on from some."""
         from .chooser import Chooser
 
         asking = False
 
-        def ask(knob: Knob) -> Value:
+        def ask(knob: Knob, position: int) -> Value:
             nonlocal asking
             asking = True
-            value = choose(knob)
+            value = choose(knob, position)
             asking = False
             return value
 
-        sch = Chooser(self.workload.module, ask)
         try:
-            with self.target.tvm:
-                self._run_function(sch)
+            return self._scheduled(Chooser(self.workload.module, ask)).copy()  # which is a plain schedule
         except (RuntimeError, ValueError) as error:  # ScheduleError is the former, a failed check in TVM either
             if asking:  # whoever chooses failed, and not the function
                 raise
-            raise _Failed(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__) from None
-        return sch.copy()  # which is a plain schedule
+            raise _Failed(_first_line(error)) from None
+
+    def _scheduled(self, sch: Schedule) -> Schedule:
+        with self.target.tvm:
+            self._run_function(sch)
+        return sch
+
+    def _checked(self, schedule: Schedule) -> Schedule:
+        """``schedule``. Raises InvalidConfig where its program is over the limits of a GPU."""
+        if "gpu" in self.target.tvm.keys:
+            check_gpu(schedule.mod, self.target)
+        return schedule
 
     def _check_fit(self) -> None:
         """Raise UnsupportedWorkload where the function makes no program of the first choices, nor of random ones."""
         rng = np.random.default_rng(0)
 
-        def first(knob: Knob) -> Value:
+        def first(knob: Knob, _: int) -> Value:
             return knob.choices[0]
 
-        def drawn(knob: Knob) -> Value:
+        def drawn(knob: Knob, _: int) -> Value:
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
         for choose in [first] + [drawn] * TRIES:
@@ -156,6 +211,10 @@ class Trace(Space):
 
 class _Failed(Exception):
     """A trace function cannot go on; the text says why."""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _load(text: str) -> TraceFunction:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import cache
 from itertools import pairwise
 
 import cloudpickle
 import numpy as np
 import pytest
+import tvm
 from tvm_ffi import structural_equal
 
+from searchlab.cuda import COMPILE_MODE
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
 from searchlab.log import Plugin
+from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer
 from searchlab.registry import installed
 from searchlab.space import Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
 from searchlab.tuner import make_space
 from searchlab.workload import parse_workload
+
+from .programs import valid_configs
 
 WORKLOADS = [
     "gemm:64x48x96",
@@ -32,28 +38,35 @@ WORKLOADS = [
 SEEDS = range(3)
 
 
+TARGETS = {"cpu": "native", "cuda": {"kind": "cuda", "arch": "sm_90"}}
+
+
 @cache
-def space_of(name: str, workload: str) -> Space | None:
-    """The space, or None where it says, with a hint, that it has no program for this workload."""
+def space_of(name: str, workload: str, kind: str) -> Space | None:
+    """The space, or None where it says, with a hint, that it has no program for this workload and kind of target."""
     try:
-        return make_space(Plugin(name), parse_workload(workload), resolve_target("native"))
+        return make_space(Plugin(name), parse_workload(workload), resolve_target(TARGETS[kind]))  # type: ignore[arg-type]
     except UnsupportedWorkload as error:
         assert "use" in str(error) and name in str(error)
         return None
 
 
 CELLS = [
-    pytest.param(name, workload, id=f"{name}-{workload}")
+    pytest.param(name, workload, kind, id=f"{name}-{workload}-{kind}")
     for name in installed("space")
     for workload in WORKLOADS
-    if space_of(name, workload)
+    for kind in TARGETS
+    if space_of(name, workload, kind)
 ]
+ON_CPU = [cell for cell in CELLS if cell.values[2] == "cpu"]
+ON_CUDA = [cell for cell in CELLS if cell.values[2] == "cuda"]
 
 
 def test_every_workload_has_a_space_and_every_space_a_workload() -> None:
-    cells = [parameter.values for parameter in CELLS]
-    assert {workload for _, workload in cells} == set(WORKLOADS)
-    assert {name for name, _ in cells} == set(installed("space"))
+    for cells in (ON_CPU, ON_CUDA):
+        assert {cell.values[1] for cell in cells} == set(WORKLOADS)
+    assert {cell.values[0] for cell in ON_CPU} == set(installed("space"))
+    assert {cell.values[0] for cell in ON_CUDA} >= {"knob-template", "sketch", "trace"}
 
 
 def samples(space: Space, count: int) -> list[Config]:
@@ -61,9 +74,9 @@ def samples(space: Space, count: int) -> list[Config]:
     return [space.sample(rng) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("name", "workload"), CELLS)
-def test_decided_configs_are_members_and_stay_so(name: str, workload: str) -> None:
-    space = space_of(name, workload)
+@pytest.mark.parametrize(("name", "workload", "kind"), CELLS)
+def test_decided_configs_are_members_and_stay_so(name: str, workload: str, kind: str) -> None:
+    space = space_of(name, workload, kind)
     assert space
     rng = np.random.default_rng(0)
     configs = samples(space, 20)
@@ -84,25 +97,41 @@ def test_decided_configs_are_members_and_stay_so(name: str, workload: str) -> No
         space.schedule(Config({**configs[0], "no such knob": 1}))
 
 
-@pytest.mark.parametrize(("name", "workload"), CELLS)
-def test_programs_build_and_compute_the_right_answer(name: str, workload: str, measurer: LocalMeasurer) -> None:
-    space = space_of(name, workload)
+@pytest.mark.parametrize(("name", "workload", "kind"), ON_CPU)
+def test_programs_build_and_compute_the_right_answer(
+    name: str, workload: str, kind: str, measurer: LocalMeasurer
+) -> None:
+    space = space_of(name, workload, kind)
     assert space
     results = list(measurer.measure(space, samples(space, 4)))
     assert {result.failure for result in results} <= {None, "invalid"}, [result.message for result in results]
     assert any(result.seconds for result in results)
 
 
-@pytest.mark.parametrize(("name", "workload"), CELLS)
-def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: str) -> None:
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, of the CUDA toolkit, is missing")
+@pytest.mark.parametrize(("name", "workload", "kind"), ON_CUDA)
+def test_cuda_programs_compile(name: str, workload: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = space_of(name, workload, kind)
+    assert space
+    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    (config,) = valid_configs(space, np.random.default_rng(1), 1)
+    kernels = compile_program(space.schedule(config).mod, space.target).mod.imports[0]
+    with space.target.tvm:  # as TVM does where it can also load what comes of it
+        assert tvm.get_global_func("tvm_callback_cuda_compile")(kernels.inspect_source())
+
+
+@pytest.mark.parametrize(("name", "workload", "kind"), CELLS)
+def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: str, kind: str) -> None:
     from tvm.s_tir import Schedule
 
-    space = space_of(name, workload)
+    space = space_of(name, workload, kind)
     assert space
     again = cloudpickle.loads(cloudpickle.dumps(space))
     assert again.fingerprint == space.fingerprint
     scheduled = 0
-    for config in samples(space, 3):
+    for config in samples(space, 30):
+        if scheduled == 3:
+            break
         try:
             schedule = space.schedule(config)
         except InvalidConfig as error:
@@ -116,9 +145,9 @@ def test_one_config_is_one_program_and_its_trace_replays(name: str, workload: st
     assert scheduled
 
 
-@pytest.mark.parametrize(("name", "workload"), CELLS)
-def test_a_product_space_enumerates_what_it_counts(name: str, workload: str) -> None:
-    space = space_of(name, workload)
+@pytest.mark.parametrize(("name", "workload", "kind"), CELLS)
+def test_a_product_space_enumerates_what_it_counts(name: str, workload: str, kind: str) -> None:
+    space = space_of(name, workload, kind)
     if isinstance(space, ProductSpace):
         for index in np.random.default_rng(0).integers(space.size(), size=50).tolist():
             assert space.index_of(space.config_at(index)) == index

@@ -1,0 +1,79 @@
+"""The NVIDIA GPU of this machine, as TVM sees it, and the compiler of the kernels for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+
+from .errors import SearchlabError
+
+COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
+"""The setting by which TVM chooses between ``nvcc`` and ``nvrtc``."""
+
+INSTEAD = "run this where there is one, or answer from recorded measurements with measure = {kind = 'table', ...}"
+
+
+def gpu_name() -> str | None:
+    """The name of the first GPU, or None where there is none, or no driver, or no CUDA runtime that TVM can load."""
+    import tvm
+
+    device = tvm.cuda(0)
+    return str(device.device_name) if device.exist else None
+
+
+def gpu_arch() -> str | None:
+    """The architecture of the first GPU, as ``sm_90``, or None where :func:`gpu_name` is None.
+
+    Its other limits are not asked for: the shared memory that TVM names is what a kernel may opt in to, and the static
+    arrays that TVM makes are held to less (CUDA C++ Programming Guide, table of technical specifications).
+    """
+    import tvm
+
+    device = tvm.cuda(0)
+    return "sm_" + str(device.compute_version).replace(".", "") if device.exist else None
+
+
+def check_can_measure(arch: str) -> None:
+    """Raise SearchlabError unless programs for ``arch`` can be compiled and run here."""
+    here = gpu_arch()
+    if here is None:
+        raise SearchlabError(f"no CUDA device was found: {_why_none()}; {INSTEAD}")
+    if not runs_on(arch, here):
+        raise SearchlabError(f"programs for {arch!r} do not run on the GPU here, which is {here!r} ({gpu_name()})")
+    compile_mode()
+
+
+def runs_on(arch: str, gpu: str) -> bool:
+    """Whether machine code for ``arch`` runs on a GPU of architecture ``gpu``.
+
+    It does within a major version, on the same minor version or a later one; code for the special features of one
+    architecture (``sm_90a``) on that alone (CUDA C++ Programming Guide, section on binary compatibility).
+    """
+    wanted, there = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", arch), re.fullmatch(r"sm_(\d+)(\d)", gpu)
+    if not wanted or not there:
+        return False
+    same_major = wanted[1] == there[1]
+    return same_major and (wanted[2] == there[2] if wanted[3] else wanted[2] <= there[2])
+
+
+def compile_mode() -> str:
+    """``nvcc`` or ``nvrtc``: what the user has set for TVM, or else what is installed. Raises SearchlabError."""
+    if COMPILE_MODE in os.environ:
+        return os.environ[COMPILE_MODE]
+    if shutil.which("nvcc"):
+        return "nvcc"
+    if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings"):
+        return "nvrtc"
+    raise SearchlabError(
+        "CUDA programs cannot be compiled: put nvcc, of the CUDA toolkit, on PATH, or pip install cuda-bindings"
+    )
+
+
+def _why_none() -> str:
+    import tvm
+
+    if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
+        return "TVM cannot load its CUDA runtime, which needs the NVIDIA driver (libcuda) and libcudart"
+    return "the driver reports none"

@@ -1,0 +1,78 @@
+"""How a reduction that is tiled over blocks, virtual threads and threads becomes one CUDA kernel.
+
+The schedule is that of AutoTVM's tutorial on conv2d for NVIDIA GPUs (``tune_conv2d_cuda.py``, TVM 0.17); which tiles it
+is given is up to the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV
+
+
+def tile(
+    sch: Schedule,
+    block: SBlockRV,
+    batch: Sequence[LoopRV],
+    spatial: Sequence[Sequence[LoopRV]],
+    reduced: Sequence[Sequence[LoopRV]],
+    unroll_steps: int | ExprRV,
+    unroll_explicit: int | ExprRV,
+) -> None:
+    """Bind and cache a reduction whose loops are split: ``spatial`` in four each, ``reduced`` in three.
+
+    The operands go through shared memory at each step of the outer reduction loops, and through registers at
+    each step of the middle ones; the result is summed in registers. Loops of up to ``unroll_steps`` statements are
+    unrolled, by TVM if ``unroll_explicit`` and else by the CUDA compiler.
+    """
+    shared = [sch.cache_read(block, operand, "shared") for operand in (0, 1)]
+    local = [sch.cache_read(block, operand, "local") for operand in (0, 1)]
+    for cache in shared:
+        for padding in sch.get_producers(cache):
+            sch.compute_inline(padding)
+    result = _result(sch, block)
+
+    blocks, virtual, threads, inner = ([tile[part] for tile in spatial] for part in range(4))
+    outer, middle, rest = ([tile[part] for tile in reduced] for part in range(3))
+    sch.reorder(*batch, *blocks, *virtual, *threads, *outer, *middle, *rest, *inner)
+    kernel = sch.fuse(*batch, blocks[0]) if batch else blocks[0]
+    axes = "xyz"[: len(spatial)][::-1]  # the innermost loop is x
+    _bind(sch, "blockIdx", axes, [kernel, *blocks[1:]])
+    _bind(sch, "vthread", axes, virtual)
+    _bind(sch, "threadIdx", axes, threads)
+
+    sch.reverse_compute_at(result, threads[-1], preserve_unit_loops=True)
+    for cache in local:
+        sch.compute_at(cache, middle[-1], preserve_unit_loops=True)
+    for cache in shared:
+        dims = len(sch.get_loops(cache))
+        sch.compute_at(cache, outer[-1], preserve_unit_loops=True)
+        elements = sch.fuse(*sch.get_loops(cache)[-dims:])
+        # All threads of the block fetch together, neighbours next to each other.
+        extents = [int(sch.get(loop).extent) for loop in threads]
+        _, *fetchers = sch.split(elements, [None, *extents])
+        _bind(sch, "threadIdx", axes, fetchers)
+    sch.annotate(kernel, "pragma_auto_unroll_max_step", unroll_steps)
+    sch.annotate(kernel, "pragma_unroll_explicit", unroll_explicit)
+    sch.decompose_reduction(block, outer[0])
+
+
+def _result(sch: Schedule, block: SBlockRV) -> SBlockRV:
+    """The block that writes what ``block`` has summed in registers, with bias and ReLU inlined into it."""
+    consumers = sch.get_consumers(block)
+    if not consumers:
+        return sch.cache_write(block, 0, "local")
+    sch.set_scope(block, 0, "local")
+    while following := sch.get_consumers(consumers[0]):
+        sch.compute_inline(consumers[0])
+        consumers = following
+    return consumers[0]
+
+
+def _bind(sch: Schedule, kind: str, axes: str, loops: Sequence[LoopRV]) -> None:
+    for axis, loop in zip(axes, loops, strict=True):
+        sch.bind(loop, f"{kind}.{axis}")

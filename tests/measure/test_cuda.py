@@ -1,0 +1,278 @@
+"""Measuring CUDA programs: what is built travels to another process; what needs a GPU says so, and is tried on one."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import psutil
+import pytest
+import tvm
+from tvm.script import relax as R
+
+from searchlab.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
+from searchlab.errors import SearchlabError
+from searchlab.log import read_log
+from searchlab.measure import LocalSettings, make_measurer
+from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
+from searchlab.measure.local import LocalMeasurer, survives
+from searchlab.measure.process import Worker
+from searchlab.records import FAILURES
+from searchlab.space import Config
+from searchlab.study import tune
+from searchlab.target import Target, resolve_target
+from searchlab.workload import parse_workload
+from tests.measure.faulty import Faulty
+from tests.measure.faulty_cuda import FAULTS, FaultyCuda
+
+CUDA = Target({"kind": "cuda", "arch": "sm_90"})
+WORKLOAD = parse_workload("gemm:8x8x8")
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, of the CUDA toolkit, is missing")
+
+
+def elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """What a new process prints that has loaded ``objects`` as ``module`` and runs ``program``."""
+    (tmp_path / "objects").write_bytes(pickle.dumps(objects))
+    code = (
+        "import pickle, sys\nimport numpy as np\nimport tvm\nfrom searchlab.measure.code import load_objects\n"
+        f"module = load_objects(pickle.load(open(sys.argv[1], 'rb')))\n{program}"
+    )
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    words = [sys.executable, "-c", code, str(tmp_path / "objects")]
+    return subprocess.run(words, capture_output=True, text=True, env=env)
+
+
+def built(worker: Worker, config: Config) -> tuple[Any, ...]:
+    """What a build process answers, told to build whatever it schedules."""
+    kind, *_ = answer = worker.call(("build", config))
+    return tuple(worker.call(True)) if kind == "scheduled" else answer
+
+
+# --- what travels ---------------------------------------------------------------------------------------------
+
+
+def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_path: Path) -> None:
+    worker = Worker(threads=1)
+    try:
+        assert worker.recv() == ("ready",)
+        assert worker.call(("space", cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))) == ("ready",)
+        kind, objects, seconds = built(worker, Config({"fault": "none"}))
+    finally:
+        worker.kill()
+    assert kind == "built" and seconds > 0
+    assert [code[:4] for code in objects] == [b"\x7fELF"] * 2 and b"main_kernel" in objects[1]
+    done = elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
+    if tvm.get_global_func("ffi.Module.load_from_bytes.cuda", allow_missing=True):
+        assert done.stdout.startswith("cuda "), done.stderr
+    else:  # it has got as far as the kernels, which this TVM cannot load without a driver
+        assert "Library binary embeds a {cuda} module" in done.stderr
+
+
+def test_what_a_program_imports_arrives_with_it(tmp_path: Path) -> None:
+    """The same way as kernels go, with an import that any machine runs: bytecode of TVM's virtual machine."""
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):  # type: ignore[no-untyped-def]
+        return x
+
+    bytecode = tvm.compile(tvm.IRModule({"main": main}), target="llvm").mod
+    bytecode.clear_imports()
+    program = compile_program(WORKLOAD.module, Target({"kind": "llvm"}))
+    (alone,) = to_objects(program)
+    program.mod.import_module(bytecode)
+    objects = to_objects(program)
+    assert objects[0] == alone and len(objects) == 2
+    run = (
+        "a = np.arange(64, dtype='float32').reshape(8, 8)\n"
+        "c = tvm.runtime.tensor(np.zeros_like(a))\n"
+        "module['main'](tvm.runtime.tensor(a), tvm.runtime.tensor(a), c)\n"
+        "print(np.array_equal(c.numpy(), a @ a), module.imports[0]['as_text']())"
+    )
+    done = elsewhere(objects, run, tmp_path)
+    assert done.stdout == f"True {bytecode['as_text']()}\n", done.stderr
+
+
+@needs_nvcc
+def test_an_error_of_the_compiler_is_told_without_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    compile_source = tvm.get_global_func("tvm_callback_cuda_compile")
+    kernel = compile_program(FaultyCuda(WORKLOAD, CUDA).schedule(Config({"fault": "none"})).mod, CUDA).mod.imports[0]
+    source = kernel.inspect_source()
+    with CUDA.tvm:
+        assert len(compile_source(source)) > 1000
+        with pytest.raises(RuntimeError) as caught:
+            compile_source(source.replace("main_kernel(", "main_kernel(no_such_type x, ", 1))
+    assert "__CUDACC_RTC__" in str(caught.value)
+    said = reason(caught.value)
+    assert "no_such_type" in said and "__CUDACC_RTC__" not in said
+
+
+@needs_nvcc
+def test_the_kernels_that_tests_on_a_gpu_run_are_as_intended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(COMPILE_MODE, "nvcc")
+    space = FaultyCuda(WORKLOAD, CUDA)
+    compiles = {}
+    for fault in FAULTS:
+        try:
+            source = compile_program(space.schedule(Config({"fault": fault})).mod, CUDA).mod.imports[0].inspect_source()
+            with CUDA.tvm:
+                compiles[fault] = bool(tvm.get_global_func("tvm_callback_cuda_compile")(source))
+        except RuntimeError:
+            compiles[fault] = False
+    # With more threads than a block can have ptxas may refuse the kernel too, or else the launch fails.
+    assert {fault for fault, fine in compiles.items() if not fine} - {"too many threads"} == {"does not compile"}
+
+
+# --- processes --------------------------------------------------------------------------------------------------
+
+
+def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMeasurer) -> None:
+    assert {failure for failure in FAILURES if survives("llvm", failure)} == {"run_error", "wrong_answer"}
+    assert not any(survives("cuda", failure) for failure in FAILURES)
+    space = Faulty(WORKLOAD, measurer.target)
+    measurer.cache.clear()
+    runners = []
+    for fault in ("none", "does not link", "is wrong", "tiled", "segfaults"):
+        list(measurer.measure(space, [Config({"fault": fault})]))
+        runners.append(measurer._runner)
+    assert runners[0] is runners[1] is runners[2] is runners[3] is not None
+    assert runners[4] is None
+
+
+class Compiling:
+    """Taken in by a worker, it starts another program and waits for it."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return subprocess.run, (["sleep", "600"],)
+
+
+def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> None:
+    worker = Worker(threads=1, scratch=str(tmp_path))
+    assert worker.recv() == ("ready",)
+    worker.send(("space", pickle.dumps(Compiling())))
+    deadline = time.monotonic() + 60
+    while not (started := psutil.Process(worker._process.pid).children()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert started[0].environ()["TMPDIR"] == str(tmp_path)
+    worker.kill()
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive
+
+
+# --- without a GPU, or without a compiler ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("make_measurer(LocalSettings(), resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
+         "no CUDA device was found: .*; run this where there is one, or answer from recorded measurements"),
+        ("resolve_target('cuda')", "no CUDA device was found, .* or give an arch, as "),
+    ],
+)  # fmt: skip
+def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> None:
+    code = (
+        "from searchlab.errors import SearchlabError\nfrom searchlab.measure import LocalSettings, make_measurer\n"
+        "from searchlab.target import resolve_target\n"
+        f"try:\n    {program}\nexcept SearchlabError as error:\n    print(error)"
+    )
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert re.fullmatch(said + ".*\n", done.stdout), done.stdout + done.stderr
+
+
+def test_programs_of_another_kind_cannot_be_measured_here() -> None:
+    with pytest.raises(
+        SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; run this where"
+    ):
+        make_measurer(LocalSettings(), resolve_target({"kind": "webgpu"}), {})
+
+
+def test_the_compiler_is_the_one_set_or_else_the_one_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(COMPILE_MODE, "nvrtc")
+    assert compile_mode() == "nvrtc"
+    monkeypatch.delenv(COMPILE_MODE)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])  # so that cuda-bindings is not found either
+    with pytest.raises(SearchlabError, match="put nvcc, of the CUDA toolkit, on PATH, or pip install cuda-bindings"):
+        compile_mode()
+    (tmp_path / "nvcc").touch(mode=0o755)
+    assert compile_mode() == "nvcc"
+
+
+@pytest.mark.parametrize(
+    ("arch", "gpu", "runs"),
+    [
+        ("sm_90", "sm_90", True),
+        ("sm_80", "sm_86", True),
+        ("sm_86", "sm_80", False),
+        ("sm_80", "sm_90", False),
+        ("sm_90a", "sm_90", True),
+        ("sm_100a", "sm_103", False),
+        ("sm_100", "sm_103", True),
+        ("sm_90", "sm_100", False),
+        ("compute_90", "sm_90", False),
+    ],
+)
+def test_machine_code_runs_within_its_major_version(arch: str, gpu: str, runs: bool) -> None:
+    assert runs_on(arch, gpu) is runs
+
+
+# --- on a GPU ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("space", ["knob-template", "sketch", "trace"])
+@pytest.mark.parametrize("workload", ["gemm:64x64x64", "gemm:37x53x29:bias:relu", "conv2d:1x7x7x32x16x3x3:p1:relu"])
+def test_every_family_is_measured_and_gives_the_right_answer(space: str, workload: str, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    result = tune(workload, space=space, policy="random", log=log, trials=16, batch=16, target="cuda")
+    failures = {trial.measurement.failure for trial in result.trials}
+    assert failures <= {None, "invalid"}, [trial.measurement.message for trial in result.trials]
+    assert result.best.seconds > 0
+    header = read_log(log).header
+    assert header.host["gpu"] == gpu_name()
+    assert header.target["arch"].startswith("sm_")
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_fails_harms_no_other() -> None:
+    target = resolve_target("cuda")
+    expected = {
+        "none": None,
+        "traps": "run_error",
+        "too many threads": "run_error",
+        "writes nothing": "wrong_answer",
+        "does not compile": "build_error",
+    }
+    with LocalMeasurer(LocalSettings(repeat=2), target, {}, 2) as measurer:
+        for fault in FAULTS:
+            measurer.cache.clear()
+            configs = [Config({"fault": one}) for one in (fault, "none")]
+            failed, fine = measurer.measure(FaultyCuda(WORKLOAD, target), configs)
+            kinds = {expected[fault], "crash"} if fault == "traps" else {expected[fault]}
+            kinds |= {"build_error"} if fault == "too many threads" else set()
+            assert failed.failure in kinds, failed.message
+            assert "__CUDACC_RTC__" not in failed.message  # the source
+            assert fine.seconds and min(fine.seconds) > 0, fine.message
+
+
+@pytest.mark.gpu
+def test_a_program_runs_in_this_process_too() -> None:
+    target = resolve_target("cuda")
+    program = compile_program(FaultyCuda(WORKLOAD, target).schedule(Config({"fault": "none"})).mod, target)
+    inputs = WORKLOAD.inputs()
+    result = tvm.runtime.tensor(np.zeros((8, 8), "float32"), tvm.cuda(0))
+    load_objects(to_objects(program))["main"](*[tvm.runtime.tensor(a, tvm.cuda(0)) for a in inputs.values()], result)
+    np.testing.assert_allclose(result.numpy(), WORKLOAD.reference(inputs), rtol=1e-5)
