@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.cuda import gpu_name
 from searchlab.log import Header, LogWriter, Plugin, Record
 from searchlab.measure import LocalSettings
 from searchlab.measure.local import LocalMeasurer
@@ -14,6 +15,13 @@ from searchlab.records import Trial
 from searchlab.space import Space
 from searchlab.target import Target, resolve_target
 from tests.toys import Cost
+
+collect_ignore = ["example_plugin"]  # a package of its own, whose tests run where it is installed
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and gpu_name() is None:
+        pytest.skip("runs CUDA programs, and there is no NVIDIA GPU here that TVM can use")
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from searchlab.policy import Policy
+from searchlab.conformance import cost_model_checks, policy_checks, space_checks
 from searchlab.study import Study
-from tests import toys
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,12 +35,19 @@ def test_the_python_of_the_readme(
     assert len(scope["frame"]) == 3 and scope["again"].best == scope["result"].best
 
 
-def test_the_policy_of_contributing_keeps_the_contract() -> None:
-    text, *_ = blocks("CONTRIBUTING.md", "python")
-    exec(text, scope := {"__name__": "acme_policies"})
-    policy: Policy = scope["HillClimb"](toys.Small(), seed=0)
-    trials = toys.run(policy, toys.smooth, 200)
-    assert len({trial.config for trial in trials}) == len(trials) == 120
+def test_the_plugins_of_contributing_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in blocks("CONTRIBUTING.md", "python"):
+        (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    kinds = {"policy": policy_checks, "space": space_checks, "costmodel": cost_model_checks}
+    commands = re.findall(r"^    searchlab check (\w+) (\S+)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert [kind for kind, _ in commands] == list(kinds)
+    for kind, plugin in commands:
+        for check in kinds[kind](plugin):
+            check()
+    scope: dict[str, Any] = {}
+    exec((tmp_path / "test_acme.py").read_text(), scope)
+    assert scope["TestHillClimb"].plugin == commands[0][1]
 
 
 def test_the_entry_points_of_contributing_are_searchlabs() -> None:

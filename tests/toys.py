@@ -1,194 +1,41 @@
-"""Toy spaces and made-up costs for tests: nothing here is built or run, and nothing takes long.
+"""The toy spaces and made-up costs of the conformance kit, which tests of searchlab itself use as well."""
 
-Every space works on ``gemm:64x64x64`` and schedules to the workload as it is, or raises InvalidConfig.
-"""
+from searchlab.conformance.toys import (
+    TARGET,
+    WORKLOAD,
+    Bare,
+    Cost,
+    Dependent,
+    Large,
+    One,
+    Small,
+    all_equal,
+    all_invalid,
+    failed,
+    flaky,
+    run,
+    smooth,
+    tiles,
+    timed,
+    trials_of,
+)
 
-from __future__ import annotations
-
-import hashlib
-import json
-import math
-from collections.abc import Callable, Sequence
-from itertools import product
-from typing import TYPE_CHECKING, cast
-
-from searchlab.errors import InvalidConfig
-from searchlab.policy import Policy
-from searchlab.records import Failure, Measurement, Trial
-from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
-from searchlab.target import Target
-from searchlab.workload import Workload, parse_workload
-
-if TYPE_CHECKING:
-    from tvm.s_tir import Schedule
-
-WORKLOAD = parse_workload("gemm:64x64x64")
-TARGET = Target({"kind": "llvm"})
-
-
-def tiles(extent: int, parts: int) -> list[tuple[int, ...]]:
-    """Every way to write ``extent``, a power of two, as a product of ``parts`` powers of two."""
-    powers = [1 << i for i in range(extent.bit_length())]
-    return [tile for tile in product(powers, repeat=parts) if math.prod(tile) == extent]
-
-
-class _Schedules(Space):
-    """The part of a toy space that makes a program: a config in a hundredth of the space makes none."""
-
-    def schedule(self, config: Config) -> Schedule:
-        from tvm.s_tir import Schedule
-
-        self.knobs(config)
-        if _draw(config) < 0.01:
-            raise InvalidConfig(f"this toy has no program for {config.to_json()}")
-        return Schedule(self.workload.module)
-
-
-class Small(_Schedules, ProductSpace):
-    """120 configs, with one knob of each kind of value."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(
-            workload,
-            target,
-            [
-                Knob("tile", tiles(16, 2)),
-                Knob("unroll", (0, 16, 64, 512)),
-                Knob("order", ("ijk", "ikj", "jki")),
-                Knob("pack", (False, True)),
-            ],
-        )
-
-
-class Large(_Schedules, ProductSpace):
-    """13 million configs: the tiles of a 512 x 512 x 1024 GEMM, and three switches."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(
-            workload,
-            target,
-            [
-                Knob("tile_m", tiles(512, 4)),
-                Knob("tile_n", tiles(512, 4)),
-                Knob("tile_k", tiles(1024, 2)),
-                Knob("unroll", (0, 16, 64, 512)),
-                Knob("order", ("ijk", "ikj", "jki")),
-                Knob("pack", (False, True)),
-            ],
-        )
-
-
-class Dependent(_Schedules):
-    """192 configs: the sketch decides which knobs there are, and the tile how wide a vector may be."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target)
-
-    def decide(self, choose: Choose) -> Config:
-        made: list[tuple[str, Value]] = []
-
-        def ask(name: str, choices: Sequence[Value]) -> Value:
-            value = choose(Knob(name, choices))
-            made.append((name, value))
-            return value
-
-        sketch = ask("sketch", ("plain", "tiled", "packed"))
-        if sketch != "plain":
-            tile = cast(tuple[int, ...], ask("tile", tiles(16 if sketch == "tiled" else 8, 3)))
-            ask("vector", [1 << i for i in range(tile[-1].bit_length())])
-        if sketch == "packed":
-            ask("pack", ("a", "b", "both"))
-        ask("parallel", (False, True))
-        return Config(made)
-
-
-class One(_Schedules, ProductSpace):
-    """A single config, whose one knob has a single choice."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target, [Knob("tile", [(64, 1)])])
-
-
-class Bare(_Schedules, ProductSpace):
-    """A single config, that of a program with no choice left open."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target, [])
-
-
-# --- made-up costs ----------------------------------------------------------------------------------
-
-Cost = Callable[[Config], Measurement]
-
-
-def smooth(config: Config) -> Measurement:
-    """A landscape with one basin, a few interactions, and failures where the inner tiles are too big."""
-    optimum = {"tile": 2.0, "tile_m": 2.0, "tile_n": 4.0, "tile_k": 5.0}
-    error = 0.0
-    inner = 0.0
-    for name, value in config.items():
-        if isinstance(value, tuple):
-            logs = [math.log2(factor) for factor in value]
-            error += 0.25 * (logs[-1] - optimum[name]) ** 2
-            error += 0.05 * sum((log - 2.0) ** 2 for log in logs[:-1])
-            inner += logs[-1]
-        elif isinstance(value, str):
-            error += {"ikj": 0.0, "packed": 0.0, "both": 0.0, "jki": 1.2}.get(value, 0.6)
-        elif isinstance(value, bool):
-            error += 0.0 if value else 0.5
-        else:
-            error += 0.3 * abs(math.log2(value + 1) - 4.0) / 2
-    if inner > 15:
-        return failed("run_error", "the made-up registers ran out")
-    return timed(1e-3 * (1 + error))
-
-
-def flaky(config: Config) -> Measurement:
-    """As :func:`smooth`, but about a third of the space fails, in every way there is, for no reason at all."""
-    failures: tuple[Failure, ...] = ("invalid", "build_error", "run_timeout", "wrong_answer", "crash")
-    drawn = _draw(config)
-    if drawn < 0.33:
-        return failed(failures[int(drawn * 1000) % len(failures)], "made up")
-    return smooth(config)
-
-
-def all_invalid(config: Config) -> Measurement:
-    return failed("invalid", "made up")
-
-
-def all_equal(config: Config) -> Measurement:
-    return timed(1e-3)
-
-
-def timed(seconds: float) -> Measurement:
-    return Measurement(seconds=(seconds, seconds, seconds), program="made up")
-
-
-def failed(failure: Failure, message: str) -> Measurement:
-    return Measurement(failure=failure, message=message)
-
-
-def _draw(config: Config) -> float:
-    """A number in [0, 1) that only depends on the config."""
-    digest = hashlib.sha256(json.dumps(config.to_json()).encode()).digest()
-    return int.from_bytes(digest[:6], "big") / 2**48
-
-
-# --- the loop, without measuring or logging ---------------------------------------------------------
-
-
-def trials_of(configs: Sequence[Config], cost: Cost, first: int = 0) -> list[Trial]:
-    return [Trial(first + i, config, cost(config)) for i, config in enumerate(configs)]
-
-
-def run(policy: Policy, cost: Cost, budget: int, batch: int = 8) -> list[Trial]:
-    """Up to ``budget`` trials, in batches, until the policy has no more."""
-    trials: list[Trial] = []
-    while len(trials) < budget:
-        asked = policy.ask(min(batch, budget - len(trials)))
-        if not asked:
-            break
-        told = trials_of(asked, cost, len(trials))
-        policy.tell(told)
-        trials += told
-    return trials
+__all__ = [
+    "TARGET",
+    "WORKLOAD",
+    "Bare",
+    "Cost",
+    "Dependent",
+    "Large",
+    "One",
+    "Small",
+    "all_equal",
+    "all_invalid",
+    "failed",
+    "flaky",
+    "run",
+    "smooth",
+    "tiles",
+    "timed",
+    "trials_of",
+]

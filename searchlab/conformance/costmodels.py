@@ -1,0 +1,233 @@
+"""The rules of :class:`~searchlab.costmodel.CostModel`, each a small function that tries one of them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..costmodel import Array, Groups
+from .check import Breach, rule
+from .subjects import CostModelSubject, check_constructor, global_streams, global_streams_untouched, in_two_processes
+
+RUNS = ("signature", "starts", "learns")
+STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")
+
+
+def data(n: int, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
+    """Features with a tenth of NaN in them, and scores in [0, 1] that follow the first two, a fifth of them 0."""
+    rng = np.random.default_rng(seed)
+    features = rng.random((n, max(d, 2)))
+    scores = (features[:, 0] + features[:, 1] * (features[:, 0] > 0.5)) / 2
+    features[rng.random(features.shape) < 0.1] = np.nan
+    scores[rng.random(n) < 0.2] = 0.0
+    return features[:, :d], scores / np.max(scores, initial=1e-9)
+
+
+def predicted(model: CostModelSubject, features: Array, scores: Array, groups: Groups | None = None) -> Array:
+    """What a fresh model, trained on the data, predicts of them and of 20 rows that it never saw."""
+    with global_streams(0):
+        instance = model.start()
+        instance.fit(features, scores, one_task(features) if groups is None else groups)
+        return np.asarray(instance.predict(np.concatenate([features, data(20, features.shape[1], seed=9)[0]])))
+
+
+def one_task(features: Array) -> Groups:
+    return np.zeros(len(features), dtype=np.int64)
+
+
+@rule("give every option a default, take no *args or **kwargs: def __init__(self, *, seed, rounds=100)")
+def signature(model: CostModelSubject) -> None:
+    """The constructor takes (*, seed, and options by name, each with a default)."""
+    check_constructor(model.cls, 0, seeded=True)
+
+
+@rule("look at the line")
+def starts(model: CostModelSubject) -> None:
+    """It starts."""
+    model.start()
+
+
+@rule("look at the line; features are (n, d), scores and groups (n,)", ["starts"])
+def learns(model: CostModelSubject) -> None:
+    """It learns from a hundred trials of one task, and predicts."""
+    predicted(model, *data(100))
+
+
+@rule("give one number a row, as float64: return np.asarray(..., dtype=np.float64).reshape(len(features))", RUNS)
+def shape(model: CostModelSubject) -> None:
+    """predict gives an array of floats of shape (n,)."""
+    with global_streams(0):
+        instance = model.start()
+        features, scores = data(100)
+        instance.fit(features, scores, one_task(features))
+        for count in (100, 7, 1):
+            found: Any = instance.predict(features[:count])
+            if not isinstance(found, np.ndarray) or found.shape != (count,) or found.dtype.kind != "f":
+                form = (
+                    f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+                )
+                raise Breach(f"for {count} rows it gives {form}")
+
+
+@rule("return np.zeros(0) where features has no row", [*RUNS, "shape"])
+def nothing_to_predict(model: CostModelSubject) -> None:
+    """predict of no rows gives no scores."""
+    with global_streams(0):
+        instance = model.start()
+        features, scores = data(50)
+        instance.fit(features, scores, one_task(features))
+        if len(found := instance.predict(features[:0])):
+            raise Breach(f"it gives {len(found)}")
+
+
+@rule("clip what may overflow, and divide by nothing that may be 0", RUNS)
+def finite(model: CostModelSubject) -> None:
+    """What it predicts is finite, also of rows that it never saw."""
+    _check_finite(model, *data(100))
+
+
+@rule("predict the mean of the scores while there are too few rows to learn from", [*RUNS, "finite"])
+def few_rows(model: CostModelSubject) -> None:
+    """It learns from one, two and three trials."""
+    for count in (1, 2, 3):
+        _check_finite(model, *data(count))
+
+
+@rule("predict that label; divide by no spread of the scores", [*RUNS, "finite"])
+def constant_scores(model: CostModelSubject) -> None:
+    """It learns from trials that were all equally fast."""
+    features, _ = data(40)
+    _check_finite(model, features, np.full(40, 1.0))
+
+
+@rule("predict 0; divide by no maximum or sum of the scores", [*RUNS, "finite"])
+def all_failed(model: CostModelSubject) -> None:
+    """It learns from trials that all failed, whose scores are 0."""
+    features, _ = data(40)
+    _check_finite(model, features, np.zeros(40))
+
+
+@rule("fill NaN in with the mean of its column, and 0 where a column has nothing else", [*RUNS, "finite"])
+def nan_features(model: CostModelSubject) -> None:
+    """It learns from features that are NaN, a whole column or all of them."""
+    features, scores = data(40)
+    features[:, 2] = np.nan
+    _check_finite(model, features, scores)
+    _check_finite(model, np.full((40, 3), np.nan), scores)
+
+
+@rule("divide by no spread of a column", [*RUNS, "finite"])
+def constant_features(model: CostModelSubject) -> None:
+    """It learns from features that are all the same."""
+    _check_finite(model, np.ones((40, 3)), data(40)[1])
+
+
+@rule("predict the mean of the scores where features has no column: a space may have no knob", [*RUNS, "finite"])
+def no_columns(model: CostModelSubject) -> None:
+    """It learns from features without a column."""
+    _check_finite(model, np.empty((5, 0)), np.array([0.0, 0.2, 0.5, 1.0, 1.0]))
+
+
+@rule("compare trials of one group with each other only; one may have a single row, or equal scores", [*RUNS, "finite"])
+def several_tasks(model: CostModelSubject) -> None:
+    """It learns from several tasks at once, the groups, one of them with a single trial and one that all failed."""
+    features, scores = data(61)
+    scores[40:60] = 0.0
+    _check_finite(model, features, scores, np.repeat([0, 1, 2], [40, 20, 1]))
+
+
+def _check_finite(model: CostModelSubject, features: Array, scores: Array, groups: Groups | None = None) -> None:
+    found = predicted(model, features, scores, groups)
+    if wrong := np.flatnonzero(~np.isfinite(found).reshape(len(found), -1).all(axis=1)).tolist():
+        raise Breach(
+            f"trained on features {features.shape}, it predicts {found[wrong[0]]} in {len(wrong)} of {len(found)} rows"
+        )
+
+
+@rule("pass the seed on to whatever draws, and use one thread where the order of sums matters", RUNS)
+def same_seed(model: CostModelSubject) -> None:
+    """The same data and seed give the same predictions."""
+    _check_same(predicted(model, *data(100)), predicted(model, *data(100)), "trained again it predicts")
+
+
+@rule("start afresh in fit", [*RUNS, "same-seed", "global-random-state"])
+def forgets(model: CostModelSubject) -> None:
+    """What fit was given before is forgotten."""
+    features, scores = data(100)
+    with global_streams(0):
+        once, twice = model.start(), model.start()
+        twice.fit(*data(30, seed=1), np.zeros(30, dtype=np.int64))
+        for instance in (once, twice):
+            instance.fit(features, scores, one_task(features))
+        _check_same(once.predict(features), twice.predict(features), "trained on other data before, it predicts")
+
+
+@rule(
+    "predict row by row: no statistics of the rows that happen to be predicted together", [*RUNS, "shape", "same-seed"]
+)
+def a_row_alone(model: CostModelSubject) -> None:
+    """What is predicted of a row does not depend on the other rows."""
+    features, scores = data(100)
+    with global_streams(0):
+        instance = model.start()
+        instance.fit(features, scores, one_task(features))
+        together = instance.predict(features)
+        _check_same(together[10:20], instance.predict(features[10:20]), "asked for ten rows alone, it predicts", 1e-6)
+        _check_same(together[::-1], instance.predict(features[::-1]), "asked in another order, it predicts", 1e-6)
+
+
+@rule("copy before changing: features = np.nan_to_num(features), not copy=False", RUNS)
+def leaves_its_input(model: CostModelSubject) -> None:
+    """The arrays that it is given stay as they are."""
+    features, scores = data(100)
+    groups = one_task(features)
+    before = {"features": features.copy(), "scores": scores.copy(), "groups": groups.copy()}
+    with global_streams(0):
+        instance = model.start()
+        instance.fit(features, scores, groups)
+        instance.predict(features)
+    for name, array in (("features", features), ("scores", scores), ("groups", groups)):
+        if not np.array_equal(array, before[name], equal_nan=True):
+            raise Breach(f"it changed {name}")
+
+
+@rule("draw from a stream of your own: np.random.default_rng(seed)", [*RUNS, "same-seed"])
+def global_random_state(model: CostModelSubject) -> None:
+    """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
+    features, scores = data(100)
+    found = []
+    for seed in (1, 2):
+        with global_streams(seed), global_streams_untouched():
+            instance = model.start()
+            instance.fit(features, scores, one_task(features))
+            found.append(instance.predict(features))
+    _check_same(found[0], found[1], "where the global random streams start elsewhere, it predicts")
+
+
+@rule("use one thread, or a sum that does not depend on their number; go through no set", STEADY)
+def every_process(model: CostModelSubject) -> None:
+    """Its predictions are the same in every process, on any number of threads."""
+    first, second = in_two_processes(_predictions, model)
+    _check_same(np.array(first), np.array(second), "in another process, on two threads, it predicts")
+
+
+def _predictions(model: CostModelSubject) -> list[float]:
+    return list(predicted(model, *data(400)).tolist())
+
+
+def _check_same(before: Array, after: Array, when: str, tolerance: float = 0.0) -> None:
+    """Raise Breach where predictions differ; by more than ``tolerance``, where the order of sums may be another."""
+    if before.shape != after.shape:
+        raise Breach(f"{when} {after.shape} scores, not {before.shape}")
+    off = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
+    if (off > tolerance).any():
+        row = int(np.argmax(off))
+        raise Breach(f"{when} {after[row]} of row {row}, not {before[row]}")
+
+
+RULES = (
+    signature, starts, learns, shape, nothing_to_predict, finite, few_rows, constant_scores, all_failed, nan_features,
+    constant_features, no_columns, several_tasks, leaves_its_input, same_seed, global_random_state, forgets,
+    a_row_alone, every_process,
+)  # fmt: skip

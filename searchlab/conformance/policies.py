@@ -1,0 +1,343 @@
+"""The rules of :class:`~searchlab.policy.Policy`, each a small function that tries one of them out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidConfig
+from ..policy import Policy
+from ..records import Trial
+from ..space import Config
+from . import toys
+from .check import Breach, NotApplicable, rule
+from .subjects import (
+    PolicySubject,
+    check_constructor,
+    global_streams,
+    global_streams_untouched,
+    in_two_processes,
+)  # fmt: skip
+
+RUNS = ("signature", "starts", "runs")
+WARM = (*RUNS, "warm-start")
+STEADY = (*RUNS, "same-seed", "global-random-state")
+
+NUDGE = "give every option a default, take no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)"
+
+
+@rule(NUDGE)
+def signature(policy: PolicySubject) -> None:
+    """The constructor takes (space, *, seed, and options by name, each with a default)."""
+    check_constructor(policy.cls, 1, seeded=True)
+
+
+@rule("look at the line; a space may have a single config, and even no knob at all")
+def starts(policy: PolicySubject) -> None:
+    """It starts in every space."""
+    for where in (*policy.spaces.values(), *policy.small.values()):
+        policy.start(where)
+
+
+@rule("look at the line; ask(n) gives a list of configs, tell(trials) takes a list of trials", ["starts"])
+def runs(policy: PolicySubject) -> None:
+    """It asks and is told, batch after batch."""
+    for name, trials in policy.runs.items():
+        if not trials:
+            raise Breach(
+                f"its first ask in space {policy.spaces[name].plugin.name!r} was empty, which says that nothing is left"
+            )
+
+
+@rule("make configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", RUNS)
+def members(policy: PolicySubject) -> None:
+    """Every proposal is a Config that its space holds, and that a log can."""
+    for name, trials in policy.runs.items():
+        space = policy.spaces[name].space
+        for trial in trials:
+            config: Any = trial.config
+            if not isinstance(config, Config):
+                raise Breach(f"it proposed {config!r}, a {type(config).__name__}")
+            try:
+                space.knobs(config)
+            except InvalidConfig as error:
+                raise Breach(f"it proposed {config.to_json()}: {error}") from None
+            try:
+                json.dumps(config.to_json())
+            except TypeError as error:
+                raise Breach(f"it proposed {config}, which no log can hold: {error}") from None
+
+
+@rule("cut the batch off at n: list(islice(proposals, n)); and give [] where n is 0", RUNS)
+def batch_size(policy: PolicySubject) -> None:
+    """ask(n) gives at most n configs."""
+    for n in (8, 1, 0, 40, 7):
+        instance = policy.start(policy.spaces["large"])
+        for _ in range(2):
+            got = len(instance.ask(n))
+            if got > n:
+                raise Breach(f"ask({n}) gave {got}")
+
+
+@rule("keep what was proposed and told in a set, or derive from searchlab.NeverTwice, which does", RUNS)
+def no_repeats(policy: PolicySubject) -> None:
+    """It never proposes a config twice, even if it was not told of it yet."""
+    for trials in policy.runs.values():
+        _check_repeats([trial.config for trial in trials])
+    for where in policy.spaces.values():
+        instance = policy.start(where)
+        _check_repeats([config for _ in range(4) for config in instance.ask(5)])
+
+
+def _check_repeats(configs: Sequence[Config]) -> None:
+    first: dict[Config, int] = {}
+    for number, config in enumerate(configs):
+        if config in first:
+            raise Breach(f"proposal {number} was proposal {first[config]} again: {config.to_json()}")
+        first[config] = number
+
+
+@rule("draw from np.random.default_rng([seed, ...]) only; an unseeded default_rng() differs every time", RUNS)
+def same_seed(policy: PolicySubject) -> None:
+    """The same seed and measurements give the same proposals."""
+    for name, where in policy.spaces.items():
+        _check_same(policy.runs[name], policy.run(where), "with the same seed")
+
+
+@rule("seed the random stream with the seed given; if it truly changes nothing, say so: uses_seed = False", STEADY)
+def other_seed(policy: PolicySubject) -> None:
+    """Another seed gives other proposals, unless the class says uses_seed = False."""
+    first = _configs(policy.runs["large"])
+    others = [_configs(policy.run(policy.spaces["large"], seed=policy.seed + i)) for i in (1, 2)]
+    differs = any(other != first for other in others)
+    if policy.cls.uses_seed and not differs:
+        raise Breach(f"the first {len(first)} proposals are the same from three seeds")
+    if not policy.cls.uses_seed and differs:
+        raise Breach("it says uses_seed = False, and its proposals differ with the seed", "leave uses_seed out")
+
+
+@rule("draw from a stream of your own: np.random.default_rng([seed, ...])", [*RUNS, "same-seed"])
+def global_random_state(policy: PolicySubject) -> None:
+    """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
+    where = policy.spaces["large"]
+    for seed in (1, 2):
+        with global_streams(seed), global_streams_untouched():
+            trials = toys.run(policy.start(where), toys.flaky, 32)
+        _check_same(policy.runs["large"], trials, "when the global random streams start elsewhere")
+
+
+@rule("bound the search by steps, not by seconds; take no seed and no decision from the time", STEADY)
+def clock(policy: PolicySubject) -> None:
+    """Its proposals do not depend on the clock."""
+    with other_clock(policy.cls):
+        trials = policy.run(policy.spaces["large"])
+    _check_same(policy.runs["large"], trials, "on a clock that is a thousand times as fast")
+
+
+@rule("sort sets before going through them, or use a dict for its order; sum in one thread", STEADY)
+def every_process(policy: PolicySubject) -> None:
+    """Its proposals are the same in every process, whatever strings hash to and on any number of threads."""
+    first, second = in_two_processes(_proposals, policy)
+    if first != second:
+        number = next(i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+        raise Breach(f"proposal {number} is {first[number]} in one process and {second[number]} in another")
+
+
+def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
+    return [trial.config.to_json() for where in policy.spaces.values() for trial in policy.run(where, trials=24)]
+
+
+@rule(
+    "seed the stream of each ask anew, from the seed and how many are told, and keep nothing of an ask; "
+    "if it must know which trials were asked for together, say so: needs_asks = True",
+    [*STEADY, "warm-start"],
+)
+def state_is_what_was_told(policy: PolicySubject) -> None:
+    """One that was only told the trials goes on as the one that proposed them, however they were split."""
+    if policy.cls.needs_asks:
+        raise NotApplicable("it says needs_asks = True: it resumes by being asked again, which same-seed tries")
+    for name, where in policy.spaces.items():
+        lived = policy.start(where)
+        trials = toys.run(lived, toys.flaky, 32)
+        at_once, singly = policy.start(where), policy.start(where)
+        at_once.tell(list(trials))
+        for trial in trials:
+            singly.tell([trial])
+        for _ in range(2):
+            asked = list(lived.ask(8))
+            for how, other in (("all at once", at_once), ("one by one", singly)):
+                again = list(other.ask(8))
+                if again != asked:
+                    other_first = _first_other(again, asked)
+                    raise Breach(f"told {len(trials)} trials of space {name!r} {how}, it goes on with {other_first}")
+            told = toys.trials_of(asked, toys.flaky, len(trials))
+            for instance in (lived, at_once, singly):
+                instance.tell(list(told))
+            trials += told
+
+
+@rule("copy what is to be changed: self.trials += trials, not self.trials = trials", RUNS)
+def leaves_what_it_is_told(policy: PolicySubject) -> None:
+    """The lists and records that it is told stay as they are."""
+    instance = policy.start(policy.spaces["large"])
+    told: list[tuple[list[Trial], list[Trial]]] = []
+    for batch in range(4):
+        trials = toys.trials_of(instance.ask(8), toys.flaky, 8 * batch)
+        told.append((trials, [Trial(trial.index, Config(trial.config), trial.measurement) for trial in trials]))
+        instance.tell(trials)
+        for trials, before in told:
+            if trials != before:
+                raise Breach(f"a list of {len(before)} trials that it was told has changed since: it has {len(trials)}")
+
+
+@rule("take what tell brings as it comes, whether ask had proposed it or not; and do not propose it again", RUNS)
+def warm_start(policy: PolicySubject) -> None:
+    """It learns from trials that it did not propose, and does not propose them again."""
+    for where in policy.spaces.values():
+        known = toys.trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), toys.flaky)
+        instance = policy.start(where)
+        instance.tell(list(known))
+        left = where.space.size(64)
+        trials = toys.run(instance, toys.flaky, 24)
+        if not trials and (left is None or left > len(known)):
+            raise Breach(f"told {len(known)} trials of a space that has more, it proposes nothing")
+        if again := {trial.config for trial in trials} & {trial.config for trial in known}:
+            raise Breach(f"it proposes what it was told of: {next(iter(again)).to_json()}")
+
+
+@rule("leave out trials whose config is not in the space (searchlab.NeverTwice does): another log may hold some", WARM)
+def foreign_trials(policy: PolicySubject) -> None:
+    """Trials of configs that its space does not hold do it no harm."""
+    for where in policy.spaces.values():
+        own = toys.trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), toys.smooth)
+        strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
+        fast = [Trial(i, config, toys.timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
+        instance = policy.start(where)
+        instance.tell([*fast[:3], *own, *fast[3:]])
+        toys.run(instance, toys.smooth, 24)
+
+
+@rule("keep to random configs while nothing has succeeded; the cost of a failure is infinity", RUNS)
+def nothing_succeeds(policy: PolicySubject) -> None:
+    """It goes on where every trial fails."""
+    _check_goes_on(policy, toys.all_invalid)
+
+
+@rule("divide by no spread of costs, which may be 0", RUNS)
+def all_is_equal(policy: PolicySubject) -> None:
+    """It goes on where every trial takes the same time."""
+    _check_goes_on(policy, toys.all_equal)
+
+
+def _check_goes_on(policy: PolicySubject, cost: toys.Cost) -> None:
+    where = policy.spaces["large"]
+    trials = policy.run(where, cost)
+    size = where.space.size(32)
+    if len(trials) < (32 if size is None else min(32, size)):
+        raise Breach(f"it stopped after {len(trials)} trials")
+
+
+@rule(
+    "fill the batch with space.sample_new(rng, n, seen), which finds what is left, and give [] if that is nothing", RUNS
+)
+def exhausts(policy: PolicySubject) -> None:
+    """It proposes every config of a small space, and then nothing."""
+    if not policy.small:
+        raise NotApplicable("the space has too many configs even of the smallest workloads")
+    for where in policy.small.values():
+        everything = list(where.space.enumerate())
+        instance = policy.start(where)
+        proposed: set[Config] = set()
+        asked, empty = 0, 0
+        while empty < 2:
+            if asked > 4 * len(everything):
+                raise Breach(f"of {len(everything)} configs it has proposed {asked}, and goes on")
+            batch = instance.ask(16)
+            empty = 0 if batch else empty + 1
+            instance.tell(toys.trials_of(batch, toys.flaky, asked))
+            proposed.update(batch)
+            asked += len(batch)
+        missing = [config for config in everything if config not in proposed]
+        if missing:
+            raise Breach(f"of {len(everything)} configs it left out {len(missing)}, the first {missing[0].to_json()}")
+
+
+@rule("learn from each trial once, when it is told, or from a bounded number of them", WARM)
+def bounded_time(policy: PolicySubject) -> None:
+    """A tell and an ask after four times as many trials take at most sixteen times as long."""
+    where = policy.spaces["large"]
+    configs = where.space.sample_new(np.random.default_rng(3), 256, ())
+    known = toys.trials_of(configs, toys.flaky)
+    if len(known) < 256:
+        raise NotApplicable(f"the space has {len(known)} configs, and 256 are needed")
+    few, many = (_step_seconds(policy.start(where), known[:count]) for count in (64, 256))
+    if many > 16 * few + 0.2:
+        raise Breach(f"after 64 trials they take {few:.3g} s of CPU time, and {many:.3g} s after 256")
+
+
+def _step_seconds(policy: Policy, known: list[Trial]) -> float:
+    """CPU seconds, which other processes do not change, of the quickest of three steps."""
+    policy.tell(known)
+    seconds = []
+    for step in range(3):
+        start = time.process_time()
+        asked = policy.ask(8)
+        policy.tell(toys.trials_of(asked, toys.flaky, len(known) + 8 * step))
+        seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
+RULES = (
+    signature, starts, runs, members, batch_size, no_repeats, same_seed, global_random_state, other_seed, clock,
+    every_process, leaves_what_it_is_told, warm_start, foreign_trials, state_is_what_was_told, nothing_succeeds,
+    all_is_equal, exhausts, bounded_time,
+)  # fmt: skip
+
+
+def _configs(trials: Sequence[Trial]) -> list[Config]:
+    return [trial.config for trial in trials]
+
+
+def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> None:
+    if _configs(before) != _configs(after):
+        raise Breach(f"{when} it proposes {_first_other(_configs(after), _configs(before))}")
+
+
+def _first_other(these: Sequence[Config], those: Sequence[Config]) -> str:
+    for number, (this, that) in enumerate(zip(these, those, strict=False)):
+        if this != that:
+            return f"{this.to_json()}, not {that.to_json()}, as number {number}"
+    return f"{len(these)} configs, not {len(those)}"
+
+
+@contextmanager
+def other_clock(cls: type[Any]) -> Iterator[None]:
+    """Let time pass a thousand times as fast for what calls the functions of :mod:`time`.
+
+    Also where a module of the plug-in's package has imported them by name.
+    """
+
+    def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
+        start = clock()
+        return lambda: start + offset + (clock() - start) * 1000
+
+    quick: dict[int, Callable[[], float]] = {}
+    for name in ("time", "monotonic", "perf_counter", "process_time"):
+        for clock, offset in ((getattr(time, name), 1e6), (getattr(time, f"{name}_ns"), 10**15)):
+            quick[id(clock)] = faster(clock, offset)
+    home = cls.__module__.partition(".")[0]
+    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home)]
+    found = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
+    for module, key, value in found:
+        setattr(module, key, quick[id(value)])
+    try:
+        yield
+    finally:
+        for module, key, value in found:
+            setattr(module, key, value)

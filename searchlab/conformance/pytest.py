@@ -1,0 +1,92 @@
+"""The checks as classes for pytest, to inherit from in the tests of a plug-in::
+
+from searchlab.conformance.pytest import PolicyTests
+
+class TestBandit(PolicyTests):
+    plugin = "acme_policies:Bandit"
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from . import cost_model_checks, costmodels, policies, policy_checks, space_checks, spaces
+from .check import Check, NotApplicable, Rule
+from .subjects import PluginSpec
+
+
+class _Tests:
+    plugin: ClassVar[PluginSpec]
+    """A registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}``, or a class."""
+
+    seed: ClassVar[int] = 0
+
+    _made: ClassVar[dict[str, Check]]
+
+    @classmethod
+    def checks(cls) -> list[Check]:
+        """What is checked."""
+        raise NotImplementedError
+
+    @classmethod
+    def _hold(cls, name: str) -> None:
+        if "_made" not in vars(cls):  # once a class, since checks share what they found out
+            cls._made = {check.name: check for check in cls.checks()}
+        try:
+            cls._made[name]()
+        except NotApplicable as reason:
+            pytest.skip(str(reason))
+
+
+def _each(rules: tuple[Rule, ...]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("name", [rule.name for rule in rules])
+
+
+class PolicyTests(_Tests):
+    """A policy. ``space``, ``workload``, ``target``, ``cost_model`` and ``features`` are those of ``policy_checks``."""
+
+    space: ClassVar[PluginSpec | None] = None
+    workload: ClassVar[str | None] = None
+    target: ClassVar[str] = "native"
+    cost_model: ClassVar[PluginSpec] = "xgboost"
+    features: ClassVar[str] = "knob"
+
+    @classmethod
+    def checks(cls) -> list[Check]:
+        return policy_checks(
+            cls.plugin, space=cls.space, workload=cls.workload, target=cls.target, cost_model=cls.cost_model,
+            features=cls.features, seed=cls.seed,
+        )  # fmt: skip
+
+    @_each(policies.RULES)
+    def test_contract(self, name: str) -> None:
+        self._hold(name)
+
+
+class SpaceTests(_Tests):
+    """A space, of ``workload`` on ``target``."""
+
+    workload: ClassVar[str | None] = None
+    target: ClassVar[str] = "native"
+
+    @classmethod
+    def checks(cls) -> list[Check]:
+        return space_checks(cls.plugin, workload=cls.workload, target=cls.target, seed=cls.seed)
+
+    @_each(spaces.RULES)
+    def test_contract(self, name: str) -> None:
+        self._hold(name)
+
+
+class CostModelTests(_Tests):
+    """A cost model."""
+
+    @classmethod
+    def checks(cls) -> list[Check]:
+        return cost_model_checks(cls.plugin, seed=cls.seed)
+
+    @_each(costmodels.RULES)
+    def test_contract(self, name: str) -> None:
+        self._hold(name)

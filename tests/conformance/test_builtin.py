@@ -1,0 +1,56 @@
+"""The kit over every registered policy, space and cost model."""
+
+from __future__ import annotations
+
+import pytest
+
+from searchlab.conformance import cost_model_checks, policy_checks, run_checks, space_checks
+from searchlab.conformance.check import Check
+from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
+from searchlab.registry import installed
+from searchlab.target import resolve_target
+from searchlab.workload import parse_workload
+from tests.policies.registered import IN_SKETCH, OPTIONS, names
+
+NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
+"""Checks that may have nothing to say."""
+
+
+def held(checks: list[Check]) -> None:
+    outcomes = list(run_checks(checks))
+    failed = "\n\n".join(f"{one.name}\n{one.text}" for one in outcomes if one.status in ("FAIL", "not run"))
+    assert not failed, failed
+    assert {one.name for one in outcomes if one.status == "n/a"} <= NOT_FOR_ALL
+
+
+@pytest.mark.parametrize("name", names())
+def test_policy(name: str) -> None:
+    where = {"space": "sketch", "workload": "gemm:64x64x64"} if name in IN_SKETCH else {}
+    cost_model = {"name": "xgboost", "options": {"rounds": 20}}
+    held(policy_checks({"name": name, "options": OPTIONS.get(name, {})}, cost_model=cost_model, **where))
+
+
+@pytest.mark.parametrize("name", IN_SKETCH)
+def test_a_policy_that_refuses_toys_says_so(name: str) -> None:
+    (check, *_) = [check for check in policy_checks(name) if check.name == "starts"]
+    with pytest.raises(Exception, match="--space sketch --workload gemm:64x64x64") as refused:
+        check()
+    assert isinstance(refused.value.__cause__, UnsupportedSpace)
+
+
+@pytest.mark.parametrize("name", installed("space"))
+def test_space(name: str) -> None:
+    held(space_checks(name))
+
+
+@pytest.mark.parametrize("name", installed("cost model"))
+def test_cost_model(name: str) -> None:
+    held(cost_model_checks(name))
+
+
+def test_a_space_is_checked_where_it_has_programs() -> None:
+    check, *_ = space_checks("guided-conv2d")
+    with pytest.raises(UnsupportedWorkload):
+        check.subject.cls(parse_workload("gemm:64x64x64"), resolve_target("native"))
+    (programs,) = [check for check in space_checks("guided-conv2d") if check.name == "schedules"]
+    programs()

@@ -1,0 +1,119 @@
+"""``searchlab check`` as a plug-in's author meets it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLUGINS = """
+from searchlab import CostModel, NeverTwice, Space
+
+class Sound(NeverTwice):
+    def __init__(self, space, *, seed, share=0.5):
+        super().__init__(space, seed=seed)
+
+    def propose(self, n, rng):
+        return []
+
+class Stops(NeverTwice):
+    def propose(self, n, rng):
+        return self.no_such_thing
+
+class Raises(Sound):
+    def __init__(self, space, *, seed):
+        raise RuntimeError("no licence")
+
+class Picky(NeverTwice):
+    def __init__(self, space, *, seed):
+        from searchlab import SearchlabError
+        raise SearchlabError("it works on sketches only")
+
+    def propose(self, n, rng):
+        return []
+
+class Duck:
+    def __init__(self, space, *, seed):
+        pass
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(PLUGINS)
+    (tmp_path / "garbled.py").write_text("def f(:\n")
+    (tmp_path / "faulty.py").write_text("\nlist_of_what()\n")
+    return tmp_path
+
+
+def check(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run as the installed command is, whose own directory is on the path and not the user's."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    code = "import sys; sys.path.pop(0); from searchlab.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "check", *words], capture_output=True, text=True, env=env, cwd=home
+    )
+
+
+def test_a_sound_policy(home: Path) -> None:
+    done = check(home, "policy", "mine:Sound", "--option", "share=0.25", "--seed", "3")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lines[0] == "pass     signature" and lines[-1] == "19 of 19 checks pass"
+
+
+def test_a_failure_names_the_line_and_the_status_is_1(home: Path) -> None:
+    done = check(home, "policy", "mine:Stops")
+    assert done.returncode == 1
+    line = PLUGINS.splitlines().index("        return self.no_such_thing") + 1
+    assert f"AttributeError: 'Stops' object has no attribute 'no_such_thing', raised at {home}/mine.py:{line}" in (
+        done.stdout
+    )
+    assert "expected: It asks and is told" in done.stdout and "likely fix: " in done.stdout
+    assert "not run  members: it needs 'runs' to hold" in done.stdout
+    assert done.stdout.splitlines()[-1] == "2 of 19 checks pass; runs failed"
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_one_check_alone(home: Path) -> None:
+    done = check(home, "policy", "mine:Stops", "--only", "starts", "--only", "signature")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["pass     signature", "pass     starts", "2 of 2 checks pass"]
+
+
+def test_a_constructor_that_raises_and_a_class_of_another_kind_fail(home: Path) -> None:
+    done = check(home, "policy", "mine:Raises")
+    assert done.returncode == 1 and "RuntimeError: no licence, raised at" in done.stdout
+    done = check(home, "policy", "mine:Duck")
+    assert done.returncode == 1 and "derive the class from searchlab.Policy" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["policy", "nowhere:Bandit"], "policy 'nowhere:Bandit' cannot be loaded"),
+        (["policy", "mine:Bandit"], "policy 'mine:Bandit' cannot be loaded"),
+        (["policy", "garbled:Bandit"], "garbled.py:1"),
+        (["policy", "faulty:Bandit"], "cannot be imported: NameError: name 'list_of_what' is not defined"),
+        (["policy", "evolutionry"], "did you mean 'evolutionary'"),
+        (["policy", "mine:Sound", "--option", "shore=0.25"], "did you mean 'share'"),
+        (["policy", "mine:Sound", "--only", "same-sead"], "did you mean 'same-seed'"),
+        (["policy", "mine:Picky"], "on sketches only. If it works in certain spaces only, name one, as: --space"),
+        (["costmodel", "ridge", "--workload", "gemm:8x8x8"], "leave out --space"),
+        (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "refuses gemm:8x8x8"),
+        (["space", "sketch", "--workload", "gem:8x8x8"], "did you mean 'gemm'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, home: Path) -> None:
+    done = check(home, *words)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_pytest_is_only_imported_by_its_own_module() -> None:
+    code = "import sys, searchlab.conformance; print('pytest' in sys.modules, 'tvm' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

@@ -1,0 +1,1 @@
+"""What acme has for searchlab."""

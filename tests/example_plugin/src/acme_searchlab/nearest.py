@@ -1,0 +1,26 @@
+"""The nearest trials."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from searchlab import CostModel
+from searchlab.costmodel import Array, Groups
+from searchlab.options import whole
+
+
+class Nearest(CostModel):
+    """Predicts the mean score of the ``k`` trials whose features are nearest."""
+
+    def __init__(self, *, seed: int, k: int = 3) -> None:
+        super().__init__(seed=seed)
+        self.k = whole("k", k, 1)
+
+    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+        self.features, self.scores = np.nan_to_num(features), scores.copy()
+
+    def predict(self, features: Array) -> Array:
+        apart = np.square(np.nan_to_num(features)[:, None] - self.features).sum(axis=2)
+        nearest = np.argsort(apart, axis=1, kind="stable")[:, : self.k]
+        result: Array = self.scores[nearest].mean(axis=1)
+        return result

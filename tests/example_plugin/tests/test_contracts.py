@@ -1,0 +1,19 @@
+"""All that searchlab asks of what acme has for it."""
+
+from searchlab.conformance.pytest import CostModelTests, PolicyTests, SpaceTests
+
+
+class TestBandit(PolicyTests):
+    plugin = "acme-bandit"
+
+
+class TestBanditThatExplores(PolicyTests):
+    plugin = {"name": "acme-bandit", "options": {"explore": 2.0}}  # noqa: RUF012
+
+
+class TestStrips(SpaceTests):
+    plugin = "acme-strips"
+
+
+class TestNearest(CostModelTests):
+    plugin = "acme-nearest"
