@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log import Log, read_log
+from ..log import Log, find_logs, read_log
+from ..trust import largest_drift
 from ..workload import parse_workload
 from .curves import Floats, best_so_far, gflops
 
 REPORT = "report"
 """Folder of what a report writes; logs under a folder of this name are never read."""
 
-_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch")
+_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start")
 _FOOTING = ("target", "measure")
 _NOTED = ("host", "workers", "versions")
 
@@ -61,7 +62,7 @@ def read_cells(directory: Path) -> Comparison:
     """
     if not directory.is_dir():
         raise SearchlabError(f"there is no directory {directory} to report on")
-    paths = [p for p in sorted(directory.rglob("*.jsonl")) if REPORT not in p.relative_to(directory).parts[:-1]]
+    paths = [p for p in find_logs(directory) if REPORT not in p.relative_to(directory).parts[:-1]]
     if not paths:
         raise SearchlabError(f"{directory} holds no log (*.jsonl); run a study there first, or name another directory")
     logs = [read_log(path) for path in paths]
@@ -131,10 +132,30 @@ def _check_strategy(cells: Sequence[Cell]) -> None:
             )
 
 
+DRIFT = 0.1
+"""How much slower or faster the same program may become within a run before a report says so."""
+
+
 def footing_notes(cells: Sequence[Cell]) -> list[str]:
-    """What differs between the logs of a workload that a reader should know of, a sentence each."""
-    return [
+    """What a reader should know of the logs of a workload, a sentence each: what differs between them, and how many
+    trials were not measured, nor in the table.
+    """
+    notes = [
         f"The logs differ in their {found[0]} ({found[1].file} and {found[2].file}): compare seconds with care."
         for field in _NOTED
         if (found := _different(cells, (field,)))
     ]
+    for cell in cells:
+        ratio = largest_drift(cell.log)
+        if ratio is not None and abs(ratio - 1) > DRIFT:
+            notes.append(
+                f"The machine drifted during {cell.file}: its first program once took {ratio:.2f} times as long."
+            )
+    shares = []
+    for strategy in dict.fromkeys(cell.strategy for cell in cells):
+        near = [record.nearest for cell in cells if cell.strategy == strategy for record in cell.log.records]
+        if any(near):
+            shares.append(f"{100 * sum(near) / len(near):.1f} % of the trials of {strategy}")
+    if shares:
+        notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
+    return notes

@@ -79,7 +79,7 @@ def quartiles(values: Floats) -> Floats:
 
 
 def band_over_trials(curves: Sequence[Floats]) -> Band:
-    """The curves of a strategy's seeds against trials, as far as every one of them goes."""
+    """The curves of a strategy's seeds against trials, as far as every one of them goes: its fixed-budget view."""
     trials = min((len(curve) for curve in curves), default=0)
     if trials == 0:
         return _NOTHING

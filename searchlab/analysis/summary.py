@@ -11,8 +11,13 @@ import numpy as np
 
 from ..records import FAILURES
 from .cells import Cell, Comparison, footing_notes
-from .curves import area_under_curve, quartiles, seconds_to_target, trials_to_target
-from .verdict import ranked, verdict
+from .contrasts import Contrast, contrasts
+from .curves import area_under_curve, best_so_far, gflops, seconds_to_target, trials_to_target
+from .estimates import Estimate, Reached, Spread, estimate, reached, spread
+from .overall import Overall, overall
+from .random_search import RandomSearch, random_searches
+from .targets import anytime, ecdf_area, hitting_times, precision_targets
+from .verdict import AREA, SECONDS, TRIALS, ranked, verdict
 
 TARGET = 0.95
 """The part of the best known throughput that counts as having converged."""
@@ -33,27 +38,6 @@ class Best(msgspec.Struct, frozen=True):
     log: str
 
 
-class Spread(msgspec.Struct, frozen=True):
-    """A number of every seed, in the order of the seeds, with their median and quartiles."""
-
-    median: float
-    lower: float
-    upper: float
-    by_seed: list[float]
-
-
-class Reached(msgspec.Struct, frozen=True):
-    """What it took every seed to reach the target: None for a seed whose run ended before that (censored).
-
-    median: over all seeds, the censored ones counted as infinity; None where it is infinite, which it is
-    unless more than half of the seeds reached the target.
-    """
-
-    reached: int
-    median: float | None
-    by_seed: list[float | None]
-
-
 class Seconds(msgspec.Struct, frozen=True):
     """Seconds charged, summed over seeds; building is divided by the workers that shared it."""
 
@@ -70,7 +54,14 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     trials is how far all its seeds go, and trials_by_seed how far each does; they are all the same where
     ``complete``. best_gflops, trials_to_target, seconds_to_target and area (see
     :func:`~searchlab.analysis.curves.area_under_curve`) are over the first ``trials`` trials of each seed;
-    failures (number by kind) and seconds are over all that the logs hold.
+    failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a logarithmic scale (see
+    :func:`~searchlab.analysis.targets.anytime`). ecdf_area: that of all (seed, target) pairs, its targets those of
+    :func:`~searchlab.analysis.targets.precision_targets`. Both hold a run's last value up to the horizon.
+
+    score: mean over seeds of the score against random search in the strategy's own space and the best known there (see
+    :func:`~searchlab.analysis.baseline.score`), over the first ``score_trials`` trials; of different spaces they are
+    not comparable. What random search is worth is taken from the runs of the policy ``random`` in that space; None
+    where there is none, or where it has nothing to gain.
     """
 
     strategy: str
@@ -85,6 +76,11 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     trials_to_target: Reached
     seconds_to_target: Reached
     area: Spread
+    anytime: Spread
+    ecdf_area: float
+    score: Estimate | None
+    score_by_seed: list[float] | None
+    score_trials: int | None
     failures: dict[str, int]
     seconds: Seconds
 
@@ -93,7 +89,8 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison on one workload, the strategy that converges fastest first.
 
     flops: of one run of it. horizon: the most trials that all seeds of any strategy have; areas are over so
-    many. target_gflops: what counts as converged, None while nothing has succeeded.
+    many. target_gflops: what counts as converged, None while nothing has succeeded. contrasts: every pair of strategies
+    by trials to the target, by seconds to it and by area.
     """
 
     workload: str
@@ -102,15 +99,20 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
     best: Best | None
     target_gflops: float | None
     strategies: list[StrategySummary]
+    contrasts: list[Contrast]
     verdict: str
     notes: list[str]
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """All numbers of a report. ``target`` is the part of the best known that counts as converged."""
+    """All numbers of a report. ``target`` is the part of the best known that counts as converged.
+
+    overall: over all workloads, None where there is one, or where no two strategies ran on all of them.
+    """
 
     target: float
     workloads: list[WorkloadSummary]
+    overall: Overall | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain dicts, lists, strings and finite numbers."""
@@ -120,7 +122,8 @@ class Summary(msgspec.Struct, frozen=True):
 
 def summarize(comparison: Comparison) -> Summary:
     """The summary of what :func:`~searchlab.analysis.cells.read_cells` read; equal logs give equal numbers."""
-    return Summary(TARGET, [_workload(name, strategies) for name, strategies in comparison.items()])
+    workloads = [_workload(name, strategies) for name, strategies in comparison.items()]
+    return Summary(TARGET, workloads, overall(workloads))
 
 
 def _workload(name: str, strategies: dict[str, list[Cell]]) -> WorkloadSummary:
@@ -130,7 +133,11 @@ def _workload(name: str, strategies: dict[str, list[Cell]]) -> WorkloadSummary:
     horizon = max((common_trials(cells) for cells in begun.values()), default=0)
     best = _best(every)
     reference = best.gflops if best else 0.0
-    rows = ranked([_strategy(cells, reference, horizon) for cells in begun.values()])
+    searches = random_searches([cell for cells in begun.values() for cell in cells], horizon)
+    rows = ranked(
+        [_strategy(cells, reference, horizon, searches.get(cells[0].log.header.space_name)) for cells in begun.values()]
+    )
+    compared = [c for measure in (TRIALS, SECONDS, AREA) for c in contrasts(measure, _runs(name, rows, measure))]
     for row in rows:
         if not row.complete:
             has = ", ".join(map(str, row.trials_by_seed))
@@ -144,7 +151,8 @@ def _workload(name: str, strategies: dict[str, list[Cell]]) -> WorkloadSummary:
         best=best,
         target_gflops=TARGET * best.gflops if best else None,
         strategies=rows,
-        verdict=verdict(rows, TARGET, so_far=len(started(every)) < len(every)),
+        contrasts=compared,
+        verdict=verdict(rows, compared, TARGET, so_far=len(started(every)) < len(every)),
         notes=notes + footing_notes(every),
     )
 
@@ -176,10 +184,24 @@ def _best(cells: Sequence[Cell]) -> Best | None:
     )
 
 
-def _strategy(cells: Sequence[Cell], reference: float, horizon: int) -> StrategySummary:
+def _runs(workload: str, rows: Sequence[StrategySummary], measure: str) -> dict[str, dict[tuple[str, int], float]]:
+    """What every run came to, lower is better, as contrasts want it."""
+    return {
+        row.strategy: {
+            (workload, seed): -value if measure == AREA else math.inf if value is None else value
+            for seed, value in zip(row.seeds, getattr(row, measure).by_seed, strict=True)
+        }
+        for row in rows
+    }
+
+
+def _strategy(cells: Sequence[Cell], reference: float, horizon: int, search: RandomSearch | None) -> StrategySummary:
     trials = common_trials(cells)
     curves = [cell.curve[:trials] for cell in cells]
+    held = np.stack([np.pad(best_so_far(cell.log.costs[:trials]), (0, horizon - trials), "edge") for cell in cells])
+    flops = cells[0].log.flops
     target = TARGET * reference
+    scores = search.scores(held) if search else None
     header = cells[0].log.header
     lengths = [len(cell.log.records) for cell in cells]
     records = [record for cell in cells for record in cell.log.records]
@@ -192,26 +214,23 @@ def _strategy(cells: Sequence[Cell], reference: float, horizon: int) -> Strategy
         trials=trials,
         trials_by_seed=lengths,
         complete=len(set(lengths)) == 1,
-        best_gflops=_spread([float(curve[-1]) for curve in curves]),
-        trials_to_target=_reached([trials_to_target(curve, target) for curve in curves]),
-        seconds_to_target=_reached(
-            [seconds_to_target(curve, cell.elapsed, target) for curve, cell in zip(curves, cells, strict=True)]
+        best_gflops=spread([float(curve[-1]) for curve in curves]),
+        trials_to_target=reached([trials_to_target(curve, target) for curve in curves], [float(trials)] * len(cells)),
+        seconds_to_target=reached(
+            [seconds_to_target(curve, cell.elapsed, target) for curve, cell in zip(curves, cells, strict=True)],
+            [float(cell.elapsed[trials - 1]) for cell in cells],
         ),
-        area=_spread([area_under_curve(curve, reference, horizon) for curve in curves]),
+        area=spread([area_under_curve(curve, reference, horizon) for curve in curves]),
+        anytime=spread(anytime(held, flops / reference / 1e9).tolist() if reference else [0.0] * len(cells)),
+        ecdf_area=ecdf_area(hitting_times(gflops(held, flops), precision_targets(reference)), horizon)
+        if reference
+        else 0.0,
+        score=estimate(scores) if scores is not None else None,
+        score_by_seed=scores.tolist() if scores is not None else None,
+        score_trials=len(search.baseline) if search and scores is not None else None,
         failures={kind: sum(record.failure == kind for record in records) for kind in FAILURES},
         seconds=_seconds(cells),
     )
-
-
-def _spread(values: list[float]) -> Spread:
-    lower, median, upper = quartiles(np.array(values)).tolist()
-    return Spread(median, lower, upper, values)
-
-
-def _reached(values: list[float]) -> Reached:
-    finite = [value if math.isfinite(value) else None for value in values]
-    median = float(np.median(values))
-    return Reached(sum(v is not None for v in finite), median if math.isfinite(median) else None, finite)
 
 
 def _seconds(cells: Sequence[Cell]) -> Seconds:

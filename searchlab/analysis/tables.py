@@ -10,19 +10,23 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from .summary import Reached, StrategySummary, Summary, WorkloadSummary
+from .estimates import Estimate, Reached
+from .overall import Overall
+from .summary import StrategySummary, Summary, WorkloadSummary
 
 _NAME_WIDTH = 30
 
 
 def summary_table(summary: Summary) -> list[RenderableType]:
     """For each workload how fast each strategy converges (the best in bold), the verdict in words, and what it
-    cost: seconds charged, by part, and failed trials.
+    cost: seconds charged, by part, and failed trials. Then what they come to over all workloads.
     """
     shown: list[RenderableType] = []
     for item in summary.workloads:
         words = Text(" ".join([item.verdict, *item.notes]))
         shown += [_convergence(item, summary.target), words, _costs(item)]
+    if summary.overall:
+        shown += [_overall(summary.overall), Text(summary.overall.verdict)]
     return shown
 
 
@@ -30,14 +34,19 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
     goal = f"{100 * target:g} %"
     best = f"best known {item.best.gflops:.1f} GFLOPS, by {item.best.strategy}" if item.best else "nothing known yet"
     table = _table(f"{item.workload}: {best}")
-    for column in ("seeds", "trials", "GFLOPS", "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area"):
+    columns = ("seeds", "trials", "GFLOPS", "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area", "score")
+    scored = any(row.score for row in item.strategies)
+    for column in columns if scored else columns[:-1]:
         table.add_column(column, justify="right", no_wrap=True)
     rows = item.strategies
     gflops = _marked(rows, lambda row: row.best_gflops.median, lambda value: f"{value:.1f}", most=True)
     trials = _marked(rows, lambda row: row.trials_to_target.median, lambda value: f"{value:g}")
     seconds = _marked(rows, lambda row: row.seconds_to_target.median, _seconds)
     areas = _marked(rows, lambda row: row.area.median, lambda value: f"{value:.3f}", most=True)
-    for row, best_gflops, to_target, in_seconds, area in zip(rows, gflops, trials, seconds, areas, strict=True):
+    scores = _marked(rows, lambda row: row.score.value if row.score else None, lambda value: f"{value:.2f}", most=True)
+    for row, best_gflops, to_target, in_seconds, area, score in zip(
+        rows, gflops, trials, seconds, areas, scores, strict=True
+    ):
         table.add_row(
             escape(row.strategy),
             str(len(row.seeds)),
@@ -47,8 +56,29 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
             to_target + _censored(row.trials_to_target),
             in_seconds + _censored(row.seconds_to_target),
             area,
+            *[score] * scored,
         )
     return table
+
+
+def _overall(overall: Overall) -> Table:
+    table = _table(f"over all {len(overall.workloads)} workloads")
+    columns = ["rank", "area", "95 % interval", "score", "95 % interval"]
+    scored = any(row.score for row in overall.strategies)
+    for column in columns if scored else columns[:-2]:
+        table.add_column(column, justify="right", no_wrap=True)
+    ranks = dict(zip(overall.diagram.strategies, overall.diagram.ranks, strict=True))
+    for row in overall.strategies:
+        estimates = [row.area, row.score] if scored else [row.area]
+        cells = [_estimate(estimate) for estimate in estimates]
+        table.add_row(escape(row.strategy), f"{ranks[row.strategy]:.2f}", *[text for pair in cells for text in pair])
+    return table
+
+
+def _estimate(estimate: Estimate | None) -> tuple[str, str]:
+    if estimate is None:
+        return "-", "-"
+    return f"{estimate.value:.3f}", f"{estimate.lower:.3f} - {estimate.upper:.3f}"
 
 
 def _costs(item: WorkloadSummary) -> Table:

@@ -1,15 +1,19 @@
-"""Which strategy converges fastest, and whether that is more than the noise of the seeds."""
+"""Which strategy converges fastest, and whether that is more than the noise of the seeds, in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .summary import Reached, StrategySummary
+from .contrasts import Contrast, seeds_needed
 
-ENOUGH_SEEDS = 3
+if TYPE_CHECKING:
+    from .estimates import Reached
+    from .summary import StrategySummary
+
+TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
+"""Measures that strategies are compared by, as fields of a strategy's summary."""
 
 
 def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
@@ -17,24 +21,15 @@ def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
     return sorted(rows, key=lambda row: (_or_inf(row.trials_to_target.median), -row.area.median, row.strategy))
 
 
-def separable(ahead: Sequence[float], behind: Sequence[float]) -> bool:
-    """Whether every seed of one strategy beats every seed of another; lower is better, infinity is censored.
-
-    At least three seeds each are asked for: two equal strategies with two seeds each come out so, in a given
-    order, once in C(4, 2) = 6 times by chance, with three seeds each once in C(6, 3) = 20. It errs on the
-    side of saying nothing, the more so the more seeds there are.
-    """
-    return min(len(ahead), len(behind)) >= ENOUGH_SEEDS and max(ahead) < min(behind)
-
-
-def verdict(rows: Sequence[StrategySummary], target: float, *, so_far: bool = False) -> str:
+def verdict(
+    rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], target: float, *, so_far: bool = False
+) -> str:
     """A sentence on the rows of one workload, as :func:`ranked` orders them.
 
-    The measure is the median number of trials to ``target`` times the best known throughput. Where no
-    strategy gets there in most of its seeds, it is the area under the curve. The leader is said to be
-    separable from another strategy by the rule of :func:`separable`. Where another one leads in seconds, a
-    second sentence says so. "So far" opens it where seeds differ in their trials, or where ``so_far`` says that
-    a run has yet to begin.
+    The measure is the median number of trials to ``target`` times the best known throughput, with its bootstrap
+    interval. Where no strategy gets there in most of its seeds, it is the area under the curve. What ``contrasts`` say
+    of the leader follows. Where another one leads in seconds, a second sentence says so. "So far" opens it where seeds
+    differ in their trials, or where ``so_far`` says that a run has yet to begin.
     """
     if not rows:
         return "No trial has been measured yet."
@@ -44,46 +39,86 @@ def verdict(rows: Sequence[StrategySummary], target: float, *, so_far: bool = Fa
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
     opening = "So far, " if so_far or not all(row.complete for row in rows) else ""
     goal = f"{100 * target:g} % of the best known"
+    names = [row.strategy for row in rows]
     if rows[0].trials_to_target.median is None:
-        lead = f"{rows[0].strategy} converges fastest by area under the curve"
+        first, second = (f"{row.area.median:.2f}" for row in rows[:2])
         return (
-            f"{opening}{lead} ({rows[0].area.median:.2f}, {rows[1].strategy} {rows[1].area.median:.2f})"
-            f"{_noise(rows, lambda row: [-area for area in row.area.by_seed])}; "
-            f"no strategy reaches {goal} in most of its seeds."
+            f"{opening}{names[0]} converges fastest by area under the curve ({first}, {names[1]} {second}); "
+            f"{noise(names, contrasts, AREA)}. No strategy reaches {goal} in most of its seeds."
         )
-    reaches = f"{goal} after {_details(rows, 'trials', lambda row: row.trials_to_target)}"
-    sentence = f"{opening}{rows[0].strategy} converges fastest in trials: {reaches}."
+    sentence = f"{opening}{_reaches(rows, goal, 'trial', lambda row: row.trials_to_target)}"
+    sentence += f"; {noise(names, contrasts, TRIALS)}."
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:
-        sentence += f" In seconds it is {timed[0].strategy}: {_details(timed, 's', lambda row: row.seconds_to_target)}."
+        reaches = _reaches(timed, "it", "s", lambda row: row.seconds_to_target)
+        sentence += f" In seconds {reaches}; {noise([row.strategy for row in timed], contrasts, SECONDS)}."
     return sentence
 
 
-def _details(rows: Sequence[StrategySummary], unit: str, measure: Callable[[StrategySummary], Reached]) -> str:
-    first, second = (_took(measure(row), unit) for row in rows[:2])
-    noise = _noise(rows, lambda row: [_or_inf(value) for value in measure(row).by_seed])
-    return f"{first} in the median ({rows[1].strategy}: {second}){noise}"
+def noise(names: Sequence[str], contrasts: Sequence[Contrast], measure: str, unit: str = "seed") -> str:
+    """What the contrasts of ``measure`` say of the first of ``names`` against the others."""
+    leader, others = names[0], names[1:]
+    about = {
+        name: next(c for c in contrasts if c.measure == measure and {c.first, c.second} == {leader, name})
+        for name in others
+    }
+    behind = [name for name in others if about[name].ahead(leader, name)]
+    level = [name for name in others if name not in behind]
+    if not level:
+        whose = "the difference is" if len(others) == 1 else "its difference from each of the others is"
+        return f"{whose} significant, {_most(about[name] for name in behind)}"
+    runs = min(about[name].runs for name in level)
+    can = f"that {runs} {unit}{'s' * (runs != 1)} can show"
+    if runs < (needed := seeds_needed(len(names))):
+        can += f" ({len(names)} strategies take {needed} at the least)"
+    elif len(level) == 1:
+        can += f" ({_p(about[level[0]].adjusted)})"
+    if behind:
+        than = f"a significant one from {_listed(behind)}, {_most(about[name] for name in behind)}"
+        return f"no difference from {_listed(level)} {can}, {than}"
+    return f"no difference {can}" if len(others) == 1 else f"no difference from any other {can}"
+
+
+def _most(about: Iterable[Contrast]) -> str:
+    """The largest p-value of some contrasts."""
+    values = [contrast.adjusted for contrast in about]
+    return _p(max(values), "=" if len(values) == 1 else "at most")
+
+
+def _p(value: float, relation: str = "=") -> str:
+    return (
+        "p < 0.001" if value < 0.001 else f"p {relation} {value:.1g}" if value < 0.01 else f"p {relation} {value:.2g}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = list(names[:3])
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown)} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _reaches(
+    rows: Sequence[StrategySummary], goal: str, unit: str, measure: Callable[[StrategySummary], Reached]
+) -> str:
+    first, second = (f"in {_took(measure(row), unit)}" for row in rows[:2])
+    return f"{rows[0].strategy} reaches {goal} {first}, {rows[1].strategy} {second}"
 
 
 def _took(measure: Reached, unit: str) -> str:
+    """ "21 trials [18, 26]": the median and its interval, whose upper end may lie beyond the longest run."""
+    seeds = len(measure.by_seed)
     if measure.median is None:
-        return f"reached by {measure.reached} of {len(measure.by_seed)} seeds"
-    return f"{measure.median:.{0 if measure.median >= 100 else 1}f} {unit}".replace(".0 ", " ")
+        return f"{measure.reached} of {seeds} seeds"
+    shown = _number(measure.median)
+    plural = "s" * (unit == "trial" and shown != "1")
+    upper = "not reached" if measure.upper is None else _number(measure.upper)
+    interval = f" [{_number(_or_inf(measure.lower))}, {upper}]" if seeds > 1 else ""
+    return f"{shown} {unit}{plural}{interval}"
 
 
-def _noise(rows: Sequence[StrategySummary], values: Callable[[StrategySummary], list[float]]) -> str:
-    rivals = [row for row in rows[1:] if not separable(values(rows[0]), values(row))]
-    if not rivals:
-        return ", and every seed of it is ahead of every seed of the others"
-    names = [row.strategy for row in rivals[:3]]
-    if len(rivals) > len(names):
-        names.append(f"{len(rivals) - len(names)} more")
-    listed = ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
-    if 1 < len(rivals) == len(rows) - 1:
-        listed = "any other"
-    seeds = min(len(row.seeds) for row in [rows[0], *rivals])
-    why = f"with {seeds} seed{'s' * (seeds > 1)}" if seeds < ENOUGH_SEEDS else "as their seeds overlap"
-    return f", but it is not separable from {listed} {why}"
+def _number(value: float) -> str:
+    return f"{value:.2g}" if value < 1 else f"{value:.{0 if value >= 100 else 1}f}".removesuffix(".0")
 
 
 def _or_inf(value: float | None) -> float:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from searchlab.analysis.cells import read_cells
+from searchlab.analysis.cells import footing_notes, read_cells
 from searchlab.errors import SearchlabError
 from searchlab.log import Plugin
 
@@ -93,3 +94,20 @@ def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:
     assert [cell.file for cell in read_cells(tmp_path)["gemm:100x100x50"]["a"]] == [
         "deep/deeper/gemm-100x100x50-knob-a-0.jsonl"
     ]
+
+
+def test_the_share_of_trials_that_a_table_answered_by_its_nearest_config_is_told(tmp_path: Path) -> None:
+    for strategy, nearest in (("a", 2), ("b", 0), ("c", 1)):
+        path = write(tmp_path, strategy, 0, [1, 2, 3, 4])
+        path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))
+    cells = [cell for strategies in read_cells(tmp_path).values() for found in strategies.values() for cell in found]
+    (note,) = footing_notes(cells)
+    assert note.endswith(": 50.0 % of the trials of a, 25.0 % of the trials of c.")
+
+
+def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1, 2])
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    write(tmp_path, "b", 0, [1])
+    assert set(read_cells(tmp_path)["gemm:100x100x50"]) == {"a", "b"}

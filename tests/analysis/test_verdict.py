@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import math
 from pathlib import Path
-
-import pytest
 
 from searchlab.analysis.cells import read_cells
 from searchlab.analysis.summary import summarize
-from searchlab.analysis.verdict import separable
 
 from .logs import write
 
@@ -21,58 +17,68 @@ def verdict(directory: Path, runs: dict[str, list[int | None]], seconds: dict[st
     return summarize(read_cells(directory)).workloads[0].verdict
 
 
-@pytest.mark.parametrize(
-    ("ahead", "behind", "expected"),
-    [
-        ([1, 2, 3], [4, 5, 6], True),
-        ([1, 2, 4], [4, 5, 6], False),
-        ([1, 2], [4, 5, 6], False),
-        ([1, 2, 3], [4], False),
-        ([1, 2, 3], [math.inf] * 3, True),
-        ([1, 2, math.inf], [math.inf] * 3, False),
-    ],
-)
-def test_separable(ahead: list[float], behind: list[float], expected: bool) -> None:
-    assert separable(ahead, behind) is expected
-
-
 def test_a_clear_winner(tmp_path: Path) -> None:
-    assert verdict(tmp_path, {"a": [1, 2, 3], "b": [4, 5, 6], "c": [None, None, 8]}) == (
-        "a converges fastest in trials: 95 % of the best known after 2 trials in the median (b: 5 trials), "
-        "and every seed of it is ahead of every seed of the others."
+    assert verdict(tmp_path, {"a": [1, 2, 3, 2, 2], "b": [4, 5, 6, 5, 5]}) == (
+        "a reaches 95 % of the best known in 2 trials [1, 3], b in 5 trials [4, 6]; "
+        "the difference is significant, p = 0.008."
     )
 
 
-def test_two_seeds_separate_nothing(tmp_path: Path) -> None:
-    assert verdict(tmp_path, {"a": [1, 2], "b": [7, 8]}) == (
-        "a converges fastest in trials: 95 % of the best known after 1.5 trials in the median (b: 7.5 trials), "
-        "but it is not separable from b with 2 seeds."
+def test_one_trial_is_singular(tmp_path: Path) -> None:
+    assert "in 1 trial [1, 1], b in 5 trials" in verdict(tmp_path, {"a": [1] * 5, "b": [5] * 5})
+
+
+def test_few_seeds_can_show_nothing_and_how_many_could(tmp_path: Path) -> None:
+    text = verdict(tmp_path, {"a": [1, 2, 1], "b": [7, 8, 7]})
+    assert text.endswith("; no difference that 3 seeds can show (2 strategies take 4 at the least).")
+    text = verdict(tmp_path, {"c": [8, 8, 8], "d": [8, 8, 8]})
+    assert text.endswith("no difference from any other that 3 seeds can show (4 strategies take 5 at the least).")
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    assert verdict(tmp_path, {"a": [1], "b": [7]}) == (
+        "a reaches 95 % of the best known in 1 trial, b in 7 trials; "
+        "no difference that 1 seed can show (2 strategies take 4 at the least)."
     )
 
 
-def test_seeds_that_overlap_and_another_leader_in_seconds(tmp_path: Path) -> None:
-    found: dict[str, list[int | None]] = {"a": [1, 2, 5], "b": [4, 4, 4], "c": [6, 6, None]}
+def test_another_leader_in_seconds(tmp_path: Path) -> None:
+    found: dict[str, list[int | None]] = {"a": [1, 2, 5, 2, 4, 5], "b": [4, 4, 4, 5, 3, 4]}
     assert verdict(tmp_path, found, {"b": 0.1}) == (
-        "a converges fastest in trials: 95 % of the best known after 2 trials in the median (b: 4 trials), "
-        "but it is not separable from b as their seeds overlap. "
-        "In seconds it is b: 0.4 s in the median (a: 2 s), and every seed of it is ahead of every seed of the others."
+        "a reaches 95 % of the best known in 3 trials [1.5, 5], b in 4 trials [3.5, 4.5]; "
+        "no difference that 6 seeds can show (p = 0.5). "
+        "In seconds b reaches it in 0.4 s [0.35, 0.45], a in 3 s [1.5, 5]; the difference is significant, p = 0.002."
     )
 
 
 def test_a_second_that_does_not_get_there(tmp_path: Path) -> None:
-    assert "(b: reached by 1 of 3 seeds)" in verdict(tmp_path, {"a": [1, 1, 1], "b": [2, None, None]})
+    assert ", b in 1 of 3 seeds;" in verdict(tmp_path, {"a": [1, 1, 1], "b": [2, None, None]})
 
 
-def test_many_rivals_are_not_all_named(tmp_path: Path) -> None:
-    runs: dict[str, list[int | None]] = {name: [1, 2, 3] for name in "abcdef"}
-    assert "not separable from any other as" in verdict(tmp_path, runs)
-    assert "not separable from b, c, d and 2 more as" in verdict(tmp_path, {"z": [7, 7, 7]})
+def test_an_interval_that_does_not_end(tmp_path: Path) -> None:
+    assert "a reaches 95 % of the best known in 2 trials [1, not reached], b in" in verdict(
+        tmp_path, {"a": [1, 2, None], "b": [3, 3, None]}
+    )
+
+
+def test_a_leader_that_differs_from_some(tmp_path: Path) -> None:
+    early, late = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2], [8, 7, 8, 7, 8, 7, 8, 7, 8, 7]
+    text = verdict(tmp_path, {"a": early, "b": [2, 1, 2, 1, 2, 1, 2, 1, 3, 2], "c": late})
+    assert text.endswith("no difference from b that 10 seeds can show (p = 0.78), a significant one from c, p = 0.006.")
+    text = verdict(tmp_path, {name: late for name in "defgh"})
+    assert "from b that 10 seeds can show" in text
+    assert "a significant one from c, d, e and 3 more, p < 0.001" in text
+
+
+def test_a_leader_that_differs_from_all(tmp_path: Path) -> None:
+    runs: dict[str, list[int | None]] = {"a": [1, 2] * 4, "b": [5, 6] * 4, "c": [6, 7] * 4}
+    assert "; its difference from each of the others is significant, p at most 0.0" in verdict(tmp_path, runs)
 
 
 def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [None, None, 8], "b": [None, None, None]})
-    assert text.startswith("a converges fastest by area under the curve (0.10, b 0.10), but it is not separable from b")
-    assert text.endswith("; no strategy reaches 95 % of the best known in most of its seeds.")
+    assert text.startswith("a converges fastest by area under the curve (0.10, b 0.10); no difference that 3 seeds can")
+    assert text.endswith(". No strategy reaches 95 % of the best known in most of its seeds.")
 
 
 def test_one_strategy(tmp_path: Path) -> None:

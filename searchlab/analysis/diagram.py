@@ -1,0 +1,72 @@
+"""The numbers of a critical difference diagram: average ranks of strategies, and which of them cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from .curves import Floats
+from .ranks import ALPHA, average_ranks, friedman_test, holm, pairs, signed_rank_test
+
+
+class Diagram(msgspec.Struct, frozen=True):
+    """Strategies by average rank over workloads, the best first.
+
+    ranks: their average ranks, 1 for one that is best everywhere. friedman: p-value that all do as well as each other,
+    None for two strategies. cliques: the largest groups of two or more in which no pair differs, by place in
+    ``strategies``.
+    """
+
+    strategies: list[str]
+    ranks: list[float]
+    workloads: int
+    friedman: float | None
+    cliques: list[list[int]]
+
+
+def diagram(strategies: Sequence[str], scores: Floats) -> Diagram:
+    """The diagram of ``scores``, shape (workloads, strategies), higher is better.
+
+    Average ranks as in Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006. Pairs
+    are compared by the signed-rank test over workloads with Holm's correction, not by Nemenyi's test of mean ranks,
+    in which the answer for two strategies depends on the others (Benavoli, Corani and Mangili, "Should we really use
+    post-hoc tests based on mean-ranks?", JMLR 17, 2016). Where Friedman's test finds no difference at all, all
+    strategies are one clique. It takes six workloads for a pair to differ at all: 2 / 2^5 is more than 0.05.
+    """
+    average = average_ranks(scores)
+    order = sorted(range(len(strategies)), key=lambda i: (average[i], strategies[i]))
+    placed = scores[:, order]
+    which = pairs(len(order))
+    adjusted = holm(np.array([signed_rank_test(placed[:, i], placed[:, j]) for i, j in which]))
+    friedman = friedman_test(scores) if len(order) > 2 else None
+    none = friedman is not None and friedman > ALPHA
+    alike = {pair for pair, p in zip(which, adjusted, strict=True) if none or p > ALPHA}
+    return Diagram(
+        strategies=[strategies[i] for i in order],
+        ranks=[float(average[i]) for i in order],
+        workloads=len(scores),
+        friedman=friedman,
+        cliques=cliques(len(order), alike),
+    )
+
+
+def cliques(count: int, edges: set[tuple[int, int]]) -> list[list[int]]:
+    """Maximal cliques of two or more among ``count`` vertices, in order; ``edges`` as (lower, higher).
+
+    Bron and Kerbosch, "Algorithm 457: finding all cliques of an undirected graph", CACM 16(9), 1973, first version.
+    """
+    near = [{j for j in range(count) if (min(i, j), max(i, j)) in edges} for i in range(count)]
+    found: list[list[int]] = []
+
+    def extend(clique: list[int], candidates: set[int], done: set[int]) -> None:
+        if not candidates and not done and len(clique) > 1:
+            found.append(clique)
+        for vertex in sorted(candidates):
+            extend([*clique, vertex], candidates & near[vertex], done & near[vertex])
+            candidates = candidates - {vertex}
+            done = done | {vertex}
+
+    extend([], set(range(count)), set())
+    return sorted(found)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, Runs, contrasts, seeds_needed
+from searchlab.analysis.ranks import holm, rank_sum_test, signed_rank_test
+
+INF = math.inf
+
+
+def runs(*values: float, workload: str = "w", first: int = 0) -> Runs:
+    return {(workload, seed): value for seed, value in enumerate(values, first)}
+
+
+def test_pairs_are_corrected_as_a_family() -> None:
+    compared = contrasts("m", {"a": runs(1, 2, 3, 4), "b": runs(5, 6, 7, 8), "c": runs(1, 2, 3, INF)})
+    assert [(c.first, c.second, c.measure, c.test, c.runs) for c in compared] == [
+        (one, other, "m", RANK_SUM, 4) for one, other in (("a", "b"), ("a", "c"), ("b", "c"))
+    ]
+    assert compared[0].p == rank_sum_test(np.arange(1.0, 5), np.arange(5.0, 9))
+    assert [c.adjusted for c in compared] == holm(np.array([c.p for c in compared])).tolist()
+    assert [c.improvement for c in compared] == pytest.approx([1, (3.5 + 2.5 + 1.5 + 1) / 16, 4 / 16])
+
+
+def test_who_is_ahead() -> None:
+    (compared,) = contrasts("m", {"a": runs(*range(8)), "b": runs(*range(20, 28))})
+    assert compared.significant and compared.ahead("a", "b")
+    assert not compared.ahead("b", "a") and not compared.ahead("a", "c") and not compared.ahead("c", "a")
+    (compared,) = contrasts("m", {"b": runs(*range(20, 28)), "a": runs(*range(8))})
+    assert compared.ahead("a", "b") and not compared.ahead("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "strategies", "test"),
+    [(6, 2, RANK_SUM), (7, 2, SIGNED_RANK), (9, 4, SIGNED_RANK), (8, 4, RANK_SUM), (12, 8, SIGNED_RANK)],
+)
+def test_seeds_are_paired_where_there_are_enough_of_them(seeds: int, strategies: int, test: str) -> None:
+    values = {str(i): runs(*range(i, i + seeds)) for i in range(strategies)}
+    assert {c.test for c in contrasts("m", values)} == {test}
+    first, second = (np.array(list(values[name].values())) for name in "01")
+    assert contrasts("m", values)[0].p == (signed_rank_test if test == SIGNED_RANK else rank_sum_test)(first, second)
+
+
+def test_other_seeds_are_not_paired() -> None:
+    assert contrasts("m", {"a": runs(*range(9)), "b": runs(*range(9), first=1)})[0].test == RANK_SUM
+
+
+def test_runs_of_several_workloads() -> None:
+    """They are paired by workload and seed, and compared with those of their own workload."""
+    one = {**runs(1, 2, 3, 4, workload="v"), **runs(101, 102, 103, 104, workload="w")}
+    other = {key: value + 10 for key, value in reversed(one.items())}
+    (compared,) = contrasts("m", {"a": one, "b": other})
+    assert (compared.test, compared.runs, compared.improvement) == (SIGNED_RANK, 8, 1)
+    assert compared.p == pytest.approx(2 / 2**8)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=9), st.randoms(use_true_random=False)
+)
+def test_the_numbers_of_the_seeds_do_not_matter(pairs: list[tuple[int, int]], order: random.Random) -> None:
+    def compared(pairs: list[tuple[int, int]]) -> object:
+        first, second = zip(*pairs, strict=True)
+        return contrasts("m", {"a": runs(*first), "b": runs(*second)})
+
+    assert compared(pairs) == compared(order.sample(pairs, len(pairs)))
+
+
+@pytest.mark.parametrize("strategies", range(2, 9))
+def test_as_many_seeds_as_are_needed_are_enough_and_one_less_is_not(strategies: int) -> None:
+    def found(seeds: int) -> bool:
+        values = {str(i): runs(*range(100 * i, 100 * i + seeds)) for i in range(strategies)}
+        return contrasts("m", values)[0].significant
+
+    assert found(seeds_needed(strategies)) and not found(seeds_needed(strategies) - 1)

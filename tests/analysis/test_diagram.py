@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.analysis.diagram import Diagram, cliques, diagram
+from searchlab.analysis.diagram_plot import draw_diagram
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda n: st.tuples(st.just(n), st.sets(st.sampled_from([*combinations(range(n), 2), (0, 0)])))
+    )
+)
+def test_cliques_are_the_maximal_ones(graph: tuple[int, set[tuple[int, int]]]) -> None:
+    count, edges = graph[0], graph[1] - {(0, 0)}
+    complete = [
+        set(group)
+        for size in range(2, count + 1)
+        for group in combinations(range(count), size)
+        if set(combinations(group, 2)) <= edges
+    ]
+    maximal = [group for group in complete if not any(group < other for other in complete)]
+    assert cliques(count, edges) == sorted(sorted(group) for group in maximal)
+
+
+def test_a_ladder_with_a_clear_best_and_two_that_are_alike() -> None:
+    random = np.random.default_rng(0)
+    scores = random.normal(0, 0.1, (12, 4)) + np.array([1.0, 3.0, 1.0, -9.0])
+    found = diagram(["b", "a", "c", "d"], scores)
+    assert found.strategies[0] == "a" and found.strategies[3] == "d" and found.workloads == 12
+    assert found.ranks[0] == 1 and found.ranks[3] == 4 and sum(found.ranks) == pytest.approx(10)
+    assert found.friedman is not None and found.friedman < 1e-6
+    assert found.cliques == [[1, 2]]
+
+
+def test_where_friedman_finds_nothing_all_are_alike() -> None:
+    scores = np.random.default_rng(1).normal(size=(8, 3))
+    assert diagram(["a", "b", "c"], scores).cliques == [[0, 1, 2]]
+
+
+def test_two_strategies_take_six_workloads() -> None:
+    scores = np.array([[1.0, 2.0]] * 6)
+    assert diagram(["a", "b"], scores[:5]).cliques == [[0, 1]]
+    assert diagram(["a", "b"], scores) == Diagram(["b", "a"], [1, 2], 6, None, [])
+
+
+@pytest.mark.parametrize("number", [2, 7, 12])
+def test_a_diagram_is_drawn_and_the_same_again(tmp_path: Path, number: int) -> None:
+    names = [f"a-name-that-is-far-too-long-for-a-picture-$_{i}" for i in range(number)]
+    found = diagram(names, np.random.default_rng(number).normal(size=(9, number)) + np.arange(number) / 3)
+    drawn = []
+    for name in ("one", "two"):
+        draw_diagram(tmp_path / name, found)
+        drawn.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("png", "svg")])
+        assert all(len(data) > 5_000 for data in drawn[-1])
+    assert drawn[0] == drawn[1]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from searchlab.analysis import report
+from searchlab.analysis.cells import read_cells
+from searchlab.analysis.overall import Overall
+from searchlab.analysis.summary import summarize
+
+from .logs import write
+
+WORKLOADS = ["gemm:100x100x50", "gemm:64x64x64"]
+
+
+def study(directory: Path) -> Path:
+    for workload in WORKLOADS:
+        for seed in range(4):
+            write(directory, "random", seed, [1, 2, 3 + seed, 4 + seed], workload=workload)
+            write(directory, "good", seed, [8, 9, 9 + seed, 16], workload=workload)
+    return directory
+
+
+def overall(directory: Path) -> Overall | None:
+    return summarize(read_cells(directory)).overall
+
+
+def test_numbers_over_two_workloads(tmp_path: Path) -> None:
+    found = overall(study(tmp_path))
+    assert found is not None and found.workloads == WORKLOADS
+    good, random = found.strategies
+    assert (good.strategy, random.strategy) == ("good", "random")
+    areas = np.array([(8 + 9 + 9 + seed + 16) / 64 for seed in range(4)] * 2)
+    assert good.area.value == pytest.approx(np.sort(areas)[2:6].mean())
+    assert good.area.lower < good.area.value < good.area.upper
+    assert good.score is not None and random.score is not None and good.score.value > random.score.value
+    assert good.ecdf_area > random.ecdf_area
+    (contrast,) = found.contrasts
+    assert (contrast.first, contrast.second, contrast.runs) == ("good", "random", 8)
+    assert contrast.p == pytest.approx(2 / 2**8) and contrast.improvement == 1
+    assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
+    assert found.verdict.startswith("Over 2 workloads good converges fastest by area under the curve (0.6")
+    assert found.verdict.endswith("; the difference is significant, p = 0.008.")
+
+
+def test_only_strategies_and_seeds_that_all_workloads_have(tmp_path: Path) -> None:
+    write(study(tmp_path), "extra", 0, [5.0])
+    write(tmp_path, "good", 9, [5.0, 5.0, 5.0, 5.0], workload=WORKLOADS[0])
+    found = overall(tmp_path)
+    assert found is not None
+    assert [row.strategy for row in found.strategies] == ["good", "random"] and found.contrasts[0].runs == 8
+
+
+def test_there_is_none_without_two_to_compare(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path, "b", 0, [1])
+    assert overall(tmp_path) is None, "one workload"
+    write(tmp_path, "a", 0, [1], workload=WORKLOADS[1])
+    assert overall(tmp_path) is None, "one strategy in common"
+    write(tmp_path, "b", 1, [1], workload=WORKLOADS[1])
+    assert overall(tmp_path) is None, "no seed in common"
+    for strategy in "ab":
+        write(tmp_path, strategy, 3, [1], workload=WORKLOADS[1])
+    assert overall(tmp_path) is not None
+
+
+def test_it_is_written(tmp_path: Path) -> None:
+    summary = report(study(tmp_path))
+    out = tmp_path / "report"
+    assert json.loads((out / "summary.json").read_text())["overall"] == summary.to_json()["overall"]
+    best, _ = csv.DictReader((out / "overall.csv").open())
+    assert (best["strategy"], best["rank"]) == ("good", "1.0") and float(best["score"]) > 0.5
+    rows = list(csv.DictReader((out / "contrasts.csv").open()))
+    assert [(row["workload"], row["measure"]) for row in rows] == [
+        *((w, measure) for w in WORKLOADS for measure in ("trials_to_target", "seconds_to_target", "area")),
+        ("", "area"),
+    ]
+    assert float(rows[-1]["adjusted_p"]) == pytest.approx(2 / 2**8)

@@ -1,0 +1,189 @@
+"""What the analysis says where the truth is known: strategies simulated on a table of costs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from searchlab.analysis.aggregates import bootstrap, mean_of_means
+from searchlab.analysis.baseline import cutoff, expected_best, score
+from searchlab.analysis.cells import Cell, Comparison
+from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, contrasts
+from searchlab.analysis.curves import Floats, best_so_far
+from searchlab.analysis.ranks import rank_sum_test, signed_rank_test
+from searchlab.analysis.summary import Summary, summarize
+from searchlab.log import Log, Record
+
+from .logs import WORKLOAD, header
+
+TABLE = np.random.default_rng(7).lognormal(-7, 0.5, 150)
+SHARED, TRIALS = 16, 40
+
+Order = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def order(random: np.random.Generator, seed: Order, sharp: float = 0.0) -> Order:
+    """The configs of one run: those of its seed first, then random ones; ``sharp``: how much better than at random."""
+    rest = np.setdiff1d(np.arange(len(TABLE)), seed)
+    keys = random.gumbel(size=len(rest)) - sharp * np.log(TABLE[rest])
+    return np.concatenate((seed, rest[np.argsort(-keys)]))[:TRIALS]
+
+
+def runs(random: np.random.Generator, seeds: int, sharps: list[float]) -> list[list[Order]]:
+    """Of each strategy the runs of all seeds, which begin alike in all of them."""
+    starts = [random.permutation(len(TABLE))[:SHARED] for _ in range(seeds)]
+    return [[order(random, start, sharp) for start in starts] for sharp in sharps]
+
+
+def summary(strategies: dict[str, list[Order]], seeds: list[int] | None = None) -> Summary:
+    comparison: Comparison = {WORKLOAD: {}}
+    for name, orders in strategies.items():
+        comparison[WORKLOAD][name] = [
+            Cell(WORKLOAD, name, Log(Path(name), header(name, seed), records(configs)), f"{name}-{seed}")
+            for seed, configs in zip(seeds or range(len(orders)), orders, strict=True)
+        ]
+    return summarize(comparison)
+
+
+def records(configs: Order) -> tuple[Record, ...]:
+    return tuple(
+        Record(index=i, config={"tile": [int(c), 1]}, seconds=(float(TABLE[c]),), run_seconds=1.0)
+        for i, c in enumerate(configs)
+    )
+
+
+def hits(configs: Order) -> float:
+    reached = TABLE[configs] <= np.quantile(TABLE, 0.01)
+    return float(np.argmax(reached)) + 1 if reached.any() else np.inf
+
+
+def area(configs: Order) -> float:
+    return -float((TABLE.min() / best_so_far(TABLE[configs])).mean())
+
+
+@pytest.mark.parametrize("measure", [hits, area])
+@pytest.mark.parametrize(("strategies", "seeds"), [(2, 5), (2, 8), (2, 10), (4, 5), (4, 10)])
+def test_equal_strategies_are_called_different_in_five_of_a_hundred_at_most(
+    strategies: int, seeds: int, measure: Callable[[Order], float]
+) -> None:
+    random, number, found = np.random.default_rng(strategies * 100 + seeds), 600, 0
+    for _ in range(number):
+        every = runs(random, seeds, [0.0] * strategies)
+        values = {str(i): {("", s): measure(run) for s, run in enumerate(one)} for i, one in enumerate(every)}
+        compared = contrasts("", values)
+        found += any(contrast.significant for contrast in compared)
+        assert {c.test for c in compared} == {
+            SIGNED_RANK if (strategies, seeds) in ((2, 8), (2, 10), (4, 10)) else RANK_SUM
+        }
+    assert found <= binom.ppf(0.99, number, 0.05)
+
+
+def test_the_verdict_on_a_strategy_and_itself_is_right() -> None:
+    random, number = np.random.default_rng(1), 200
+    found = 0
+    for _ in range(number):
+        one, other = runs(random, 6, [0.0, 0.0])
+        found += "the difference is significant" in summary({"one": one, "other": other}).workloads[0].verdict
+    assert found <= binom.ppf(0.99, number, 0.05)
+
+
+@pytest.mark.parametrize("measure", [hits, area])
+def test_a_better_strategy_is_found_better(measure: Callable[[Order], float]) -> None:
+    random, found = np.random.default_rng(2), 0
+    for _ in range(50):
+        blunt, sharp = runs(random, 10, [0.0, 6.0])
+        (contrast,) = contrasts(
+            "", {n: {("", s): measure(r) for s, r in enumerate(o)} for n, o in (("b", blunt), ("s", sharp))}
+        )
+        found += contrast.ahead("s", "b")
+        assert not contrast.ahead("b", "s")
+    assert found >= 40
+
+
+def test_pairing_by_seed_finds_more() -> None:
+    generator, paired, pooled = np.random.default_rng(9), 0, 0
+    for _ in range(60):
+        blunt, sharp = (np.array([area(run) for run in one]) for one in runs(generator, 10, [0.0, 3.0]))
+        paired += signed_rank_test(blunt, sharp) <= 0.05
+        pooled += rank_sum_test(blunt, sharp) <= 0.05
+    assert paired > pooled + 6
+
+
+def test_random_search_scores_0_and_an_oracle_1() -> None:
+    random, best = np.random.default_rng(3), float(TABLE.min())
+    baseline = expected_best(TABLE, TRIALS)
+    baseline = baseline[: cutoff(TABLE, baseline, best)]
+    covered, means = 0, []
+    for _ in range(100):
+        drawn = np.array([TABLE[random.permutation(len(TABLE))[: len(baseline)]] for _ in range(20)])
+        scores = score(np.minimum.accumulate(drawn, axis=1), baseline, best)
+        lower, upper = bootstrap([scores], mean_of_means, replicates=500)
+        covered += lower <= 0 <= upper
+        means.append(scores.mean())
+    assert covered >= 85
+    assert abs(np.mean(means)) < 4 * np.std(means) / 10
+    assert score(np.full(len(baseline), best), baseline, best) == 1
+
+
+def test_the_scores_of_a_study() -> None:
+    random = np.random.default_rng(4)
+    blunt, sharp, other = runs(random, 10, [0.0, 6.0, 0.0])
+    oracle = [np.concatenate(([TABLE.argmin()], np.setdiff1d(run, [TABLE.argmin()])))[:TRIALS] for run in blunt]
+    rows = {
+        row.strategy: row
+        for row in summary({"random": blunt, "sharp": sharp, "other": other, "oracle": oracle}).workloads[0].strategies
+    }
+    scores = {name: row.score for name, row in rows.items()}
+    assert all(score is not None for score in scores.values())
+    for name in ("random", "other"):
+        assert scores[name].lower <= 0 <= scores[name].upper  # type: ignore[union-attr]
+    assert scores["sharp"].lower > 0.1 and scores["oracle"].lower == 1  # type: ignore[union-attr]
+    assert rows["oracle"].trials_to_target.expected == rows["oracle"].trials_to_target.penalised == 1
+    assert rows["oracle"].area.median == rows["oracle"].ecdf_area == 1
+
+
+def test_shuffled_seeds_change_no_number() -> None:
+    """Run and start stay together; which number the seed has does not matter."""
+    blunt, sharp = runs(np.random.default_rng(5), 9, [0.0, 2.0])
+    first = summary({"random": blunt, "sharp": sharp}).workloads[0]
+    places = random.Random(0).sample(range(9), 9)
+    second = summary({"random": [blunt[i] for i in places], "sharp": [sharp[i] for i in places]}).workloads[0]
+    assert first.verdict == second.verdict
+    assert first.contrasts == second.contrasts
+    for one, other in zip(first.strategies, second.strategies, strict=True):
+        for field in ("trials_to_target", "seconds_to_target", "score", "area", "anytime", "best_gflops"):
+            mine, yours = getattr(one, field), getattr(other, field)
+            for number in set(mine.__struct_fields__) - {"by_seed"}:
+                if getattr(mine, number) is None:
+                    assert getattr(yours, number) is None
+                else:
+                    assert getattr(mine, number) == pytest.approx(getattr(yours, number), rel=1e-12), (field, number)
+
+
+def test_without_random_search_there_is_no_score() -> None:
+    blunt, sharp = runs(np.random.default_rng(6), 3, [0.0, 2.0])
+    assert [row.score for row in summary({"a": blunt, "b": sharp}).workloads[0].strategies] == [None, None]
+
+
+def test_scores_end_where_random_search_does() -> None:
+    generator = np.random.default_rng(10)
+    (drawn, *_), (other, *_) = runs(generator, 1, [0.0, 0.0])
+    rows = summary({"random": [drawn[:9]], "other": [other]}).workloads[0].strategies
+    assert {row.score_trials for row in rows} == {9}
+
+
+def test_a_baseline_that_covers_the_space_is_exact() -> None:
+    """Configs that several runs of random search met count once: together they met the whole space."""
+    generator = np.random.default_rng(8)
+    whole = [generator.permutation(len(TABLE)) for _ in range(4)]
+    (row,) = summary({"random": whole}).workloads[0].strategies
+    baseline = expected_best(TABLE, len(TABLE))
+    baseline = baseline[: cutoff(TABLE, baseline, float(TABLE.min()))]
+    curves: Floats = np.minimum.accumulate(TABLE[np.array(whole)], axis=1)[:, : len(baseline)]
+    assert row.score_trials == len(baseline)
+    assert row.score_by_seed == pytest.approx(score(curves, baseline, float(TABLE.min())))
