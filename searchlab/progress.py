@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from .records import Trial
 from .workload import parse_workload
@@ -30,10 +30,10 @@ class CellProgress:
             console=console,
         )
 
-    def start(self, workload: str, label: str) -> Callable[[Trial], None]:
-        """A new bar; what is given back moves it on by a trial."""
+    def start(self, workload: str, label: str, trials: int | None = None) -> Callable[[Trial], None]:
+        """A new bar, to ``trials`` where this cell has a number of its own; what is given back moves it on by one."""
         flops = parse_workload(workload).flops
-        task = self._progress.add_task(f"{workload}  {label}", total=self._trials, best="")
+        task = self._progress.add_task(f"{workload}  {label}", total=trials or self._trials, best="")
         best = math.inf
 
         def on_trial(trial: Trial) -> None:
@@ -53,20 +53,23 @@ class CellProgress:
 
 
 class StudyProgress(CellProgress):
-    """The cell that runs, and the whole study."""
+    """The cell that runs in each job, and the whole study."""
 
     def __init__(self, console: Console, cells: int, trials: int) -> None:
         super().__init__(console, trials)
         self._whole = self._progress.add_task("the study", total=cells * trials, best="")
+        self._bars: dict[int, TaskID] = {}  # of the cell that each job runs
 
-    def on_cell(self, item: StudyCell, number: int, count: int) -> Callable[[Trial], None]:
-        for task in self._progress.task_ids:
-            if task != self._whole:
-                self._progress.remove_task(task)
+    def on_cell(self, item: StudyCell, number: int, count: int, job: int) -> Callable[[Trial], None]:
+        if job in self._bars:
+            before = next(task for task in self._progress.tasks if task.id == self._bars[job])
+            self._progress.advance(self._whole, self._trials - before.completed)  # a space may end before its trials
+            self._progress.remove_task(before.id)
         cell = item.cell
         label = cell.label or cell.policy.name
         on_trial = self.start(str(cell.space.workload), f"{label}, seed {cell.seed}")
-        self._progress.update(self._whole, completed=(number - 1) * self._trials, best=f"run {number} of {count}")
+        self._bars[job] = self._progress.task_ids[-1]
+        self._progress.update(self._whole, best=f"run {number} of {count}")
 
         def on_both(trial: Trial) -> None:
             on_trial(trial)

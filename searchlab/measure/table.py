@@ -2,61 +2,145 @@
 
 from __future__ import annotations
 
+import json
+import math
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
-from ..errors import SearchlabError
-from ..log import read_log
+import numpy as np
+
+from ..errors import SearchlabError, SearchlabWarning
+from ..log import Header, find_logs, read_header, read_log
 from ..records import Measurement
 from ..space import Config, Space
 from . import Measurer
+from .nearest import Nearest
 
 
-def find_logs(path: Path) -> list[Path]:
-    """The log at ``path``, or those in the directory that it is. Raises SearchlabError where there is none."""
-    found = sorted(p for p in path.rglob("*.jsonl")) if path.is_dir() else [path]
-    if not found:
-        raise SearchlabError(f"there is no log (*.jsonl) in {path}")
-    return found
+def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
+    """The headers of the logs at ``paths`` and in the directories among them.
+
+    Raises SearchlabError where there is none at one of them, or one is unreadable.
+    """
+    headers: dict[Path, Header] = {}
+    for given in paths:
+        found = find_logs(given)
+        if not found:
+            raise SearchlabError(f"there is no log (*.jsonl) in {given}")
+        headers.update({path: read_header(path) for path in found})
+    return headers
+
+
+def table_target(paths: Sequence[Path]) -> dict[str, Any]:
+    """The one target, as a log's header has it, of all the logs at ``paths``."""
+    headers = read_headers(paths)
+    (first, header), *rest = headers.items()
+    for path, other in rest:
+        if other.target != header.target:
+            raise SearchlabError(
+                f"{first} and {path} were measured for different targets, {json.dumps(header.target)} and "
+                f"{json.dumps(other.target)}; give the target, or logs of one"
+            )
+    return header.target
 
 
 class TableMeasurer(Measurer):
     """Answers from logs of the same workload and space; the first measurement of a config counts.
 
-    Building is charged as it was recorded, on as many workers. Raises SearchlabError where no log is of the
-    space, or a config was never measured: nothing is invented.
+    Building is charged as it was recorded, on as many workers. Raises SearchlabError where no log is of the space.
+
+    missing: a config that was never measured is refused with SearchlabError, or answered by the ``nearest`` one that
+        was (see :class:`~searchlab.measure.nearest.Nearest`), and marked as such.
+    noise: the repeats are drawn anew from those recorded, with replacement: as another run on that machine might have
+        seen them. What is drawn depends on the run's seed and on the config.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = [str(path) for path in paths]
-        self._tables: dict[tuple[str, str], dict[Config, Measurement]] = {}
-        logs = [read_log(path) for given in paths for path in find_logs(given)]
-        built_on = sorted({log.header.workers for log in logs})
+    repeatable = True
+
+    def __init__(
+        self, paths: Sequence[Path], missing: Literal["refuse", "nearest"] = "refuse", noise: bool = False
+    ) -> None:
+        self.where = ", ".join(str(path) for path in paths)
+        self.missing = missing
+        self.noise = noise
+        self.begin(seed=0)
+        self._headers = read_headers(paths)
+        self._tables: dict[tuple[str, str], _Table] = {}
+        built_on = sorted({header.workers for header in self._headers.values()})
         if len(built_on) > 1:
             raise SearchlabError(
-                f"the logs in {', '.join(self.paths)} were built on {' and '.join(map(str, built_on))} workers, so "
+                f"the logs in {self.where} were built on {' and '.join(map(str, built_on))} workers, so "
                 f"their times are not on one footing; choose logs of one machine"
             )
         self.workers = built_on[0]
-        for log in logs:
-            table = self._tables.setdefault((log.header.workload, log.header.fingerprint), {})
-            for trial in log.trials:
-                table.setdefault(trial.config, replace(trial.measurement, reused=False))
 
-    def measure(self, space: Space, configs: Sequence[Config]) -> Iterator[Measurement]:
-        table = self._tables.get((str(space.workload), space.fingerprint))
-        where = ", ".join(self.paths)
-        if table is None:
-            held = ", ".join(sorted({workload for workload, _ in self._tables}))
-            raise SearchlabError(
-                f"no log in {where} was made in this space for {space.workload} and this target; "
-                f"the logs there are of {held}, each in its own space and target"
-            )
+    def begin(self, seed: int) -> None:
+        self._seed = seed
+        self._warned = False
+
+    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+        table = self._table(space)
         for config in configs:
-            if config not in table:
+            measurement = table.measured.get(config) or self._nearest(table, config)
+            yield self._noisy(config, measurement) if self.noise else measurement
+
+    def _table(self, space: Space) -> _Table:
+        key = (str(space.workload), space.fingerprint)
+        if key not in self._tables:
+            paths = [path for path, header in self._headers.items() if (header.workload, header.fingerprint) == key]
+            if not paths:
+                held = ", ".join(sorted({header.workload for header in self._headers.values()}))
                 raise SearchlabError(
-                    f"{config.to_json()} was never measured in {where}; "
-                    f"a table must hold every config that a policy may ask for"
+                    f"no log in {self.where} was made in this space for {space.workload} and this target; "
+                    f"the logs there are of {held}, each in its own space and target; where no target is given, it is "
+                    f"theirs"
                 )
-            yield table[config]
+            self._tables[key] = _Table(paths)
+        return self._tables[key]
+
+    def _nearest(self, table: _Table, config: Config) -> Measurement:
+        if self.missing == "refuse" or not table.measured:
+            raise SearchlabError(
+                f"{config.to_json()} was never measured in {self.where}; "
+                f'a table must hold every config that a policy may ask for, or be read with missing = "nearest"'
+            )
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.where} does not hold every config that is asked for: such a trial is given the measurement of "
+                f'the nearest config there, and marked "nearest" in the log',
+                SearchlabWarning,
+                stacklevel=2,
+            )
+        return replace(table.answers[table.nearest.index(config)], nearest=True)
+
+    def _noisy(self, config: Config, measurement: Measurement) -> Measurement:
+        if len(measurement.seconds) < 2:
+            return measurement
+        rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
+        drawn = rng.integers(len(measurement.seconds), size=len(measurement.seconds))
+        return replace(measurement, seconds=tuple(measurement.seconds[i] for i in drawn))
+
+
+class _Table:
+    """What logs of one space hold: the first measurement of each config, without those of another config."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.measured: dict[Config, Measurement] = {}
+        for path in paths:
+            for trial in read_log(path).trials:
+                if not trial.measurement.nearest:
+                    self.measured.setdefault(trial.config, replace(trial.measurement, reused=False))
+
+    @cached_property
+    def answers(self) -> list[Measurement]:
+        return list(self.measured.values())
+
+    @cached_property
+    def nearest(self) -> Nearest:
+        return Nearest(list(self.measured))

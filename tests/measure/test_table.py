@@ -1,22 +1,32 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from searchlab.errors import SearchlabError
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log import Record, read_log
+from searchlab.measure.nearest import Nearest
 from searchlab.measure.table import TableMeasurer
+from searchlab.records import Measurement, Trial
+from searchlab.space import Config
+from searchlab.study import Study, tune
 from searchlab.target import Target
 from tests import toys
 from tests.conftest import write_table
+from tests.core.test_resume import decided
 
 
 def test_a_table_answers_what_was_recorded(tmp_path: Path) -> None:
     space = toys.Small()
     write_table(tmp_path / "logs" / "a.jsonl", space, toys.flaky)
     configs = list(space.enumerate())[::7]
-    for given in (tmp_path / "logs", tmp_path / "logs" / "a.jsonl"):
-        with TableMeasurer([given]) as measurer:
+    for place in (tmp_path / "logs", tmp_path / "logs" / "a.jsonl"):
+        with TableMeasurer([place]) as measurer:
             assert list(measurer.measure(space, configs)) == [toys.flaky(config) for config in configs]
 
 
@@ -56,3 +66,185 @@ def test_no_log_is_one_sentence(tmp_path: Path) -> None:
         TableMeasurer([tmp_path])
     with pytest.raises(SearchlabError, match="cannot read the log"):
         TableMeasurer([tmp_path / "absent.jsonl"])
+
+
+# --- compressed ---------------------------------------------------------------------------------------
+
+
+def test_a_compressed_table_is_the_table(tmp_path: Path) -> None:
+    space = toys.Small()
+    plain = write_table(tmp_path / "logs" / "a.jsonl", space, toys.flaky)
+    packed = tmp_path / "logs" / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    configs = list(space.enumerate())
+    for place in (packed, packed.parent):
+        assert list(TableMeasurer([place]).measure(space, configs)) == [toys.flaky(config) for config in configs]
+
+
+def test_a_compressed_log_is_not_written_and_a_broken_one_is_one_sentence(tmp_path: Path) -> None:
+    plain = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
+    packed = tmp_path / "a.jsonl.gz"
+    whole = gzip.compress(plain.read_bytes())
+    packed.write_bytes(whole)
+    with pytest.raises(SearchlabError, match=r"cannot write the log .*a\.jsonl\.gz: a compressed log is only read"):
+        tune(
+            toys.WORKLOAD, space=toys.Small(), policy="random", log=packed,
+            measure={"kind": "table", "path": str(plain)},
+        )  # fmt: skip
+    assert packed.read_bytes() == whole
+    for broken in (whole[:-9], whole[: len(whole) // 2], b"", plain.read_bytes(), whole[:200] + b"x" + whole[201:]):
+        packed.write_bytes(broken)
+        with pytest.raises(SearchlabError, match=r"a\.jsonl\.gz"):
+            read_log(packed)
+
+
+# --- what a table does not hold -----------------------------------------------------------------------
+
+
+def distance(a: Config, b: Config) -> float:
+    """Of two configs of toys.Small, by hand: 16 = 2^4, so tiles differ by |log2| of two factors over 2 * 4."""
+    unrolls = (0, 16, 64, 512)
+    return (
+        sum(abs(np.log2(x / y)) for x, y in zip(a["tile"], b["tile"], strict=True)) / 8  # type: ignore[arg-type]
+        + abs(unrolls.index(a["unroll"]) - unrolls.index(b["unroll"])) / 3  # type: ignore[arg-type]
+        + (a["order"] != b["order"])
+        + (a["pack"] != b["pack"])
+    )
+
+
+@given(st.permutations(range(120)), st.integers(20, 60))
+def test_the_nearest_config_is_nearest_and_of_equals_the_first(order: list[int], held: int) -> None:
+    everything = list(toys.Small().enumerate())
+    table = [everything[i] for i in order[:held]]
+    if len({config["unroll"] for config in table}) < 4 or len({config["tile"] for config in table}) < 5:
+        return  # ranks are those among what the table holds
+    nearest = Nearest(table)
+    for wanted in everything:
+        distances = [distance(wanted, config) for config in table]
+        best = min(distances)
+        found = nearest.index(wanted)
+        assert distances[found] == pytest.approx(best)
+        assert all(other > best + 1e-9 for other in distances[:found])
+
+
+def test_a_config_with_the_same_knobs_is_nearer_than_any_other(tmp_path: Path) -> None:
+    table = [
+        Config({"sketch": "tiled", "tile": (1, 1, 16), "vector": 16, "parallel": True}),
+        Config({"sketch": "plain", "parallel": False}),
+    ]
+    assert Nearest(table).index(Config({"sketch": "plain", "parallel": True})) == 1
+    assert Nearest(table).index(Config({"sketch": "other", "tile": (16, 1, 1), "vector": 1, "parallel": False})) == 0
+    packed = Config({"sketch": "packed", "tile": (1, 1, 8), "vector": 8, "pack": "a", "parallel": True})
+    assert Nearest(table).index(packed) == 0
+    assert Nearest([Config()]).index(Config()) == 0
+
+
+def every_other(path: Path) -> Path:
+    """A table of toys.Small without half of its configs."""
+    lines = write_table(path, toys.Small(), toys.flaky).read_text().splitlines(keepends=True)
+    kept = [line.replace(f'"index":{2 * i}', f'"index":{i}', 1) for i, line in enumerate(lines[1::2])]
+    path.write_text("".join([lines[0], *kept]))
+    return path
+
+
+def test_nearest_answers_are_marked_and_warned_of_once_and_are_no_measurements(tmp_path: Path) -> None:
+    space = toys.Small()
+    table = every_other(tmp_path / "half.jsonl")
+    held = {trial.config: trial.measurement for trial in read_log(table).trials}
+    assert len(held) == 60
+    log = tmp_path / "a.jsonl"
+    with pytest.warns(SearchlabWarning, match="nearest") as warned:
+        tune(
+            toys.WORKLOAD, space=space, policy="random", log=log, trials=120,
+            measure={"kind": "table", "path": str(table), "missing": "nearest"},
+        )  # fmt: skip
+    assert len(warned) == 1
+    trials = read_log(log).trials
+    assert len(trials) == 120 and all(trial.measurement.nearest == (trial.config not in held) for trial in trials)
+    nearest = Nearest(list(held))
+    answers = list(held.values())
+    for trial in trials:
+        answer = answers[nearest.index(trial.config)]
+        assert (trial.measurement.seconds, trial.measurement.failure) == (answer.seconds, answer.failure)
+    # The log of that run holds what the table held, and no more.
+    missing = next(trial.config for trial in trials if trial.measurement.nearest)
+    with pytest.raises(SearchlabError, match="was never measured"):
+        list(TableMeasurer([log]).measure(space, [missing]))
+    assert list(TableMeasurer([log]).measure(space, list(held))) == list(held.values())
+
+
+def test_a_log_says_nearest_only_where_it_is(tmp_path: Path) -> None:
+    every_other(tmp_path / "half.jsonl")
+    assert "nearest" not in (tmp_path / "half.jsonl").read_text()
+    record = Record.of(Trial(0, Config(), Measurement((1e-3,), nearest=True)), 0.0, 0.0)
+    assert record.nearest and record.measurement.nearest
+
+
+# --- noise --------------------------------------------------------------------------------------------
+
+
+def noisy(config: Config) -> Measurement:
+    seconds = toys.smooth(config).seconds
+    return Measurement(tuple(second * factor for second, factor in zip(seconds, (1.0, 1.1, 1.3), strict=False)))
+
+
+def test_noise_draws_from_the_repeats_and_a_seed_decides_it(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), noisy)
+
+    def run(log: Path, seed: int, trials: int) -> Path:
+        tune(
+            toys.WORKLOAD, space=toys.Small(), policy="evolutionary", log=log, trials=trials, seed=seed, batch=7,
+            measure={"kind": "table", "path": str(table), "noise": True},
+        )  # fmt: skip
+        return log
+
+    whole = run(tmp_path / "whole.jsonl", 1, 60)
+    differing = 0
+    for trial in read_log(whole).trials:
+        recorded = noisy(trial.config).seconds
+        assert len(trial.measurement.seconds) == 3 and set(trial.measurement.seconds) <= set(recorded)
+        differing += trial.measurement.seconds != recorded
+    assert differing > 30
+    for trials in (3, 20, 21, 60):
+        run(tmp_path / "steps.jsonl", 1, trials)
+    assert decided(tmp_path / "steps.jsonl") == decided(whole)
+    other = {trial.config: trial.measurement for trial in read_log(run(tmp_path / "other.jsonl", 2, 60)).trials}
+    both = [(trial.measurement, other[trial.config]) for trial in read_log(whole).trials if trial.config in other]
+    assert any(a != b for a, b in both)
+
+
+# --- the target ---------------------------------------------------------------------------------------
+
+
+def study(table: str, **more: object) -> Study:
+    data = {
+        "workloads": ["gemm:64x64x64"], "spaces": ["tests.toys:Small"], "policies": ["random"], "trials": 5,
+        "measure": {"kind": "table", "path": table},
+    }  # fmt: skip
+    return Study.from_dict({**data, **more})
+
+
+def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
+    foreign = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3})
+    table = write_table(tmp_path / "a.jsonl", toys.Small(toys.WORKLOAD, foreign), toys.smooth)
+    result = study(str(table)).run(tmp_path / "out")[0]
+    assert result.space.target == foreign and len(result.trials) == 5
+    tuned = tune(
+        "gemm:64x64x64", space="tests.toys:Small", policy="random", log=tmp_path / "b.jsonl", trials=5,
+        measure={"kind": "table", "path": str(table)},
+    )  # fmt: skip
+    assert tuned.space.target == foreign
+    with pytest.raises(SearchlabError, match="no log in .* was made in this space"):
+        study(str(table), target="native").run(tmp_path / "native")
+
+
+def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
+    for mcpu in ("haswell", "znver4"):
+        target = Target({"kind": "llvm", "mcpu": mcpu})
+        write_table(tmp_path / "tables" / f"{mcpu}.jsonl", toys.Small(toys.WORKLOAD, target), toys.smooth)
+    tables = str(tmp_path / "tables")
+    with pytest.raises(SearchlabError, match="different targets"):
+        study(tables).cells()
+    given_one = {"kind": "llvm", "mcpu": "znver4", "caches": toys.TARGET.to_json()["caches"]}
+    assert len(study(tables, target=given_one).run(tmp_path / "out")[0].trials) == 5

@@ -1,0 +1,134 @@
+"""What a table tells of its space: how much of it is there, how fast its programs are, how noisy the machine was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from .log import Log
+from .trust import noise
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+NEAR = 0.95
+"""Share of the best GFLOPS from which on a config counts as near the best."""
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table, or any log, as a picture of its space. All of it is read from the log alone."""
+
+    log: Log
+
+    @cached_property
+    def gflops(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """GFLOPS of each config that runs, by the median of its repeats, ascending."""
+        costs = self.log.costs
+        return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)
+
+    @property
+    def exhaustive(self) -> bool | None:
+        """Whether it holds the whole space; None where the size of the space was not recorded."""
+        size = self.log.header.space_size
+        return None if size is None else len(self.log.records) >= size
+
+    @property
+    def near_best(self) -> float:
+        """Share of all configs, also those that failed, within 5 % of the best."""
+        return float((self.gflops >= NEAR * self.gflops[-1]).sum()) / len(self.log.records)
+
+    @property
+    def noise(self) -> float | None:
+        """Median over configs of (slowest - fastest) / median of the repeats; None where nothing was repeated."""
+        return noise(self.log)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
+
+    @property
+    def seconds(self) -> float:
+        """Charged in all: building on all workers, and running."""
+        return float(self.log.elapsed[-1]) if self.log.records else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        header = msgspec.to_builtins(self.log.header)
+        found = {"file": str(self.log.path)} | {
+            name: header[name]
+            for name in ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
+        }
+        found |= {
+            "configs": len(self.log.records),
+            "space_size": self.log.header.space_size,
+            "exhaustive": self.exhaustive,
+            "failures": self.failures,
+            "nearest": sum(record.nearest for record in self.log.records),
+            "noise": self.noise,
+            "seconds": self.seconds,
+        }
+        if len(self.gflops):
+            found |= {
+                "gflops": {"best": self.gflops[-1], "median": np.median(self.gflops), "worst": self.gflops[0]},
+                "quantiles": {f"{q:g}": np.quantile(self.gflops, q) for q in QUANTILES},
+                "near_best": self.near_best,
+            }
+        return found
+
+
+def info_table(info: TableInfo) -> Table:
+    """What :meth:`TableInfo.to_json` says, for the terminal."""
+    header = info.log.header
+    options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
+    date = datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else ""
+    target = {name: value for name, value in header.target.items() if name != "caches"}
+    noise = info.noise
+    nearest = sum(record.nearest for record in info.log.records)
+    rows = {
+        "workload": header.workload,
+        "space": header.space.name + (f" with {options}" if options else ""),
+        "target": _pairs(target),
+        "host": ", ".join(map(str, header.host.values())),
+        "measured": date,
+        "versions": _pairs(header.versions),
+        "configs": _configs(info),
+        "answered by the nearest": f"{nearest:,}" if nearest else "",
+        "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
+        **_speeds(info),
+        "spread of the repeats": f"{100 * noise:.1f} % (median)" if noise is not None else "",
+        "seconds charged": f"{info.seconds:,.0f}",
+    }
+    table = Table(title=escape(str(info.log.path)), title_justify="left", box=SIMPLE_HEAD, show_header=False)
+    for name, text in rows.items():
+        if text:
+            table.add_row(f"[bold]{name}[/]", escape(text))
+    return table
+
+
+def _configs(info: TableInfo) -> str:
+    count, size = len(info.log.records), info.log.header.space_size
+    if size is None:
+        return f"{count:,} of a space that was not counted"
+    return f"{count:,}, all of the space" if info.exhaustive else f"{count:,} of {size:,} ({100 * count / size:.1f} %)"
+
+
+def _speeds(info: TableInfo) -> dict[str, str]:
+    if not len(info.gflops):
+        return {"GFLOPS": "no config runs"}
+    best, median, worst = info.gflops[-1], np.median(info.gflops), info.gflops[0]
+    return {
+        "GFLOPS": f"best {best:.4g}, median {median:.4g}, worst {worst:.4g}",
+        "quantiles": ", ".join(f"{100 * q:g} % {np.quantile(info.gflops, q):.4g}" for q in QUANTILES),
+        "within 5 % of the best": f"{100 * info.near_best:.2g} % of the configs",
+    }
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

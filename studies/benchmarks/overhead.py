@@ -1,0 +1,115 @@
+"""What a strategy itself costs: seconds to propose a batch of 64, and to learn from one, after n trials.
+
+    python studies/benchmarks/overhead.py [--policies P ...] [--trials 1000 10000] [--json FILE]
+
+Two spaces: the knobs of AutoTVM's CUDA conv2d (10,454,400 configs, nothing is compiled) and the sketches of a GEMM.
+The trials told are random configs with made-up costs, so that the time is the strategy's alone. MetaSchedule's own
+evolutionary search is the policy ``metaschedule``; it works on sketches only, and its own XGBoost model trains on
+program features, so what scheduling a program takes is in its time.
+
+A batch of 64 real programs takes about 6 s to build and run on two cores (0.1 s each): the last column is the share
+of that run that the strategy would be, with its proposing and learning, at the larger number of trials. ``growth``
+is how much slower the larger is; n log n is 13.3 for 1,000 to 10,000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlab.errors import SearchlabError
+from searchlab.log import Plugin
+from searchlab.measure import TableSettings
+from searchlab.records import Measurement, Trial
+from searchlab.registry import installed, load
+from searchlab.space import Config, Space
+from searchlab.target import resolve_target
+from searchlab.tuner import Cell, CostModelSpec, make_space, takes_cost_model
+from searchlab.workload import parse_workload
+
+BATCH = 64
+RUN_SECONDS = 0.1  # to build and run one program, on two cores: see studies/reference/spaces
+
+
+def spaces() -> dict[str, Space]:
+    conv2d = parse_workload("conv2d:1x7x7x512x512x3x3:s1:p1")
+    cuda = resolve_target({"kind": "cuda", "arch": "sm_90"})
+    return {
+        "knobs": make_space(Plugin("knob-template", {"template": "conv2d_no_batching"}), conv2d, cuda),
+        "sketch": make_space(Plugin("sketch"), parse_workload("gemm:512x512x512"), resolve_target("native")),
+    }
+
+
+def cost(config: Config) -> Measurement:
+    """A made-up time: smooth in the factors of the tiles, so that there is something to learn."""
+    total = 0.0
+    for name, value in config.items():
+        at = sum(map(ord, name)) % 7 / 2
+        parts = value if isinstance(value, tuple) else (value,)
+        total += sum((math.log2(part + 1) - at) ** 2 for part in parts if isinstance(part, int) and part >= 0)
+    return Measurement((1e-4 * (1 + total),))
+
+
+def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Seconds of one ask and of one tell after each number of trials. Raises SearchlabError where it is refused."""
+    policy_class = load("policy", name)
+    cost_model = CostModelSpec(Plugin("xgboost")) if takes_cost_model(policy_class) else None
+    cell = Cell(
+        space, Plugin("made-up"), Plugin(name), policy_class, cost_model, seed, BATCH, TableSettings("none")
+    )  # fmt: skip
+    known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
+    trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]
+    rows = []
+    for number in numbers:
+        policy = cell.start_policy()
+        policy.tell(trials[:number])
+        start = time.perf_counter()
+        batch = policy.ask(BATCH)
+        asked = time.perf_counter()
+        policy.tell([Trial(number + i, config, cost(config)) for i, config in enumerate(batch)])
+        told = time.perf_counter()
+        policy.ask(BATCH)
+        again = time.perf_counter()
+        # The first ask may pay for an import, or for what a warm start left to do; the second does not.
+        rows.append(
+            {"trials": number, "ask": min(asked - start, again - told), "tell": told - asked, "batch": len(batch)}
+        )
+    return rows
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policies", nargs="+", default=list(installed("policy")), metavar="P")
+    parser.add_argument("--trials", nargs="+", type=int, default=[1000, 10000], metavar="N")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    options = parser.parse_args(argv)
+    numbers = sorted(options.trials)
+    head = "".join(f"  ask {n:>6}  tell {n:>6}" for n in numbers)
+    print(f"{'space':8} {'policy':20}{head}  growth  share of a run")
+    found = []
+    for kind, space in spaces().items():
+        for name in options.policies:
+            try:
+                rows = measure(space, name, options.seed, numbers)
+            except SearchlabError as error:
+                print(f"{kind:8} {name:20}  {error}", flush=True)
+                continue
+            found += [{"space": kind, "policy": name, **row} for row in rows]
+            first, last = rows[0]["ask"] + rows[0]["tell"], rows[-1]["ask"] + rows[-1]["tell"]
+            seconds = "".join(f"  {row['ask']:10.4f}  {row['tell']:11.4f}" for row in rows)
+            share = last / (last + BATCH * RUN_SECONDS)
+            print(f"{kind:8} {name:20}{seconds}  {last / first:6.1f}  {share:6.1%}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Trials replayed a second from a table of recorded measurements, beside kernel_tuner's simulation mode.
+
+    pip install -e '.[peers]'
+    python studies/benchmarks/replay.py [--table FILE] [--runs 50] [--trials 200] [--rounds 5] [--json FILE]
+
+Both search the same table with random search and with a genetic algorithm, ``--runs`` times from different seeds, each
+run to ``--trials`` distinct configs or until it ends by itself. The table is an exhaustive one of a space whose knobs
+do not depend on each other, FILE, or else made up: 5,040 configs of the space ``knob-template``. kernel_tuner gets it
+as its cache file, a choice as its number, and is called once a run, as it is made to be; it prints nothing
+(``quiet``). searchlab runs a study of that many seeds, and writes its logs. Each side works in a process of its own,
+in turn with the other; what its imports and a first short run take is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from searchlab.errors import SearchlabError
+from searchlab.log import Header, LogWriter, Plugin, Record, read_log
+from searchlab.records import Measurement, Trial
+from searchlab.space import ProductSpace
+from searchlab.table_info import TableInfo
+
+SIDES = ("searchlab", "kernel_tuner")
+STRATEGIES = {"random": ("random", "random_sample"), "genetic": ("evolutionary", "genetic_algorithm")}
+FIRST = 20  # trials of the run that is not timed
+
+
+def made_up(path: Path) -> None:
+    """A table of 5,040 configs, whose times are smooth in their choices."""
+    from searchlab.target import resolve_target
+    from searchlab.tuner import make_space
+    from searchlab.workload import parse_workload
+
+    plugin, target = Plugin("knob-template"), resolve_target({"kind": "llvm"})
+    space = make_space(plugin, parse_workload("gemm:32x32x32"), target)
+    header = Header(
+        workload=str(space.workload), space=plugin, fingerprint=space.fingerprint, policy=Plugin("grid"), seed=0,
+        batch=1, target=target.to_json(), measure={}, space_size=space.size(),
+    )  # fmt: skip
+    writer = LogWriter(path, header, durable=False)
+    for index, config in enumerate(space.enumerate()):
+        factors = [factor for value in config.values() if isinstance(value, tuple) for factor in value]
+        seconds = 1e-6 * (10 + sum(abs(factor - 8) for factor in factors) + index % 7)
+        measured = Measurement((seconds, seconds * 1.01, seconds * 1.02), build_seconds=0.1, run_seconds=0.05)
+        writer.append(Record.of(Trial(index, config, measured), 0.0, 0.0))
+    writer.close()
+
+
+# --- one side, in a process of its own ----------------------------------------------------------------
+
+
+def run_searchlab(table: Path, strategy: str, runs: int, trials: int, folder: Path) -> int:
+    """How many trials were made."""
+    from searchlab.study import Study
+
+    header = read_log(table).header
+    study = Study.from_dict({
+        "workloads": [header.workload], "spaces": [{"name": header.space.name, "options": header.space.options}],
+        "policies": [STRATEGIES[strategy][0]], "seeds": runs, "trials": trials,
+        "measure": {"kind": "table", "path": str(table)},
+    })  # fmt: skip
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        return sum(len(result.log.records) for result in study.run(out))
+
+
+def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder: Path) -> int:
+    import random
+
+    import kernel_tuner
+    import numpy as np
+
+    cache = folder / "cache.json"
+    params = json.loads(cache.read_text())["tune_params"]
+    made = 0
+    for seed in range(runs):
+        random.seed(seed)
+        np.random.seed(seed)
+        results, _ = kernel_tuner.tune_kernel(
+            "replayed", "", 1, [], params, strategy=STRATEGIES[strategy][1], strategy_options={"max_fevals": trials},
+            lang="C", cache=str(cache), simulation_mode=True, quiet=True,
+        )  # fmt: skip
+        made += len({tuple(result[name] for name in params) for result in results})
+    return made
+
+
+def write_cache(table: Path, cache: Path) -> None:
+    """The table as kernel_tuner's cache file. Raises SearchlabError where kernel_tuner has no such space."""
+    from searchlab.result import load_log
+
+    result = load_log(table)
+    if not TableInfo(result.log).exhaustive or not isinstance(result.space, ProductSpace):
+        raise SearchlabError(f"{table} must hold all of a space whose knobs do not depend on each other")
+    names = [knob.name for knob in result.space.axes]
+    entries = {}
+    for choice, trial in zip(
+        result.space.indices([t.config for t in result.trials]).tolist(), result.trials, strict=True
+    ):
+        m = trial.measurement
+        entries[",".join(map(str, choice))] = {
+            **dict(zip(names, choice, strict=True)),
+            "time": trial.cost * 1e3 if m.failure is None else "RuntimeFailedConfig",
+            "times": [second * 1e3 for second in m.seconds],
+            "compile_time": m.build_seconds * 1e3, "verification_time": 0.0, "benchmark_time": m.run_seconds * 1e3,
+            "strategy_time": 0.0, "framework_time": 0.0,
+        }  # fmt: skip
+    whole = {
+        "device_name": "recorded", "kernel_name": "replayed", "problem_size": 1, "tune_params_keys": names,
+        "tune_params": {knob.name: list(range(len(knob.choices))) for knob in result.space.axes}, "objective": "time",
+        "cache": entries,
+    }  # fmt: skip
+    cache.write_text(json.dumps(whole))
+
+
+def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[str, float]:
+    """Trials a second of one side by strategy."""
+    run = {"searchlab": run_searchlab, "kernel_tuner": run_kernel_tuner}[side]
+    found = {}
+    for strategy in STRATEGIES:
+        run(table, strategy, 1, FIRST, folder)
+        start = time.perf_counter()
+        made = run(table, strategy, runs, trials, folder)
+        found[strategy] = made / (time.perf_counter() - start)
+    return found
+
+
+# --- both sides in turn -------------------------------------------------------------------------------
+
+
+def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    write_cache(table, folder / "cache.json")
+    seen: dict[tuple[str, str], list[float]] = {(side, strategy): [] for strategy in STRATEGIES for side in SIDES}
+    for _ in range(args.rounds):
+        for side in SIDES:
+            words = [
+                "--worker",
+                side,
+                "--folder",
+                folder,
+                "--table",
+                table,
+                "--runs",
+                args.runs,
+                "--trials",
+                args.trials,
+            ]
+            done = subprocess.run(
+                [sys.executable, __file__, *map(str, words)], stdout=subprocess.PIPE, text=True, check=True
+            )
+            for strategy, speed in json.loads(done.stdout.splitlines()[-1]).items():
+                seen[side, strategy].append(speed)
+    return [
+        {
+            "strategy": strategy,
+            **{side: statistics.median(seen[side, strategy]) for side in SIDES},
+            "range": {side: [min(seen[side, strategy]), max(seen[side, strategy])] for side in SIDES},
+        }
+        for strategy in STRATEGIES
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", type=Path, metavar="FILE", help="an exhaustive table (made up)")
+    parser.add_argument("--runs", type=int, default=50, help="runs of each strategy (50)")
+    parser.add_argument("--trials", type=int, default=200, help="distinct configs of a run (200)")
+    parser.add_argument("--rounds", type=int, default=5, help="times each side is timed, in turn (5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        print(json.dumps(work(args.worker, args.table, args.runs, args.trials, args.folder)))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        table = args.table or folder / "table.jsonl"
+        if not args.table:
+            made_up(table)
+        rows = compare(table, args, folder)
+        print(f"{args.runs} runs of {args.trials} trials on {len(read_log(table).records):,} configs, trials a second")
+    print(f"{'':10}{'searchlab':>12}{'kernel_tuner':>14}{'ratio':>8}")
+    for row in rows:
+        ratio = row["searchlab"] / row["kernel_tuner"]
+        print(f"{row['strategy']:10}{row['searchlab']:12,.0f}{row['kernel_tuner']:14,.0f}{ratio:8.1f}")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Building tables, and what they tell."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.log import Header, LogWriter, Plugin, Record, read_log
+from searchlab.records import Measurement, Trial
+from searchlab.space import Config
+from searchlab.study import Study
+from searchlab.table import TableJob, build_tables, placed, plan_tables, table_study
+from searchlab.table_info import TableInfo
+from searchlab.tuner import OnTrial
+from tests import toys
+from tests.conftest import write_table
+
+QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
+GEMM = "gemm:16x16x16"
+
+
+def quiet(_: TableJob) -> OnTrial:
+    return lambda trial: None
+
+
+def small_study(**more: object) -> Study:
+    data = {"workloads": [GEMM], "spaces": ["tests.toys:Small"], "policies": ["grid", "xgb"], "seeds": 3}
+    return Study.from_dict({**data, "measure": QUICK, **more})
+
+
+def test_a_table_holds_the_whole_space_once_in_random_order_and_replays(tmp_path: Path) -> None:
+    study = table_study(GEMM, "guided-gemm", measure=QUICK)
+    jobs, left_out = plan_tables(study, limit=None)
+    (job,) = jobs = placed(jobs, None, tmp_path)
+    assert not left_out and job.path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
+    build_tables(study, jobs, quiet)
+    log = read_log(job.path)
+    configs = [trial.config for trial in log.trials]
+    everything = list(job.cell.space.enumerate())
+    assert set(configs) == set(everything) and len(configs) == len(everything) == job.trials == log.header.space_size
+    assert configs != everything
+    assert log.header.name == "table" and TableInfo(log).exhaustive
+    before = job.path.read_bytes()
+    build_tables(study, jobs, quiet)
+    assert job.path.read_bytes() == before
+    replay = Study.from_dict({
+        "workloads": [GEMM], "spaces": ["guided-gemm"], "policies": ["evolutionary"], "trials": 20,
+        "measure": {"kind": "table", "path": str(job.path)},
+    })  # fmt: skip
+    recorded = {trial.config: trial.measurement.seconds for trial in log.trials}
+    for trial in replay.run(tmp_path / "replayed")[0].trials:
+        assert trial.measurement.seconds == recorded[trial.config]
+
+
+def test_a_sample_goes_on_where_it_was_and_is_compressed_when_it_is_complete(tmp_path: Path) -> None:
+    study = table_study(GEMM, "guided-gemm", measure=QUICK)
+
+    def build(limit: int, out: Path) -> None:
+        build_tables(study, placed(plan_tables(study, limit)[0], out, Path()), quiet)
+
+    build(5, tmp_path / "a.jsonl")
+    first = (tmp_path / "a.jsonl").read_bytes()
+    build(9, tmp_path / "a.jsonl.gz")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
+    packed = (tmp_path / "a.jsonl.gz").read_bytes()
+    log = read_log(tmp_path / "a.jsonl.gz")
+    assert gzip.decompress(packed).startswith(first)
+    assert len(log.records) == 9 and TableInfo(log).exhaustive is False
+    build(9, tmp_path / "a.jsonl.gz")
+    assert (tmp_path / "a.jsonl.gz").read_bytes() == packed
+    with pytest.raises(SearchlabError, match="holds 9 of 12 configs.*gunzip"):
+        build(12, tmp_path / "a.jsonl.gz")
+
+
+def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
+    study = small_study(
+        workloads=[GEMM, "gemm:64x64x64", "conv2d:1x8x8x8x8x3x3"],
+        spaces=[{"name": "tests.toys:Small", "label": "small"}, "guided-gemm"], warm_start=[],
+    )  # fmt: skip
+    jobs, left_out = plan_tables(study, limit=70, seed=4)
+    assert len(left_out) == 1 and "guided-gemm" in left_out[0]
+    assert {(str(job.path), job.trials) for job in jobs} >= {
+        ("gemm_16x16x16/small.jsonl", 70), ("gemm_64x64x64/guided-gemm.jsonl", 64),
+    }  # fmt: skip
+    assert len(jobs) == 5 and {job.cell.seed for job in jobs} == {4}
+    assert placed(jobs, Path("out"), Path("default"))[0].path.parts[0] == "out"
+    with pytest.raises(SearchlabError, match="5 tables do not fit one file"):
+        placed(jobs, Path("a.jsonl"), Path())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: plan_tables(table_study("gemm:64x64x64", "sketch")), "more configs .* can be counted.*--limit"),
+        (lambda: plan_tables(small_study(), limit=0), "at least 1, not 0"),
+        (lambda: plan_tables(small_study(measure={"kind": "table", "path": "x"})), "measures nothing"),
+        (lambda: table_study(GEMM), "--space is missing"),
+        (lambda: table_study("a.toml", "sketch"), "names its spaces itself"),
+        (lambda: table_study(GEMM, "guided-gemm", {"nonsense": 1}).cells(), "nonsense"),
+        (lambda: table_study(GEMM, "guided-gemm", measure={"kind": "lokal"}), "lokal"),
+    ],
+)
+def test_bad_input_is_one_sentence(make, said: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(SearchlabError, match=said):
+        make()
+
+
+def test_info_says_what_a_table_holds(tmp_path: Path) -> None:
+    """gemm:64x64x64 has 2 * 64^3 FLOP: 524.288 GFLOPS at a microsecond."""
+    header = Header(
+        workload="gemm:64x64x64", space=Plugin("toy", {"x": 1}), fingerprint="f", policy=Plugin("random"), seed=0,
+        batch=1, target={"kind": "llvm"}, measure={}, space_size=8, workers=2,
+    )  # fmt: skip
+    writer = LogWriter(tmp_path / "a.jsonl", header)
+    for index, microseconds in enumerate([1, 1.04, 2, 4]):
+        seconds = tuple(1e-6 * microseconds * factor for factor in (0.9, 1.0, 1.2))
+        measured = Measurement(seconds, build_seconds=2.0, run_seconds=0.5)
+        writer.append(Record.of(Trial(index, Config({"x": index}), measured), 0.0, 0.0))
+    for index, failure in enumerate(["invalid", "crash", "invalid"], 4):
+        measured = toys.failed(failure, "made up")  # type: ignore[arg-type]
+        writer.append(Record.of(Trial(index, Config({"x": index}), measured), 0.0, 0.0))
+    writer.close()
+    info = TableInfo(read_log(tmp_path / "a.jsonl"))
+    found = json.loads(json.dumps(info.to_json()))
+    assert (found["configs"], found["space_size"], found["exhaustive"]) == (7, 8, False)
+    assert found["failures"] == {"invalid": 2, "crash": 1}
+    assert found["gflops"]["best"] == pytest.approx(524.288) and found["gflops"]["worst"] == pytest.approx(131.072)
+    assert found["gflops"]["median"] == pytest.approx((524.288 / 1.04 + 524.288 / 2) / 2)
+    assert found["quantiles"]["0.5"] == pytest.approx(found["gflops"]["median"])
+    assert found["near_best"] == pytest.approx(2 / 7)
+    assert found["noise"] == pytest.approx(0.3)
+    assert found["seconds"] == pytest.approx(4 * (2 / 2 + 0.5))
+
+
+def test_info_of_a_log_that_counted_nothing_and_of_one_in_which_nothing_runs(tmp_path: Path) -> None:
+    found = TableInfo(read_log(write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky))).to_json()
+    assert found["exhaustive"] is None and found["space_size"] is None and found["noise"] == 0
+    found = TableInfo(read_log(write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid))).to_json()
+    assert found["failures"] == {"invalid": 120} and "gflops" not in found and found["noise"] is None
