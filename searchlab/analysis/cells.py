@@ -138,7 +138,7 @@ DRIFT = 0.1
 
 def footing_notes(cells: Sequence[Cell]) -> list[str]:
     """What a reader should know of the logs of a workload, a sentence each: what differs between them, and how many
-    trials were not measured, nor in the table.
+    trials were not measured, nor in the table; and whose runs are all the same.
     """
     notes = [
         f"The logs differ in their {found[0]} ({found[1].file} and {found[2].file}): compare seconds with care."
@@ -158,4 +158,11 @@ def footing_notes(cells: Sequence[Cell]) -> list[str]:
             shares.append(f"{100 * sum(near) / len(near):.1f} % of the trials of {strategy}")
     if shares:
         notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
+    for strategy in dict.fromkeys(cell.strategy for cell in cells):
+        runs = [cell.log.costs.tobytes() for cell in cells if cell.strategy == strategy]
+        if len(runs) > 1 and len(set(runs)) == 1:
+            notes.append(
+                f"{strategy} is the same run from each of {len(runs)} seeds: its intervals and tests say nothing of "
+                f"what another start would give."
+            )
     return notes

@@ -49,6 +49,11 @@ def table_target(paths: Sequence[Path]) -> dict[str, Any]:
     return header.target
 
 
+def recorded(paths: Sequence[Path]) -> set[tuple[str, str]]:
+    """The workload, and fingerprint of the space, of each log at ``paths``."""
+    return {(header.workload, header.fingerprint) for header in read_headers(paths).values()}
+
+
 class TableMeasurer(Measurer):
     """Answers from logs of the same workload and space; the first measurement of a config counts.
 
@@ -88,6 +93,10 @@ class TableMeasurer(Measurer):
         for config in configs:
             measurement = table.measured.get(config) or self._nearest(table, config)
             yield self._noisy(config, measurement) if self.noise else measurement
+
+    def recorded(self, space: Space) -> list[Measurement]:
+        """What the logs hold of this space: one measurement a config."""
+        return self._table(space).answers
 
     def _table(self, space: Space) -> _Table:
         key = (str(space.workload), space.fingerprint)

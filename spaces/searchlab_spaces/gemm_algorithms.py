@@ -77,6 +77,8 @@ class Algorithm:
 
         Where C is resident, s is p, and its loop goes inside that over blocks of y, for one task to do the whole sum;
         and inside them all when, in ``one_pass``, all of k is one block.
+        The authors' own programs, GEMM Flavours (Universitat Politècnica de València, 2021), have s outside x where A
+        or B is resident, as jc, pc, ic in B3C2A0; x is outside here, for a block of Z to be packed once.
         """
         x, s, y, panels = f"{self.x}c", f"{self.s}c", f"{self.y}c", (f"{self.x}r", f"{self.y}r")
         if self.resident != "C":

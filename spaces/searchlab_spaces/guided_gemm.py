@@ -35,6 +35,10 @@ def registers(target: Target) -> int:
     return 16 if target_has_features("sse2", target.tvm) and not target_has_features("avx512f", target.tvm) else 32
 
 
+def _pack(operand: str) -> str:
+    return f"pack_{operand.lower()}"
+
+
 class GuidedGemm(ProductSpace):
     """The packed GEMM of GotoBLAS and BLIS over its micro-tile, and the family of algorithms around it.
 
@@ -52,9 +56,10 @@ class GuidedGemm(ProductSpace):
     - ``algorithm``: a key of ALGORITHMS, as B3A2C0. Where A is resident in registers its micro-tile is kr x mr, mr
       being whole vectors, where B is, kr x nr; the knobs are then those. As C then streams through the registers,
       written back at every step, these are slower.
-    - ``pack_a``, ``pack_b``: whether that operand is packed; both are by default in the last two variants. One that is
-      not is loaded from where it is, step by step, or micro-tile by micro-tile where it is the resident operand; if
-      its sizes are no multiples of the tile's, the loads of the edge trips have conditions.
+    - ``pack_a``, ``pack_b``: whether that operand is packed, or ``"knob"`` to search both ways; both are by default in
+      the last two variants. One that is not is loaded from where it is, step by step, or micro-tile by micro-tile
+      where it is the resident operand; if its sizes are no multiples of the tile's, the loads of the edge trips have
+      conditions. A copy pays where it is read often: that of A the more columns there are, that of B the more rows.
     - ``parallel``: the loop whose trips are dealt out to the target's cores: ``ic``, ``jc`` over blocks, ``ir``,
       ``jr`` over micro-tiles, each where the algorithm has it; in the basic variant ``i``. ``"none"``, or by default
       ``"auto"``: tasks of blocks computed to take the cores the least time, when the problem is worth waking them.
@@ -73,8 +78,8 @@ class GuidedGemm(ProductSpace):
         *,
         variant: str = "micro-kernel",
         algorithm: str = "B3A2C0",
-        pack_a: bool | None = None,
-        pack_b: bool | None = None,
+        pack_a: bool | str | None = None,
+        pack_b: bool | str | None = None,
         parallel: str = "auto",
         blocks: str = "model",
     ) -> None:
@@ -88,15 +93,13 @@ class GuidedGemm(ProductSpace):
         self.blocks = one_of("blocks", blocks, ("model", "knobs"))
         packs = variant in ("packed", "micro-kernel")
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
-            if value is not None and not isinstance(value, bool):
-                raise SearchlabError(f"option {name!r} is {value!r}; it must be true or false")
+            if value is not None and value != "knob" and not isinstance(value, bool):
+                raise SearchlabError(f'option {name!r} is {value!r}; it must be true, false or "knob"')
             if value and not packs:
                 raise SearchlabError(f"variant {variant!r} packs nothing; leave out {name!r}, or use variant 'packed'")
         if variant == "basic" and (algorithm, blocks) != ("B3A2C0", "model"):
             raise SearchlabError("variant 'basic' has no blocks; leave out 'algorithm' and 'blocks', or use 'blocked'")
-        self.packed = frozenset(
-            name for name, value in (("A", pack_a), ("B", pack_b)) if (packs if value is None else value)
-        )
+        self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         super().__init__(workload, target, self._knobs(extents(workload), registers(target) // 2))
 
@@ -112,6 +115,7 @@ class GuidedGemm(ProductSpace):
             return [Knob("nr", vectors)]
         u, v = self.algorithm.u, self.algorithm.v
         knobs = [Knob(f"{EXTENT[u]}r", tuple(range(1, most + 1))), Knob(f"{EXTENT[v]}r", vectors)]
+        knobs += [Knob(_pack(name), (False, True)) for name, value in self.packing.items() if value == "knob"]
         if self.blocks == "knobs":
             # No smaller than any micro-tile, so that no two choices round up to the same block.
             least = max(most, vectors[-1])
@@ -128,9 +132,10 @@ class GuidedGemm(ProductSpace):
             return basic(self.workload, sizes["nr"], self.lanes, parallel)
         tile = {dim: sizes.get(f"{EXTENT[dim]}r", UNROLLED) for dim in "ijp"}
         cut, parallel_loop = self._cut(sizes, tile)
+        packed = frozenset(name for name, value in self.packing.items() if config.get(_pack(name), value))
         return blocked(
             self.workload,
-            Plan(self.algorithm, tile, cut, self.lanes, self.packed, self.variant == "micro-kernel", parallel_loop),
+            Plan(self.algorithm, tile, cut, self.lanes, packed, self.variant == "micro-kernel", parallel_loop),
         )
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:

@@ -16,24 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from timing import arguments, build, common_options, compare, in_process, search
+from timing import arguments, build, common_options, compare, in_process, keep, resnet50, search, summary
 
 from searchlab.errors import SearchlabError
-from searchlab.presets import preset_names
 from searchlab.space import Config
 from searchlab.target import Target, available_cores, resolve_target
-from searchlab.workload import Conv2d, Workload, parse_workload
+from searchlab.workload import Conv2d, parse_workload
 
 SPACE = "guided-conv2d"
-
-
-def resnet50() -> list[str]:
-    """The convolutions of ResNet-50, the first name of each."""
-    named: dict[Workload, str] = {}
-    for name in preset_names():
-        if "/conv" in name:
-            named.setdefault(parse_workload(name), name)
-    return list(named.values())
 
 
 def against_onednn(workload: Conv2d, target: Target, config: Config, rounds: int) -> dict[str, Any]:
@@ -41,7 +31,7 @@ def against_onednn(workload: Conv2d, target: Target, config: Config, rounds: int
     import torch
 
     torch.set_num_threads(target.cores)
-    program, args = build(SPACE, workload, target, config)["main"], arguments(workload)
+    program, args = build(SPACE, workload, target, config)["main"], arguments(workload, target)
     data, weight, *bias = (torch.from_dlpack(argument) for argument in args[:-1])
 
     def onednn() -> torch.Tensor:
@@ -94,15 +84,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     if importlib.util.find_spec("torch") is None:
         sys.exit("this benchmark compares with oneDNN as PyTorch ships it: pip install 'searchlab[peers]'")
     try:
-        workloads = {name: parse_workload(name) for name in options.workloads or resnet50()}
+        workloads = {name: parse_workload(name) for name in options.workloads or resnet50("conv")}
     except SearchlabError as error:
         sys.exit(str(error))
     print(f"{'workload':24} threads   ours oneDNN GFLOPS  ratio (quartiles)      of least times  config")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for threads in options.threads:
         for name in workloads:
             r = row(name, threads, options)
-            rows.append(r)
+            rows = keep(options.json, [*rows, r])
             low, high = r["ratio_quartiles"]
             lowering, *tile = r["config"].values()
             print(
@@ -110,11 +100,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 f"({low:.3f}..{high:.3f})  {r['ratio_of_least']:14.3f}  {lowering} {'x'.join(map(str, tile))}",
                 flush=True,
             )
-        ratios = [(r["ratio"], r["ratio_of_least"]) for r in rows if r["threads"] == threads]
-        mean, of_least = np.exp(np.mean(np.log(ratios), axis=0))
-        print(f"{'geometric mean':24} {threads:7}                       {mean:.3f}{of_least:32.3f}")
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    for threads in options.threads:
+        print(summary([r for r in rows if r["threads"] == threads]))
 
 
 if __name__ == "__main__":

@@ -13,21 +13,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 
-from searchlab.log import Plugin
+from searchlab.measure.code import compile_program, device_of
+from searchlab.presets import preset_names
 from searchlab.space import Config
 from searchlab.target import Target
-from searchlab.tuner import make_space
-from searchlab.workload import Workload
+from searchlab.tuner import as_plugin, make_space
+from searchlab.workload import Workload, parse_workload
 
 if TYPE_CHECKING:
     import tvm
+
+SpaceSpec = str | Mapping[str, Any]
+"""A space by name, or its name and options, as searchlab.tune takes it."""
 
 SLICE = 0.05  # seconds one side runs for in one round
 REST = 0.1  # seconds between sides: longer than the worker threads of either go on spinning
@@ -39,10 +43,10 @@ FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
 """Prefixes of the settings that are dropped: OPENBLAS_CORETYPE, say."""
 
 
-def common_options(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the options that every benchmark here has."""
+def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:
+    """A parser with the options that every benchmark here has; ``trials`` is the default of that one."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=32, help="programs the search may build and time (32)")
+    parser.add_argument("--trials", type=int, default=trials, help=f"programs a search may build and time ({trials})")
     parser.add_argument("--rounds", type=int, default=21, help="times both sides are run in turn (21)")
     parser.add_argument("--seed", type=int, default=0, help="of the search (0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
@@ -50,26 +54,33 @@ def common_options(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def build(space: str, workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
+def resnet50(op: str) -> list[str]:
+    """The distinct layers of ResNet-50 v1.5 as ``"conv"`` or ``"gemm"`` workloads, the first name of each."""
+    named: dict[Workload, str] = {}
+    for name in preset_names():
+        if f"/{op}" in name:
+            named.setdefault(parse_workload(name), name)
+    return list(named.values())
+
+
+def build(space: SpaceSpec, workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
     """The program that ``space`` makes of ``config``, compiled and loaded."""
+    plugin, _ = as_plugin("space", space)
+    schedule = make_space(plugin, workload, target).schedule(config)
+    return compile_program(schedule.mod, target).jit()
+
+
+def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
+    """The workload's operands, where programs for ``target`` run, and a result to write to: NaN, or 0 if integers."""
     import tvm
 
-    schedule = make_space(Plugin(space), workload, target).schedule(config)
-    return tvm.compile(schedule.mod, target=target.tvm).jit()
+    *_, shape = workload.shapes.values()
+    result = np.full(shape, np.nan if workload.out_dtype.startswith("float") else 0, workload.out_dtype)
+    return [tvm.runtime.tensor(array, device_of(target.kind)) for array in [*workload.inputs().values(), result]]
 
 
-def arguments(workload: Workload) -> list[tvm.runtime.Tensor]:
-    """The workload's operands, and a result to write to."""
-    import tvm
-
-    result = np.zeros(list(workload.shapes.values())[-1], workload.out_dtype)
-    return [tvm.runtime.tensor(array) for array in [*workload.inputs().values(), result]]
-
-
-def search(space: str, workload: Workload, target: Target, trials: int, seed: int) -> Config:
-    """The fastest of the first ``trials`` that the xgb policy makes in ``space``."""
-    import tvm
-
+def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, seed: int) -> Config:
+    """The fastest of the first ``trials`` that the xgb policy makes in ``space``; SearchlabError if none runs."""
     import searchlab
 
     with tempfile.TemporaryDirectory() as folder:
@@ -77,10 +88,13 @@ def search(space: str, workload: Workload, target: Target, trials: int, seed: in
             workload, space=space, policy="xgb", trials=trials, seed=seed, target=target,
             measure={"kind": "local", "repeat": 5, "min_repeat_ms": 20}, log=Path(folder, "log.jsonl"),
         )  # fmt: skip
-    front = [trial.config for trial in sorted(result.trials, key=lambda trial: trial.cost)[:8]]
-    args = arguments(workload)
+    fine = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
+    front = [trial.config for trial in sorted(fine, key=lambda trial: trial.cost)[:8]]
+    args = arguments(workload, target)
     timers = [
-        build(space, workload, target, config).time_evaluator("main", tvm.cpu(), repeat=5, min_repeat_ms=20)
+        build(space, workload, target, config).time_evaluator(
+            "main", device_of(target.kind), repeat=5, min_repeat_ms=20
+        )
         for config in front
     ]
     # The clock drifts by more than what tells these apart: they are timed again, in turn.
@@ -138,3 +152,23 @@ def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
     )
     found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return found
+
+
+def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of ``file``, those of the same workload and threads as any of ``rows`` replaced; written back to it."""
+    if file is None:
+        return list(rows)
+    known = json.loads(file.read_text()) if file.exists() else []
+    merged = {(row["workload"], row["threads"]): row for row in [*known, *rows]}
+    file.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
+    return list(merged.values())
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> str:
+    """Geometric mean and least of the ratios: of their medians, and in brackets of the least times."""
+    means = np.exp(np.mean([[np.log(row["ratio"]), np.log(row["ratio_of_least"])] for row in rows], axis=0))
+    worst = min(rows, key=lambda row: float(row["ratio"]))
+    return (
+        f"{len(rows)} workloads on {rows[0]['threads']} threads: geometric mean {means[0]:.3f} ({means[1]:.3f}), "
+        f"least {worst['ratio']:.3f} ({worst['workload']})"
+    )

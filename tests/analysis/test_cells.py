@@ -111,3 +111,12 @@ def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:
     path.unlink()
     write(tmp_path, "b", 0, [1])
     assert set(read_cells(tmp_path)["gemm:100x100x50"]) == {"a", "b"}
+
+
+def test_runs_that_are_the_same_from_every_seed_are_told(tmp_path: Path) -> None:
+    for seed in range(3):
+        write(tmp_path, "fixed", seed, [3, 2, 1])
+        write(tmp_path, "free", seed, [3, 2, 1 + seed])
+    cells = [cell for strategies in read_cells(tmp_path).values() for found in strategies.values() for cell in found]
+    (note,) = footing_notes(cells)
+    assert note.startswith("fixed is the same run from each of 3 seeds")

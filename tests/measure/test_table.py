@@ -235,8 +235,17 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
         measure={"kind": "table", "path": str(table)},
     )  # fmt: skip
     assert tuned.space.target == foreign
-    with pytest.raises(SearchlabError, match="no log in .* was made in this space"):
+    with pytest.raises(SearchlabError, match="not searched in tests.toys:Small: no table is of it for this target"):
         study(str(table), target="native").run(tmp_path / "native")
+
+
+def test_a_study_is_of_the_workloads_and_spaces_that_its_tables_hold(tmp_path: Path) -> None:
+    for kind in (toys.Small, toys.Dependent):
+        write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
+    spaces = ["tests.toys:Small", "tests.toys:Dependent", "tests.toys:One"]
+    cells, left_out = study(str(tmp_path), spaces=spaces).cells()
+    assert [item.cell.space_plugin.name for item in cells] == spaces[:2]
+    assert left_out == ["gemm:64x64x64 is not searched in tests.toys:One: no table is of it for this target"]
 
 
 def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:

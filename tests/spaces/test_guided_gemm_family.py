@@ -138,6 +138,19 @@ def test_block_knobs_halve_down_to_the_largest_micro_tile() -> None:
     assert (choices["mc"], choices["nc"], choices["kc"]) == ((125, 250, 500, 1000), (100,), (1,))
 
 
+@pytest.mark.parametrize("algorithm", ["B3A2C0", "A3C2B0"])
+def test_packing_can_be_searched_too(algorithm: str, native: Target) -> None:
+    workload, options = gemm(37, 101, 61), {"algorithm": algorithm}
+    space = GuidedGemm(workload, native, **options, pack_a="knob", pack_b="knob", blocks="knobs")
+    assert [knob.name for knob in space.axes][2:4] == ["pack_a", "pack_b"]
+    (config,) = samples(space)
+    for packing in PACKINGS:
+        fixed = GuidedGemm(workload, native, **options, **packing, blocks="knobs")
+        left = {name: value for name, value in config.items() if name not in packing}
+        made = space.schedule(Config({**config, **packing}))
+        assert structural_equal(made.mod, fixed.schedule(Config(left)).mod)
+
+
 def test_knobs_are_those_of_the_resident_micro_tile() -> None:
     target = resolve_target("haswell")
 
@@ -161,7 +174,8 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"parallel": "ic", "variant": "basic"}, "option 'parallel' cannot be 'ic'"),
         ({"blocks": "modell"}, "did you mean 'model'?"),
         ({"blocks": []}, "option 'blocks' cannot be []"),
-        ({"pack_a": 1}, "option 'pack_a' is 1; it must be true or false"),
+        ({"pack_a": 1}, "option 'pack_a' is 1; it must be true, false or \"knob\""),
+        ({"pack_b": "knob", "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
         ({"pack_b": True, "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
         ({"algorithm": "A3B2C0", "variant": "basic"}, "variant 'basic' has no blocks"),
         ({"blocks": "knobs", "variant": "basic"}, "variant 'basic' has no blocks"),
