@@ -1,4 +1,4 @@
-"""Convergence pictures. Matplotlib is imported when one is drawn, and pyplot never."""
+"""Line charts as pictures. Matplotlib is imported when one is drawn, and pyplot never."""
 
 from __future__ import annotations
 
@@ -58,13 +58,27 @@ class Line:
     marked: bool = False
 
 
-def draw(
-    path: Path, *, title: str, subtitle: str, axis: str, lines: Iterable[Line], best: float, target: float
-) -> None:
-    """Write ``path``.png and ``path``.svg: best GFLOPS so far of every line against ``axis``.
+@dataclass(frozen=True)
+class Frame:
+    """What a picture's lines stand in: its axes' labels, and horizontal lines, the highest first, with their names.
 
-    best, target: GFLOPS of the two horizontal lines, the best known and what counts as converged. Equal
-    arguments give equal files, for the same matplotlib.
+    bottom, top: ends of the y axis, None to fit the lines, and 0 in any case. digits: after the point. step: whether
+    lines are constant between points.
+    """
+
+    axis: str
+    quantity: str
+    levels: Sequence[tuple[float, str]] = ()
+    bottom: float | None = None
+    top: float | None = None
+    digits: int = 1
+    step: bool = True
+
+
+def draw(path: Path, *, title: str, subtitle: str, frame: Frame, lines: Iterable[Line]) -> None:
+    """Write ``path``.png and ``path``.svg: every line in ``frame``.
+
+    Equal arguments give equal files, for the same matplotlib.
     """
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -75,11 +89,11 @@ def draw(
         figure = Figure(figsize=(_WIDTH, max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1))), dpi=_DPI)
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        _place(figure, axes, shown)
-        _curves(axes, shown)
-        _scale(axes, shown, axis, best)
-        _levels(axes, best, target)
-        _legend(figure, axes, shown)
+        _place(figure, axes, shown, frame)
+        _curves(axes, shown, frame)
+        _scale(axes, shown, frame)
+        _levels(axes, frame)
+        _legend(figure, axes, shown, frame)
         _heading(figure, title, 0.3, fontsize=12, fontweight="bold")
         if len({line.band.x[-1] for line in shown}) > 1:
             subtitle += "; dotted: held after the last trial"
@@ -111,16 +125,16 @@ def _look(line: Line) -> dict[str, Any]:
     }
 
 
-def _label(line: Line) -> str:
+def _label(line: Line, frame: Frame) -> str:
     name = line.name if len(line.name) <= _NAME else line.name[: _NAME // 2] + "…" + line.name[-_NAME // 2 + 1 :]
-    return _plain(f"{name}{'*' * line.marked}  {line.band.median[-1]:.1f}")
+    return _plain(f"{name}{'*' * line.marked}  {line.band.median[-1]:.{frame.digits}f}")
 
 
-def _place(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
+def _place(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     """The axes as wide as the longest label leaves room for."""
     widths = []
     for line in lines:
-        text = figure.text(0, 0, _label(line), fontsize=10)
+        text = figure.text(0, 0, _label(line, frame), fontsize=10)
         widths.append(text.get_window_extent().width / figure.dpi)
         text.remove()
     right = _HANDLE + max(widths) + 0.5
@@ -130,24 +144,41 @@ def _place(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
     ))  # fmt: skip
 
 
-def _curves(axes: Axes, lines: Sequence[Line]) -> None:
+def _curves(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     end = max(line.band.x[-1] for line in lines)
     shade = min(0.14, max(0.05, 0.8 / len(lines)))
     for rank, line in enumerate(lines):
         band, look = line.band, _look(line)
         # A filled area is written with all its corners: leave out those where it neither rises nor ends.
         edges = np.stack((band.lower, band.upper))
-        corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)]
+        corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)] if frame.step else np.ones(len(band.x), dtype=bool)
         corner[-1] = True
         x, (lower, upper) = band.x[corner], edges[:, corner]
-        axes.fill_between(x, lower, upper, step="post", color=look["color"], alpha=shade, linewidth=0, zorder=2)
+        axes.fill_between(
+            x,
+            lower,
+            upper,
+            step="post" if frame.step else None,
+            color=look["color"],
+            alpha=shade,
+            linewidth=0,
+            zorder=2,
+        )
         # Markers stand at different places on every line, so that lines that coincide can be told apart.
         every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(band.x) > 1 else 1
-        axes.plot(band.x, band.median, drawstyle="steps-post", markevery=every, zorder=4 - rank / len(lines), **look)
-        axes.plot((band.x[-1], end), (band.median[-1],) * 2, ":", color=look["color"], linewidth=1.1, zorder=2.5)
+        axes.plot(
+            band.x,
+            band.median,
+            drawstyle="steps-post" if frame.step else "default",
+            markevery=every,
+            zorder=4 - rank / len(lines),
+            **look,
+        )
+        if frame.step:
+            axes.plot((band.x[-1], end), (band.median[-1],) * 2, ":", color=look["color"], linewidth=1.1, zorder=2.5)
 
 
-def _scale(axes: Axes, lines: Sequence[Line], axis: str, best: float) -> None:
+def _scale(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     first, last = min(line.band.x[0] for line in lines), max(line.band.x[-1] for line in lines)
@@ -161,41 +192,40 @@ def _scale(axes: Axes, lines: Sequence[Line], axis: str, best: float) -> None:
         axes.set_xlim(first, last)
     else:
         axes.set_xlim(0, last if last > first else 2 * last or 1.0)
-    axes.set_ylim(0, best * 1.08 or 1.0)
-    axes.set_xlabel(axis)
-    axes.set_ylabel("best GFLOPS so far")
+    low = min(0.0, *(float(line.band.lower.min()) for line in lines)) if frame.bottom is None else frame.bottom
+    high = max(float(line.band.upper.max()) for line in lines)
+    axes.set_ylim(low * 1.04, frame.top if frame.top is not None else high * 1.04 or 1.0)
+    axes.set_xlabel(frame.axis)
+    axes.set_ylabel(frame.quantity)
 
 
-def _levels(axes: Axes, best: float, target: float) -> None:
-    """The best known and the target as thin lines, named at the left, where the curves have yet to rise."""
-    if not best:
-        return
+def _levels(axes: Axes, frame: Frame) -> None:
+    """Thin lines, named at the left, where most curves have yet to rise."""
     from matplotlib.patheffects import withStroke
 
     across = axes.get_yaxis_transform()
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    for level, text, dash, align in (
-        (best, f"best known {best:.1f}", "-", "bottom"),
-        (target, f"{100 * target / best:.0f} % of it", (0, (4, 3)), "top"),
-    ):
+    for place, (level, text) in enumerate(frame.levels):
+        dash, align = ("-", "bottom") if place == 0 else ((0, (4, 3)), "top")
         axes.axhline(level, color="#888888", linewidth=0.8, linestyle=dash, zorder=1.5)
         axes.text(
             0.008, level, text, fontsize=8.5, color=_GREY, va=align, transform=across, zorder=5, path_effects=halo
         )
 
 
-def _legend(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
+def _legend(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     """Every line's sample and name at the right, beside its end as far as the names leave room."""
     box = axes.get_position()
     width, height = box.width * _WIDTH, box.height * figure.get_figheight()
-    ends = np.array([line.band.median[-1] for line in lines]) / axes.get_ylim()[1]
+    low, high = axes.get_ylim()
+    ends = (np.array([line.band.median[-1] for line in lines]) - low) / (high - low)
     for line, end, y in zip(lines, ends, spread(ends, _GAP / height), strict=True):
         look = _look(line)
         left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
         here: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
         axes.plot((1.0, left - 0.05 / width), (end, y), color=look["color"], linewidth=0.7, **here)
         axes.plot((left, (left + right) / 2, right), (y, y, y), markevery=[1], **look, **here)
-        axes.text(right + 0.08 / width, y, _label(line), fontsize=10, va="center", transform=axes.transAxes)
+        axes.text(right + 0.08 / width, y, _label(line, frame), fontsize=10, va="center", transform=axes.transAxes)
 
 
 def spread(places: Floats, gap: float) -> Floats:

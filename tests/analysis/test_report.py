@@ -18,7 +18,8 @@ from searchlab.log import Plugin
 
 from .logs import WORKLOAD, write
 
-PICTURES = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
+CONVERGENCE = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
+PICTURES = [*CONVERGENCE, *(f"gemm-100x100x50-{what}.{kind}" for what in ("ecdf", "score") for kind in ("png", "svg"))]
 
 
 def study(directory: Path) -> Path:
@@ -38,7 +39,10 @@ def rendered(summary: Summary) -> str:
 def test_files(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
-    assert sorted(p.name for p in out.iterdir()) == sorted([*PICTURES, "curves.csv", "summary.csv", "summary.json"])
+    assert sorted(p.name for p in out.iterdir()) == sorted(
+        [*PICTURES, "contrasts.csv", "curves.csv", "figures.csv", "figures.json", "programs.json", "report.html",
+         "summary.csv", "summary.json"]
+    )  # fmt: skip
     for name in PICTURES:
         data = (out / name).read_bytes()
         assert len(data) > 10_000
@@ -83,7 +87,7 @@ def test_odd_studies_are_drawn(tmp_path: Path, runs: dict[tuple[str, int], list[
     for (name, seed), found in runs.items():
         write(tmp_path, name, seed, found, spent=(0, 0, 0, seconds))
     summary = report(tmp_path)
-    assert all((tmp_path / "report" / name).stat().st_size > 5_000 for name in PICTURES)
+    assert all((tmp_path / "report" / name).stat().st_size > 5_000 for name in CONVERGENCE)
     assert max(map(len, rendered(summary).splitlines())) <= 100
 
 
@@ -106,7 +110,12 @@ def test_tables_for_the_terminal(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     text = rendered(summary)
     assert max(map(len, text.splitlines())) <= 100
-    for words in ("best known 10.0 GFLOPS, by knob / guided $x_1$ [bold]", "2 crash", "(0 of 2)", "with 1 seed"):
+    for words in (
+        "best known 10.0 GFLOPS, by knob / guided $x_1$ [bold]",
+        "2 crash",
+        "(0 of 2)",
+        "that 1 seed can show",
+    ):
         assert words in " ".join(text.split())
     console = Console(width=100, file=io.StringIO(), force_terminal=True, color_system="standard")
     console.print(*summary_table(summary))
