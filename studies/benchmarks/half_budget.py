@@ -1,0 +1,95 @@
+"""Does each policy beat random search at half the budget?
+
+    python studies/benchmarks/half_budget.py RESULTS [--trials 100] [--json FILE]
+
+RESULTS is what ``searchlab run studies/policies.toml`` wrote, or any directory of logs in which ``random`` was run from
+the same seeds. For each workload and space: the median GFLOPS after half of the trials, its ratio to random search's
+(geometric mean over the seeds, paired, with a 95 % bootstrap interval), how probable it is that a run of the policy is
+better than one of random search, Wilcoxon's signed-rank test over the seeds with Holm's correction within the table,
+and what part of the runs is at half the budget where random search's median is only at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlab.analysis.aggregates import bootstrap, improvement, mean_of_means
+from searchlab.analysis.cells import Cell, read_cells
+from searchlab.analysis.ranks import holm, signed_rank_test
+
+BASELINE = "random"
+
+
+def compare(policy: Sequence[Cell], baseline: Sequence[Cell], half: int) -> dict[str, Any]:
+    """Figures of one policy against random search, both from the same seeds, after ``half`` trials."""
+    ours = np.array([cell.curve[half - 1] for cell in policy])
+    theirs = np.array([cell.curve[half - 1] for cell in baseline])
+    logs = np.log(ours / theirs)
+    low, high = np.exp(bootstrap([logs], mean_of_means))
+    return {
+        "gflops": float(np.median(ours)),
+        "ratio": float(np.exp(logs.mean())),
+        "ratio_interval": [float(low), float(high)],
+        "improvement": improvement([ours], [theirs]),
+        "p": signed_rank_test(ours, theirs),
+        "reaches_final_random": float(np.mean(ours >= np.median([cell.curve[-1] for cell in baseline]))),
+    }
+
+
+def tables(directory: Path, trials: int | None) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """(workload, space) -> a row a policy, best first."""
+    cells: dict[tuple[str, str], dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+    for workload, strategies in read_cells(directory).items():
+        for found in strategies.values():
+            for cell in found:
+                cells[workload, cell.log.header.space_name][cell.log.header.name].append(cell)
+    made = {}
+    for place, policies in cells.items():
+        if BASELINE not in policies:
+            raise SystemExit(f"{directory} holds no run of {BASELINE!r} on {place[0]} in {place[1]}")
+        by_seed = {name: {cell.seed: cell for cell in found} for name, found in policies.items()}
+        half = trials or min(len(cell.curve) for found in policies.values() for cell in found) // 2
+        rows = []
+        for name, runs in by_seed.items():
+            seeds = sorted(runs.keys() & by_seed[BASELINE].keys())
+            row = compare([runs[seed] for seed in seeds], [by_seed[BASELINE][seed] for seed in seeds], half)
+            rows.append({"policy": name, "seeds": len(seeds), "trials": half, **row})
+        others = [row for row in rows if row["policy"] != BASELINE]
+        for row, p in zip(others, holm(np.array([row["p"] for row in others])), strict=True):
+            row["p"] = float(p)
+        made[place] = sorted(rows, key=lambda row: -row["ratio"])
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, metavar="RESULTS")
+    parser.add_argument("--trials", type=int, help="the half of the budget (half of the trials there are)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    options = parser.parse_args(argv)
+    found = tables(options.results, options.trials)
+    for (workload, space), rows in found.items():
+        print(f"\n{workload} in {space}, {rows[0]['seeds']} seeds, after {rows[0]['trials']} trials\n")
+        print(
+            "| policy | GFLOPS | over random | better than random | p | where random ends |\n|---|---|---|---|---|---|"
+        )
+        for row in rows:
+            low, high = row["ratio_interval"]
+            chance, there = f"{row['improvement']:.0%}", f"{row['reaches_final_random']:.0%}"
+            ratio = f"{row['ratio']:.3f} ({low:.3f} to {high:.3f})"
+            p = "" if row["policy"] == BASELINE else f"{row['p']:.1g}"
+            print(f"| {row['policy']} | {row['gflops']:.0f} | {ratio} | {chance} | {p} | {there} |")
+    if options.json:
+        rows = [{"workload": w, "space": s, **row} for (w, s), found_rows in found.items() for row in found_rows]
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

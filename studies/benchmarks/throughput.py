@@ -1,0 +1,178 @@
+"""How many candidates a second are built and timed: here, by MetaSchedule's LocalBuilder and LocalRunner, and at best.
+
+    python studies/benchmarks/throughput.py [--candidates 64] [--batch 16] [--sides S ...] [--json FILE]
+
+The same random sketches of one GEMM, each a different program, in batches, with the same settings of the evaluator,
+run on all cores. ``floor`` is what the work itself takes in one warm process: building, summed and divided by the
+cores, and loading and timing, summed. ``equal`` does what MetaSchedule does, which checks no result; ``default`` is
+what searchlab does by default: the result of each program is checked, and one much slower than the best so far is not
+repeated; ``checked`` checks and repeats all. The start of their processes is in the time of all sides but the floor;
+what it takes to schedule a program is in that of all but MetaSchedule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm_ffi import structural_hash
+
+from searchlab.log import Plugin
+from searchlab.measure import LocalSettings
+from searchlab.measure.code import compile_program, device_of, load_objects, to_objects
+from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.runner import Runner
+from searchlab.space import Config, Space
+from searchlab.target import available_cores, resolve_target
+from searchlab.tuner import make_space
+from searchlab.workload import parse_workload
+
+EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, stop_factor=0)
+SETTINGS = {
+    "equal": EQUAL,
+    "checked": LocalSettings(number=1, repeat=3, min_repeat_ms=10, stop_factor=0),
+    "default": LocalSettings(number=1, repeat=3, min_repeat_ms=10),
+}
+
+
+def different(space: Space, count: int, seed: int) -> list[Config]:
+    """``count`` random configs that make different programs."""
+    rng = np.random.default_rng(seed)
+    found: dict[int, Config] = {}
+    while len(found) < count:
+        for config in space.sample_new(rng, count, {}):
+            found.setdefault(structural_hash(space.schedule(config).mod), config)
+    return list(found.values())[:count]
+
+
+def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
+    for start in range(0, len(configs), size):
+        yield configs[start : start + size]
+
+
+def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
+    runner = Runner(space.workload, EQUAL, device_of("llvm"))
+    to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm
+    start = time.perf_counter()
+    built = [to_objects(compile_program(space.schedule(config).mod, space.target)) for config in configs]
+    build_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    costs = [float(np.median(runner.time(load_objects(objects), EQUAL.repeat))) for objects in built]
+    run_seconds = time.perf_counter() - start
+    return {
+        "seconds": build_seconds / cores + run_seconds, "build": build_seconds / cores, "run": run_seconds,
+        "best": min(costs),
+    }  # fmt: skip
+
+
+def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int) -> dict[str, float]:
+    start = time.perf_counter()
+    found = []
+    best = math.inf
+    with LocalMeasurer(settings, space.target, {}, cores) as measurer:
+        for batch in batches(configs, size):
+            found += measurer.measure(space, batch, best)
+            best = min(best, *(measurement.cost for measurement in found))
+        seconds = time.perf_counter() - start
+    return {
+        "seconds": seconds,
+        "build": sum(measurement.build_seconds for measurement in found) / cores,
+        "run": sum(measurement.run_seconds for measurement in found),
+        "best": best,
+        "failed": sum(measurement.failure is not None for measurement in found),
+        "stopped": sum(measurement.stopped for measurement in found),
+    }
+
+
+def metaschedule(space: Space, configs: Sequence[Config], size: int, cores: int) -> dict[str, float]:
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+    from tvm.s_tir.meta_schedule.builder import BuilderInput, LocalBuilder
+    from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner, RunnerInput
+
+    modules = [space.schedule(config).mod for config in configs]
+    start = time.perf_counter()
+    builder = LocalBuilder(max_workers=cores, timeout_sec=120)
+    evaluator = EvaluatorConfig(
+        number=EQUAL.number, repeat=EQUAL.repeat, min_repeat_ms=EQUAL.min_repeat_ms, enable_cpu_cache_flush=False
+    )
+    runner = LocalRunner(timeout_sec=120, evaluator_config=evaluator)
+    costs: list[float] = []
+    build_seconds = 0.0
+    failed = 0
+    for first in range(0, len(modules), size):
+        batch = modules[first : first + size]
+        began = time.perf_counter()
+        built = builder.build([BuilderInput(module, space.target.tvm) for module in batch])
+        build_seconds += time.perf_counter() - began
+        inputs = [
+            RunnerInput(result.artifact_path, "cpu", ArgInfo.from_entry_func(module, remove_preproc=False))
+            for module, result in zip(batch, built, strict=True)
+            if result.artifact_path
+        ]
+        results = [future.result() for future in runner.run(inputs)]
+        costs += [float(np.median([float(x) for x in result.run_secs])) for result in results if result.run_secs]
+        failed += len(batch) - sum(bool(result.run_secs) for result in results)
+    seconds = time.perf_counter() - start
+    return {
+        "seconds": seconds, "build": build_seconds, "run": seconds - build_seconds,
+        "best": min(costs, default=math.inf), "failed": failed,
+    }  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", default="gemm:512x512x512", metavar="W")
+    parser.add_argument("--candidates", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sides", nargs="+", default=["floor", "metaschedule", *SETTINGS], metavar="S")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    options = parser.parse_args(argv)
+    cores = available_cores()
+    os.environ["TVM_NUM_THREADS"] = str(cores)  # TVM would leave half of them to hyper-threading
+    space = make_space(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
+    configs = different(space, options.candidates, options.seed)
+    sides: dict[str, Callable[[], dict[str, float]]] = {
+        "floor": lambda: floor(space, configs, cores),
+        **{
+            name: lambda settings=settings: ours(settings, space, configs, options.batch, cores)  # type: ignore[misc]
+            for name, settings in SETTINGS.items()
+        },
+        "metaschedule": lambda: metaschedule(space, configs, options.batch, cores),
+    }
+    print(
+        f"{len(configs)} candidates of {options.workload} in batches of {options.batch}, {cores} cores, "
+        f"TVM {tvm.__version__}"
+    )
+    print(
+        f"{'side':13} seconds   build     run  candidates/s  failed  stopped  best ms  floors  x MetaSchedule's speed"
+    )
+    rows: list[dict[str, Any]] = []
+    for name in options.sides:
+        rows.append({"side": name, "candidates": len(configs), **sides[name]()})
+        row = rows[-1]
+        print(
+            f"{name:13} {row['seconds']:7.1f} {row['build']:7.1f} {row['run']:7.1f} "
+            f"{len(configs) / row['seconds']:13.2f} {row.get('failed', 0):7} {row.get('stopped', 0):8} "
+            f"{row['best'] * 1e3:8.3f} {_ratio(row, rows, 'floor'):7.2f} {1 / _ratio(row, rows, 'metaschedule'):10.2f}",
+            flush=True,
+        )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _ratio(row: dict[str, Any], rows: Sequence[dict[str, Any]], side: str) -> float:
+    """Its seconds over those of ``side``, NaN where that was not run before it."""
+    return next((float(row["seconds"] / other["seconds"]) for other in rows if other["side"] == side), math.nan)
+
+
+if __name__ == "__main__":
+    main()
