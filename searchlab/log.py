@@ -1,13 +1,18 @@
 """The append-only log of one run: JSON Lines, a header and then one line a trial, in order.
 
-Reading a log executes nothing that is in it.
+Where a run ended, be it to be extended later, a line of another kind may follow: what its fastest trials gave when they
+were measured again.
+
+A log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that is in it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
 import time
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +22,14 @@ import msgspec
 import numpy as np
 
 from .errors import SearchlabError
+from .model_quality import ModelQuality
 from .records import Failure, Measurement, Trial
 from .space import Config
 from .workload import parse_workload
 
 FORMAT = 1
 _FIRST = b'{"searchlab_log":'
+FINAL = b'{"final":'
 
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,8 +65,13 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     target: dict[str, Any]
     measure: dict[str, Any]
     host: dict[str, Any] = {}
+    machine: dict[str, Any] = {}
+    """What else of the machine bears on its times, when the run was begun: see :func:`~searchlab.machine.machine`."""
+    warm_start: tuple[str, ...] = ()
+    """Digests of the logs it started from, in order."""
     label: str = ""
     space_label: str = ""
+    space_size: int | None = None  # where the run counted its configs
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
     created: float = 0.0
@@ -77,12 +89,16 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 IDENTITY = (
     "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
-    "host",
+    "host", "warm_start",
 )  # fmt: skip
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line: a trial, and the seconds the policy took to train and to propose it (its share of the batch)."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # it holds no cycle
+    """One line: a trial, and the seconds the policy took to train and to propose it (its share of the batch).
+
+    model: on the last record of a batch, how well the cost model that proposed it predicted it; None without one.
+    sentinel: on the first record of some batches, the seconds that the run's first program took just before it.
+    """
 
     index: int
     config: dict[str, Any]
@@ -93,17 +109,29 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_seconds: float = 0.0
     program: str = ""
     reused: bool = False
+    nearest: bool = False
+    stopped: bool = False
     propose_seconds: float = 0.0
     train_seconds: float = 0.0
     time: float = 0.0
+    model: ModelQuality | None = None
+    sentinel: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     @classmethod
-    def of(cls, trial: Trial, propose_seconds: float, train_seconds: float) -> Self:
+    def of(
+        cls,
+        trial: Trial,
+        propose_seconds: float,
+        train_seconds: float,
+        model: ModelQuality | None = None,
+        sentinel: float | None = None,
+    ) -> Self:
         m = trial.measurement
         return cls(
             index=trial.index, config=trial.config.to_json(), seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
-            propose_seconds=propose_seconds, train_seconds=train_seconds, time=time.time(),
+            nearest=m.nearest, stopped=m.stopped, propose_seconds=round(propose_seconds, 7),
+            train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
         )  # fmt: skip
 
     @property
@@ -113,8 +141,24 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def measurement(self) -> Measurement:
         return Measurement(
-            self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused
-        )
+            self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
+            self.nearest, self.stopped,
+        )  # fmt: skip
+
+
+class Finalist(msgspec.Struct, frozen=True):
+    """A trial that was measured again: one value in ``seconds`` a round."""
+
+    index: int
+    seconds: tuple[Annotated[float, msgspec.Meta(gt=0)], ...]
+
+
+class Final(msgspec.Struct, frozen=True, kw_only=True):
+    """A line after the ``final``-th trial: the fastest trials up to there, measured again, in turn."""
+
+    final: int
+    finalists: tuple[Finalist, ...]
+    time: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -124,6 +168,8 @@ class Log:
     path: Path
     header: Header
     records: tuple[Record, ...]
+    final: Final | None = None
+    """What the finalists of all these records gave; None where they were not measured again."""
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -158,23 +204,38 @@ def _split(path: Path, data: bytes) -> tuple[list[bytes], int]:
     return data[:whole].splitlines(), whole
 
 
-def _decode(path: Path, lines: list[bytes]) -> tuple[Header, tuple[Record, ...]]:
+def _decode(path: Path, lines: list[bytes]) -> tuple[Header, tuple[Record, ...], Final | None]:
     version = msgspec.json.decode(lines[0], type=dict[str, Any]).get("searchlab_log") if _is_json(lines[0]) else None
     if version is not None and version != FORMAT:
         raise SearchlabError(f"{path} has log format {version}; this searchlab reads format {FORMAT}")
     records: list[Record] = []
+    final: Final | None = None
     number = 1
     try:
         header = msgspec.json.decode(lines[0], type=Header)
         decoder = msgspec.json.Decoder(Record)
         for number, line in enumerate(lines[1:], 2):
+            if line.startswith(FINAL):
+                final = msgspec.json.decode(line, type=Final)
+                check_final(final, len(records))
+                continue
             record = decoder.decode(line)
             if record.index != len(records):
                 raise SearchlabError(f"{path}, line {number}: trial {record.index} where {len(records)} should be")
             records.append(record)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SearchlabError(f"{path}, line {number} is damaged: {error}") from None
-    return header, tuple(records)
+    return header, tuple(records), final if final and final.final == len(records) else None
+
+
+def check_final(final: Final, trials: int) -> None:
+    """Raise msgspec.ValidationError where ``final`` cannot stand after so many trials."""
+    if final.final != trials:
+        raise msgspec.ValidationError(f"it is of {final.final} trials, and {trials} precede it")
+    if not final.finalists or not all(0 <= one.index < trials and one.seconds for one in final.finalists):
+        raise msgspec.ValidationError("it names no trial that precedes it, or no time of one")
+    if len({len(one.seconds) for one in final.finalists}) > 1:
+        raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
 def _is_json(line: bytes) -> bool:
@@ -184,11 +245,33 @@ def _is_json(line: bytes) -> bool:
         return False
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """What the log at ``path`` holds, unpacked. Raises SearchlabError."""
     try:
-        return path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
         raise SearchlabError(f"cannot read the log {path}: {error.strerror}") from None
+    if path.suffix != ".gz":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SearchlabError(
+            f"cannot read the log {path}: it is not whole as a gzip file ({error}); fetch it again"
+        ) from None
+
+
+def find_logs(path: Path) -> list[Path]:
+    """The log at ``path``, or those under the directory that it is, ``*.jsonl`` and ``*.jsonl.gz``, in order."""
+    if not path.is_dir():
+        return [path]
+    return sorted(found for found in path.rglob("*.jsonl*") if found.name.endswith((".jsonl", ".jsonl.gz")))
+
+
+def read_header(path: str | Path) -> Header:
+    """The header of the log at ``path``. Raises SearchlabError as :func:`read_log` does, but for damaged trials."""
+    path = Path(path)
+    return _decode(path, _lines(path)[:1])[0]
 
 
 def read_log(path: str | Path) -> Log:
@@ -197,24 +280,38 @@ def read_log(path: str | Path) -> Log:
     Raises SearchlabError, naming the line, where it is unreadable, foreign or damaged.
     """
     path = Path(path)
-    lines, _ = _split(path, _read_bytes(path))
+    return Log(path, *_decode(path, _lines(path)))
+
+
+def _lines(path: Path) -> list[bytes]:
+    """The whole lines of a log to read, its header at the least."""
+    lines, _ = _split(path, read_bytes(path))
     if not lines:
         raise SearchlabError(f"{path} holds no header yet; it is no log to read")
-    return Log(path, *_decode(path, lines))
+    return lines
 
 
 class LogWriter:
     """A log open for appending by this process alone; made where it does not exist.
 
-    ``records`` is what it held already. Raises SearchlabError for a foreign or damaged log, one that another
+    ``records`` is what it held already, and ``final`` what its finalists gave, where they were measured again. Each
+    record is written as it is appended, and forced to the disk by :meth:`sync`; unless ``durable``, it is written by
+    ``sync`` or :meth:`close`, and forced nowhere. Raises SearchlabError for a foreign or damaged log, one that another
     process writes, or one of a run that differs from ``header`` in anything of ``IDENTITY``.
     """
 
-    def __init__(self, path: str | Path, header: Header) -> None:
+    def __init__(self, path: str | Path, header: Header, durable: bool = True) -> None:
         self.path = Path(path)
+        self._durable = durable
+        self._lines: list[bytes] = []
+        if self.path.suffix == ".gz":
+            raise SearchlabError(
+                f"cannot write the log {self.path}: a compressed log is only read; write one that ends in .jsonl "
+                f"(gunzip unpacks this one, if it is there)"
+            )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115 - closed by close()
+            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
         except OSError as error:
             raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}") from None
         try:
@@ -228,39 +325,52 @@ class LogWriter:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SearchlabError(f"another process is writing {self.path}; wait for it or choose another log") from None
-        lines, whole = _split(self.path, _read_bytes(self.path))
+        lines, whole = _split(self.path, read_bytes(self.path))
         if lines:
-            self.header, self.records = _decode(self.path, lines)
-            _check_identity(self.path, self.header, header)
+            self.header, self.records, self.final = _decode(self.path, lines)
+            check_identity(self.path, self.header, header)
             self._file.truncate(whole)
+            self._end = whole
         else:
             self._file.truncate(0)
-            self.header, self.records = header, ()
-            self._write(header)
+            self._end = 0
+            self.header, self.records, self.final = header, (), None
+            self._lines.append(msgspec.json.encode(header))
             self.sync()
 
-    def append(self, record: Record) -> None:
-        self._write(record)
+    def append(self, record: Record | Final) -> None:
+        self._lines.append(msgspec.json.encode(record))
+        if self._durable:
+            self._write()
 
-    def _write(self, item: Header | Record) -> None:
-        line = msgspec.json.encode(item) + b"\n"
+    def _write(self) -> None:
+        data = b"".join(line + b"\n" for line in self._lines)
         try:
-            while line:  # an unbuffered write may be short
-                line = line[self._file.write(line) :]
+            # Whatever interrupts this, and wherever, writing the same to the same place again does no harm.
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._file.fileno(), data[written:], self._end + written)
         except OSError as error:
             raise SearchlabError(
                 f"cannot write the log {self.path}: {error.strerror}; free space and run again"
             ) from None
+        self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
-        """Force what was appended to the disk: called once a batch."""
-        os.fsync(self._file.fileno())
+        """Write what was appended, and force it to the disk if durable: called once a batch."""
+        self._write()
+        if self._durable:
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        try:
+            self._write()
+        finally:
+            self._file.close()
 
 
-def _check_identity(path: Path, old: Header, new: Header) -> None:
+def check_identity(path: Path, old: Header, new: Header) -> None:
+    """Raise SearchlabError where the log at ``path``, whose header is ``old``, is not of the run that ``new`` is of."""
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if before != now:

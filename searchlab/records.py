@@ -23,6 +23,8 @@ class Measurement:
     build_seconds, run_seconds: what building and running it took (scheduling belongs to building).
     program: structural hash of the scheduled module, or "" where there is none.
     reused: whether it was taken from an earlier measurement of the same program.
+    nearest: whether it is that of another config, the nearest one in a table that does not hold this one.
+    stopped: whether it was not repeated, as one reading showed it to be much slower than the best of its run.
     """
 
     seconds: tuple[float, ...] = ()
@@ -32,6 +34,8 @@ class Measurement:
     run_seconds: float = 0.0
     program: str = ""
     reused: bool = False
+    nearest: bool = False
+    stopped: bool = False
 
     @cached_property
     def cost(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from .errors import SearchlabError
 from .log import Log, read_log
 from .records import Trial
 from .space import Config, Space
+from .trust import winner
 from .workload import parse_workload
 
 if TYPE_CHECKING:
@@ -22,20 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest trial of a run."""
+    """The fastest trial of a run: where the fastest were measured again at its end, the one that then won.
+
+    tied: the others of them that cannot be told from it; None where none were measured again.
+    seconds: median time of one run of the program, as last measured.
+    """
 
     trial: Trial
     gflops: float
+    seconds: float
+    tied: tuple[Trial, ...] | None
     _result: Result = field(repr=False, compare=False)
 
     @property
     def config(self) -> Config:
         return self.trial.config
-
-    @property
-    def seconds(self) -> float:
-        """Median time of one run of the program."""
-        return self.trial.cost
 
     def schedule(self) -> Schedule:
         """The schedule of this config: its ``.mod`` is the program, its ``.trace`` how it came about."""
@@ -60,8 +63,14 @@ class Result:
             kinds = Counter(record.failure for record in self.log.records)
             said = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {said}")
-        trial = self.log.trials[int(np.argmin(self.log.costs))]
-        return Best(trial, self.log.flops / trial.cost / 1e9, self)
+        trials = self.log.trials
+        if self.log.final is None:
+            trial = trials[int(np.argmin(self.log.costs))]
+            return Best(trial, self.log.flops / trial.cost / 1e9, trial.cost, None, self)
+        first, tied = winner(self.log.final)
+        seconds = statistics.median(first.seconds)
+        others = tuple(trials[one.index] for one in tied)
+        return Best(trials[first.index], self.log.flops / seconds / 1e9, seconds, others, self)
 
     @property
     def space(self) -> Space:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
+import math
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,16 +14,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .costmodel import CostModel, Surrogate
+from .costmodel import Surrogate, make_cost_model, scores_of
+from .cuda import gpu_name
 from .errors import InvalidConfig, SearchlabError
 from .features import make_features
 from .log import Header, LogWriter, Plugin, Record
+from .machine import machine
 from .measure import Cache, LocalSettings, Measurer, Settings, protocol
+from .model_quality import ModelQuality, model_quality
 from .policy import Policy
 from .records import Trial
 from .registry import check_options, load
 from .space import Config, Space
 from .target import Target
+from .trust import measure_finalists, sentinel, time_sentinel
+from .warm_start import NOTHING, WarmStart
 from .workload import Workload
 
 LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
@@ -51,6 +59,8 @@ class Cell:
     settings: Settings
     label: str = ""
     space_label: str = ""
+    warm_start: WarmStart = NOTHING
+    space_size: int | None = None
 
     def header(self, workers: int) -> Header:
         local = isinstance(self.settings, LocalSettings)
@@ -65,40 +75,43 @@ class Cell:
             batch=self.batch,
             target=self.space.target.to_json(),
             measure=protocol(self.settings),
-            host={"cpu": cpu_model()} if local else {},
+            host=host_model(self.space.target) if local else {},
+            machine=machine(self.space.target.cores) if local else {},
+            warm_start=self.warm_start.digests,
             label=self.label,
             space_label=self.space_label,
+            space_size=self.space_size,
             workers=workers,
-            versions=library_versions(),
+            versions=dict(library_versions()),
             created=time.time(),
         )
 
-    def start_policy(self) -> Policy:
-        """The policy afresh. Raises SearchlabError for an option that it does not take."""
+    def start(self) -> tuple[Policy, Surrogate | None]:
+        """The policy afresh, and the cost model it was given, where it takes one.
+
+        Raises SearchlabError for an option that either does not take.
+        """
         options = dict(self.policy.options)
         check_options("policy", self.policy.name, self.policy_class, 1, options)
+        surrogate = None
         if self.cost_model is not None:
-            options["cost_model"] = Surrogate(
-                make_cost_model(self.cost_model.plugin, self.seed), make_features(self.cost_model.features, self.space)
-            )
-        return self.policy_class(self.space, seed=self.seed, **options)
+            model = make_cost_model(self.cost_model.plugin, self.seed)
+            surrogate = options["cost_model"] = Surrogate(model, make_features(self.cost_model.features, self.space))
+        return self.policy_class(self.space, seed=self.seed, **options), surrogate
+
+    def start_policy(self) -> Policy:
+        return self.start()[0]
 
 
 def make_space(plugin: Plugin, workload: Workload, target: Target) -> Space:
     """Raises SearchlabError (UnsupportedWorkload where the space has no program for the workload or target)."""
     cls = load("space", plugin.name)
+    if not issubclass(cls, Space):  # before it is called: the name may come from a stranger's log
+        raise SearchlabError(f"space {plugin.name!r} is no searchlab.Space; name one of `searchlab list`")
     check_options("space", plugin.name, cls, 2, plugin.options)
     space = cls(workload, target, **plugin.options)
     assert isinstance(space, Space)
     return space
-
-
-def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
-    cls = load("cost model", plugin.name)
-    check_options("cost model", plugin.name, cls, 0, plugin.options)
-    model = cls(seed=seed, **plugin.options)
-    assert isinstance(model, CostModel)
-    return model
 
 
 def takes_cost_model(policy: type[Policy]) -> bool:
@@ -114,53 +127,102 @@ def recall(cell: Cell, path: Path, measurer: Measurer, cache: Cache) -> None:
         writer = LogWriter(path, cell.header(measurer.workers))
         writer.close()
         for record in writer.records:
-            if record.program:
-                cache.setdefault(record.program, replace(record.measurement, reused=False))
+            if record.program and (record.program not in cache or cache[record.program].stopped):
+                cache[record.program] = replace(record.measurement, reused=False)
 
 
 def run_cell(cell: Cell, path: Path, trials: int, measurer: Measurer, on_trial: OnTrial = lambda trial: None) -> None:
     """Bring the log at ``path`` to ``trials`` trials, or to all that the space has.
 
-    The policy starts afresh and is told what the log holds; from there on it is measured. Raises SearchlabError
+    The policy starts afresh and is told what the log holds; from there on it is measured. At the end the fastest
+    trials are measured again, where the measurer does that and the log does not hold it yet. Raises SearchlabError
     where the log is of another run, or where the policy asks for something else than the log says.
     """
-    policy = cell.start_policy()
-    writer = LogWriter(path, cell.header(measurer.workers))
+    policy, surrogate = cell.start()
+    writer = LogWriter(path, cell.header(measurer.workers), durable=not measurer.repeatable)
     try:
-        records = writer.records
-        if len(records) >= trials:
-            return
-        asked: set[Config] = set()
-        done, train_seconds = 0, 0.0
-        while done < trials:
-            start = time.perf_counter()
-            configs = policy.ask(cell.batch)
-            propose_seconds = time.perf_counter() - start
-            _check_ask(cell, configs, asked)
-            asked.update(configs)
-            if not configs:
-                break
-            # A run that ends within a batch leaves the rest of it for the run that goes on.
-            wanted = configs[: trials - done]
-            told: list[Trial] = []
-            for config, record in zip(wanted, records[done:], strict=False):
-                _check_replay(path, writer.header, config, record)
-                told.append(record.trial)
-                on_trial(told[-1])
-            new = wanted[len(told) :]
-            for config, measurement in zip(new, measurer.measure(cell.space, new), strict=True):
-                trial = Trial(done + len(told), config, measurement)
-                writer.append(Record.of(trial, propose_seconds / len(configs), train_seconds / len(configs)))
-                told.append(trial)
-                on_trial(trial)
-            writer.sync()
-            done += len(told)
-            if len(told) == len(configs):
-                start = time.perf_counter()
-                policy.tell(told)
-                train_seconds = time.perf_counter() - start
+        measurer.begin(cell.seed)
+        if len(writer.records) < trials:
+            told = _search(cell, policy, surrogate, writer, trials, measurer, on_trial)
+        else:
+            told = [record.trial for record in writer.records]
+        if measurer.finalists and not (writer.final and writer.final.final == len(told)):
+            final = measure_finalists(measurer, cell.space, told)
+            if final is not None:
+                writer.append(final)
+                writer.sync()
     finally:
         writer.close()
+
+
+def _search(
+    cell: Cell,
+    policy: Policy,
+    surrogate: Surrogate | None,
+    writer: LogWriter,
+    trials: int,
+    measurer: Measurer,
+    on_trial: OnTrial,
+) -> list[Trial]:
+    """Go on to ``trials`` trials, or to all that the space has; all of them."""
+    records = writer.records
+    start = time.perf_counter()
+    cell.warm_start.feed(policy, surrogate)
+    train_seconds = time.perf_counter() - start
+    asked: set[Config] = set()
+    done: list[Trial] = []
+    best = math.inf
+    for batch in itertools.count():
+        predicting = surrogate.predict_seconds if surrogate else 0.0
+        start = time.perf_counter()
+        configs = policy.ask(cell.batch) if len(done) < trials else []
+        propose_seconds = time.perf_counter() - start
+        predicting = surrogate.predict_seconds - predicting if surrogate else 0.0
+        _check_ask(cell, configs, asked)
+        asked.update(configs)
+        if not configs:
+            break
+        # A run that ends within a batch leaves the rest of it for the run that goes on.
+        wanted = configs[: trials - len(done)]
+        told: list[Trial] = []
+        for config, record in zip(wanted, records[len(done) : len(done) + len(wanted)], strict=False):
+            _check_replay(writer.path, writer.header, config, record)
+            told.append(record.trial)
+            on_trial(told[-1])
+        new = wanted[len(told) :]
+        seconds = None
+        if new and not told and measurer.sentinel and batch % measurer.sentinel == 0 and (first := sentinel(done)):
+            seconds = time_sentinel(measurer, cell.space, first)
+        best = min([best, *(trial.cost for trial in told)])
+        for config, measurement in zip(new, measurer.measure(cell.space, new, best), strict=True):
+            told.append(Trial(len(done) + len(told), config, measurement))
+            quality = _quality(surrogate, told, predicting) if len(told) == len(configs) else None
+            share = 1 / len(configs)
+            writer.append(Record.of(told[-1], propose_seconds * share, train_seconds * share, quality, seconds))
+            seconds = None
+            on_trial(told[-1])
+        writer.sync()
+        done += told
+        best = min([best, *(trial.cost for trial in told)])
+        if len(told) == len(configs):
+            start = time.perf_counter()
+            policy.tell(told)
+            train_seconds = time.perf_counter() - start
+    return done
+
+
+def _quality(surrogate: Surrogate | None, batch: Sequence[Trial], predict_seconds: float) -> ModelQuality | None:
+    """How well the cost model, not told of it yet, predicted a batch; None where it was not trained yet.
+
+    Of a batch, the quickest quarter counts as its top, since a batch has often no more than eight trials.
+    """
+    if surrogate is None or not surrogate.fitted:
+        return None
+    predicted = surrogate.predict([trial.config for trial in batch])
+    return model_quality(
+        predicted, scores_of(batch, surrogate.best), max(1, len(batch) // 4),
+        train_seconds=surrogate.train_seconds, predict_seconds=predict_seconds,
+    )  # fmt: skip
 
 
 def _check_ask(cell: Cell, configs: Sequence[Config], asked: set[Config]) -> None:
@@ -192,7 +254,8 @@ def _check_replay(path: Path, header: Header, config: Config, record: Record) ->
     )
 
 
-def library_versions() -> dict[str, str]:
+@functools.cache
+def library_versions() -> Mapping[str, str]:
     found = {}
     for name in LIBRARIES:
         try:
@@ -200,6 +263,12 @@ def library_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def host_model(target: Target) -> dict[str, str]:
+    """What programs for ``target`` run on here: the CPU, and the GPU where it is for one."""
+    gpu = gpu_name() if target.kind == "cuda" else None
+    return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
 
 
 def cpu_model() -> str:

@@ -2,82 +2,146 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
+from typing import Any
 
 import cloudpickle
 
+from ..cuda import INSTEAD, check_can_measure
 from ..errors import SearchlabError
-from ..records import Failure, Measurement
+from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
 from ..target import Target
 from ..workload import Workload
-from . import Cache, LocalSettings, Measurer
+from . import Cache, CannotMeasure, LocalSettings, Measurer, RunSettings
+from .code import Objects
 from .process import Worker, WorkerDied
 
 START_SECONDS = 120.0
 """How long a worker may take to import TVM, or to make a workload's inputs and reference."""
 
 
+def survives(kind: str, failure: Failure) -> bool:
+    """Whether a process that has run a program for this ``kind`` of target, and seen it fail so, can run another.
+
+    An error of a CUDA kernel stays with the process: every later call fails too (CUDA Runtime API, "sticky" errors).
+    A kernel with a wrong answer may have written to the inputs of the next.
+    """
+    return kind != "cuda" and failure in ("run_error", "wrong_answer")
+
+
 class LocalMeasurer(Measurer):
     """Measures with ``workers`` build processes and one run process, all of them kept for the next batch.
 
-    A program that is in ``cache`` is not built again; what is measured is added to it.
+    A program that is in ``cache`` is not built again, unless it was stopped in a run whose best was faster than that of
+    this one; what is measured is added to it. Raises SearchlabError where programs for ``target`` cannot be run here.
     """
 
     def __init__(self, settings: LocalSettings, target: Target, cache: Cache, workers: int) -> None:
-        if target.kind != "llvm":
-            raise SearchlabError(f"programs for {target.kind!r} cannot be run here yet; choose a CPU target or a table")
+        if target.kind == "cuda":
+            check_can_measure(str(target.tvm.attrs["arch"]))
+        elif target.kind != "llvm":
+            raise SearchlabError(f"programs for {target.kind!r} cannot be measured on this machine; {INSTEAD}")
+        self._begin(settings, target, cache, workers)
+        self.sentinel = settings.sentinel
+        self.finalists = settings.finalists
+
+    def _begin(self, settings: RunSettings, target: Target, cache: Cache, workers: int) -> None:
         self.settings = settings
         self.target = target
         self.cache = cache
         self.workers = workers
         self._builders: list[Worker] = []
         self._runner: Worker | None = None
+        self._kept: dict[str, tuple[float, Objects]] = {}  # cost and code of the run's first and fastest programs
+        # nvcc works in files, which a worker that is killed leaves behind.
+        self._scratch = tempfile.TemporaryDirectory(prefix="searchlab-") if target.kind == "cuda" else None
 
-    def measure(self, space: Space, configs: Sequence[Config]) -> Iterator[Measurement]:
-        programs, failures, code = self._build(space, configs)
+    def begin(self, seed: int) -> None:
+        self._kept = {}
+
+    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+        def known(program: str) -> bool:
+            return program in self.cache and not self._too_soon(self.cache[program], best)
+
+        self._tell_runner(space.workload)  # it gets ready while programs are built
+        programs, failures, code = self._build(space, configs, known)
+        self.cache.update({failed.program: failed for failed in failures.values() if failed.program})
         for index in range(len(configs)):
             program = programs.get(index, "")
             if index in failures:
-                yield failures[index]
-            elif program in self.cache:
-                yield replace(self.cache[program], reused=True)
+                measurement = failures[index]
+            elif known(program):
+                measurement = replace(self.cache[program], reused=True)
             else:
-                self.cache[program] = measurement = self._run(space, program, *code[program])
-                yield measurement
+                self.cache[program] = measurement = self._run(space, program, *code[program], best)
+                self._keep(measurement, code[program][0])
+            best = min(best, measurement.cost)
+            yield measurement
+
+    def _too_soon(self, measurement: Measurement, best: float) -> bool:
+        """Whether ``measurement`` was stopped and would not be now."""
+        return measurement.stopped and not measurement.cost > self.settings.stop_factor * best
+
+    def again(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+        programs = [trial.measurement.program for trial in trials]
+        missing = [trial.config for trial in trials if trial.measurement.program not in self._kept]
+        hashes, failures, code = self._build(space, missing, lambda program: False)
+        for failed in failures.values():
+            raise CannotMeasure(failed.message)
+        built = {program: objects for program, (objects, _) in code.items()}
+        if absent := set(programs) - self._kept.keys() - built.keys():
+            raise CannotMeasure(f"{', '.join(sorted(absent))} is now another program: {', '.join(hashes.values())}")
+        self._kept |= {program: (0.0, objects) for program, objects in built.items()}  # which may be asked for often
+        runner = self._ready_runner(space.workload)
+        runner.send(("again", [self._kept[program][1] for program in programs], rounds))
+        limit = self.settings.run_timeout * len(trials)
+        kind, rest = self._answer(runner, limit)
+        if kind != "ran":
+            raise CannotMeasure(rest[1])
+        seconds: list[tuple[float, ...]] = rest[0]
+        return seconds
+
+    def _keep(self, measurement: Measurement, objects: Objects) -> None:
+        """Keep the code of what :meth:`again` may be asked for: the first program that runs, and the fastest."""
+        if math.isfinite(measurement.cost) and (self.sentinel or self.finalists):
+            self._kept[measurement.program] = (measurement.cost if self._kept else 0.0, objects)
+            if len(self._kept) > self.finalists + 2:
+                del self._kept[max(self._kept, key=lambda program: self._kept[program][0])]
 
     def close(self) -> None:
         for worker in (*self._builders, *([self._runner] if self._runner else [])):
             worker.kill()
         self._builders, self._runner = [], None
+        if self._scratch:
+            self._scratch.cleanup()
 
     # --- building -----------------------------------------------------------------------------------
 
     def _build(
-        self, space: Space, configs: Sequence[Config]
-    ) -> tuple[dict[int, str], dict[int, Measurement], dict[str, tuple[bytes, float]]]:
-        """Build each new program once.
+        self, space: Space, configs: Sequence[Config], known: Callable[[str], bool]
+    ) -> tuple[dict[int, str], dict[int, Measurement], dict[str, tuple[Objects, float]]]:
+        """Build each program once that is not ``known``, by its hash.
 
         Returns the hash of each config's program, the measurement of each config that failed, and the object
-        code and build seconds of each program that is not in the cache.
+        files and build seconds of each program that was built.
         """
         programs: dict[int, str] = {}
         failures: dict[int, Measurement] = {}
-        code: dict[str, tuple[bytes, float]] = {}
+        code: dict[str, tuple[Objects, float]] = {}
         waiting = deque(enumerate(configs))
         busy: dict[Worker, tuple[int, float]] = {}  # -> (which config, since when)
         idle = self._ready_builders(space, min(self.workers, len(configs)))
 
         def fail(worker: Worker, failure: Failure, text: str, seconds: float) -> None:
             index, _ = busy[worker]
-            program = programs.get(index, "")
-            failures[index] = Measurement((), failure, text, seconds, 0.0, program)
-            if program:
-                self.cache[program] = failures[index]
+            failures[index] = Measurement((), failure, text, seconds, 0.0, programs.get(index, ""))
 
         def replace_worker(worker: Worker) -> None:
             self._discard(worker)
@@ -104,7 +168,7 @@ class LocalMeasurer(Measurer):
                         replace_worker(worker)
                         continue
                     if kind == "scheduled":
-                        is_new = rest[0] not in self.cache and rest[0] not in programs.values()
+                        is_new = not known(rest[0]) and rest[0] not in programs.values()
                         programs[index] = rest[0]
                         busy[worker] = (index, time.perf_counter())  # compiling has a time limit of its own
                         worker.send(is_new)
@@ -127,6 +191,14 @@ class LocalMeasurer(Measurer):
                 self._discard(worker)
         return programs, failures, code
 
+    def _start_builder(self) -> Worker:
+        return Worker(1, self._scratch.name if self._scratch else "", self.settings.memory_limit_mb)
+
+    def _start_runner(self) -> Worker:
+        # The driver of a GPU maps the memory of that into the process, which is no business of this limit.
+        limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
+        return Worker(self.target.cores, self._scratch.name if self._scratch else "", limit)
+
     def _discard(self, builder: Worker) -> None:
         builder.kill()
         self._builders.remove(builder)
@@ -137,7 +209,7 @@ class LocalMeasurer(Measurer):
             for worker in [worker for worker in self._builders if not worker.alive]:
                 self._discard(worker)
             while len(self._builders) < count:
-                self._builders.append(Worker(threads=1))
+                self._builders.append(self._start_builder())
             fresh = [worker for worker in self._builders[:count] if worker.holds is not space]
             data = cloudpickle.dumps(space) if fresh else b""
             for worker in fresh:
@@ -170,43 +242,54 @@ class LocalMeasurer(Measurer):
 
     # --- running ------------------------------------------------------------------------------------
 
+    def _tell_runner(self, workload: Workload) -> Worker:
+        """The run process, started where there is none, and told to get ready for ``workload``."""
+        runner = self._runner
+        if runner is not None and (not runner.alive or runner.told not in (runner.holds, workload)):
+            runner.kill()
+            runner = None
+        if runner is None:
+            runner = self._runner = self._start_runner()
+        if runner.told != workload:
+            runner.told = workload
+            runner.send(("workload", workload, self.settings, self.target.kind))
+        return runner
+
     def _ready_runner(self, workload: Workload) -> Worker:
         while True:
-            if self._runner is not None and not self._runner.alive:
-                self._runner.kill()
-                self._runner = None
-            if self._runner is None:
-                self._runner = Worker(threads=self.target.cores)
-            if self._runner.holds is workload:
-                return self._runner
-            self._runner.send(("workload", workload, self.settings))
+            runner = self._tell_runner(workload)
             try:
-                self._set_up(self._runner, workload)
+                if runner.holds == workload or self._set_up(runner, workload):
+                    return runner
             except BaseException:
-                self._runner.kill()
+                runner.kill()
                 self._runner = None
                 raise
 
-    def _run(self, space: Space, program: str, code: bytes, build_seconds: float) -> Measurement:
+    def _run(self, space: Space, program: str, objects: Objects, build_seconds: float, best: float) -> Measurement:
         runner = self._ready_runner(space.workload)
         start = time.perf_counter()
-        runner.send(("run", code))
-        finished = False
+        runner.send(("run", objects, best))
+        kind, rest = self._answer(runner, self.settings.run_timeout)
+        if kind == "ran":
+            seconds, stopped, run_seconds = rest
+            return Measurement(seconds, None, "", build_seconds, run_seconds, program, stopped=stopped)
+        failure, text, *took = rest
+        run_seconds = took[0] if took else time.perf_counter() - start
+        return Measurement((), failure, text, build_seconds, run_seconds, program)
+
+    def _answer(self, runner: Worker, timeout: float) -> tuple[str, list[Any]]:
+        """``"ran"`` or ``"failed"``, and the rest of what ``runner`` answers; it is ended where it can run no other."""
+        usable = False
         try:
-            if runner.connection.poll(self.settings.run_timeout):
-                kind, *rest = runner.recv()
-                finished = True
-            else:
-                text = f"running took longer than {self.settings.run_timeout:g} s"
-                return Measurement((), "run_timeout", text, build_seconds, time.perf_counter() - start, program)
+            if not runner.connection.poll(timeout):
+                return "failed", ["run_timeout", f"running took longer than {timeout:g} s"]
+            kind, *rest = runner.recv()
+            usable = kind == "ran" or survives(self.target.kind, rest[0])
+            return kind, rest
         except WorkerDied as death:
-            text = f"the running process {death}"
-            return Measurement((), "crash", text, build_seconds, time.perf_counter() - start, program)
+            return "failed", ["crash", f"the running process {death}"]
         finally:
-            if not finished:
+            if not usable:
                 runner.kill()
                 self._runner = None
-        if kind == "ran":
-            return Measurement(rest[0], None, "", build_seconds, rest[1], program)
-        failure, text, seconds = rest
-        return Measurement((), failure, text, build_seconds, seconds, program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -11,42 +12,65 @@ import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
+from .memory import with_limit
+
 
 class WorkerDied(Exception):
     """The worker ended while it was waited for; the text says how."""
 
 
-class Worker:
-    """``python -m searchlab.measure.worker`` at the other end of :attr:`connection`.
+def die_with(parent: int) -> None:
+    """Have Linux end this process when its parent ends, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it ended before we asked
+        os._exit(1)
 
-    Not made with ``multiprocessing``, which would run a user's script again in every worker.
+
+class Worker:
+    """``python -m MODULE`` at the other end of :attr:`connection`.
+
+    Not made with ``multiprocessing``, which would run a user's script again in every worker. What it leaves in the
+    folder for temporary files goes to ``scratch``, where one is given. Of what it prints only the beginning of its
+    standard error is kept, as much as a pipe holds, to say why it died.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(
+        self, threads: int, scratch: str = "", memory_limit_mb: int = 0, module: str = "searchlab.measure.worker"
+    ) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        kept, errors = os.pipe()
+        self._errors = open(kept, "rb", buffering=0)  # noqa: SIM115 - closed by kill()
+        os.set_blocking(kept, False)
+        os.set_blocking(errors, False)  # what does not fit is lost, and nobody waits
+        self._memory_limit_mb = memory_limit_mb
+        words = [str(theirs.fileno()), str(os.getpid()), str(memory_limit_mb)]
+        with theirs, open(errors, "wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "searchlab.measure.worker", str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-m", module, *words],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=stderr,
                 start_new_session=True,  # Ctrl-C is for the parent alone
                 env=os.environ | {
                     "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                     "TVM_NUM_THREADS": str(threads),
                     "OMP_NUM_THREADS": str(threads),
-                },
+                } | ({"TMPDIR": scratch} if scratch else {}),
             )  # fmt: skip
         self.connection = Connection(ours.detach())
         self.holds: object = None
         """What the worker was last set up with."""
+        self.told: object = None
+        """What it was last told to set itself up with."""
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def send(self, message: Any) -> None:
+        self._printed()  # by what it did before
         with contextlib.suppress(OSError):  # a worker that is gone is found out by recv
             self.connection.send(message)
 
@@ -62,10 +86,29 @@ class Worker:
         return self.recv()
 
     def _fate(self) -> str:
-        code = self._process.wait()
-        return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        code, megabytes = self._wait()
+        fate = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        lines = self._printed().decode(errors="replace").split("\n")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        fate = f"{fate}: {said[:200]}" if said else fate
+        return with_limit(fate, self._memory_limit_mb, megabytes)
+
+    def _wait(self) -> tuple[int, int]:
+        """The exit code, and the most memory that the worker held in MB, 0 where that is not known any more."""
+        if self._process.returncode is not None:
+            return self._process.returncode, 0
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode, usage.ru_maxrss >> 10
+
+    def _printed(self) -> bytes:
+        """What it has written to its standard error since this was last asked."""
+        return self._errors.read(1 << 20) or b""
 
     def kill(self) -> None:
-        self._process.kill()
+        """End the worker, and any compiler that it has started."""
+        if self.alive:  # and so still the leader of a session, and group, of its own
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self.connection.close()
+        self._errors.close()

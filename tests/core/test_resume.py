@@ -15,34 +15,40 @@ import pytest
 from searchlab.errors import SearchlabError
 from searchlab.log import read_log
 from searchlab.records import Trial
-from searchlab.registry import installed
 from searchlab.study import tune
 from tests import toys
 from tests.conftest import write_table
+from tests.policies.registered import OPTIONS, names, space_for
 
 TRIALS = 60
-POLICIES = sorted(installed("policy"))
-SPACES = {"dependent": toys.Dependent, "small": toys.Small}
+SPACES = ("dependent", "small")
 
 
-def run(policy: str, space: str, table: Path, log: Path, trials: int = TRIALS, batch: int = 5) -> None:
+def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, batch: int = 5) -> None:
+    space = space_for(policy, where)
     tune(
-        toys.WORKLOAD, space=SPACES[space](), policy=policy, log=log, trials=trials, batch=batch, seed=3,
-        measure={"kind": "table", "path": str(table)},
+        space.workload, space=space, policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log,
+        trials=trials, batch=batch, seed=3, measure={"kind": "table", "path": str(tables)},
     )  # fmt: skip
 
 
 def decided(log: Path) -> list[dict[str, Any]]:
     """All of a log that a measurement or the clock did not decide, and what was measured."""
-    timing = ("propose_seconds", "train_seconds", "time", "created")
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k not in timing} for line in lines]
+    timing = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
+    return json.loads(
+        f"[{','.join(log.read_text().splitlines())}]",
+        object_hook=lambda found: {k: v for k, v in found.items() if k not in timing},
+    )
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made-up measurements of all of each space."""
     folder = tmp_path_factory.mktemp("tables")
-    return {name: write_table(folder / f"{name}.jsonl", kind(), toys.flaky) for name, kind in SPACES.items()}
+    for policy in ("random", "metaschedule"):
+        for where in SPACES:
+            write_table(folder / f"{policy}-{where}.jsonl", space_for(policy, where), toys.flaky)
+    return folder
 
 
 FORK_SERVER = """
@@ -78,14 +84,12 @@ def server() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_killed_at_random_moments(
-    policy: str, tables: dict[str, Path], server: subprocess.Popen[str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("policy", names())
+def test_killed_at_random_moments(policy: str, tables: Path, server: subprocess.Popen[str], tmp_path: Path) -> None:
     def in_fork(log: Path, size: float | None = None, delay: float = 0.0) -> int:
         """Exit code of a run; killed ``delay`` seconds after its log has ``size`` bytes, if it still runs then."""
         assert server.stdin and server.stdout
-        task = [size, delay, policy, "dependent", str(tables["dependent"]), str(log)]
+        task = [size, delay, policy, "dependent", str(tables), str(log)]
         print(json.dumps(task), file=server.stdin, flush=True)
         return int(server.stdout.readline())
 
@@ -108,52 +112,53 @@ def test_killed_at_random_moments(
 
 
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("policy", POLICIES)
-def test_cut_anywhere(policy: str, space: str, tables: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", names())
+def test_cut_anywhere(policy: str, space: str, tables: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole.jsonl"
-    run(policy, space, tables[space], whole)
+    run(policy, space, tables, whole)
     data = whole.read_bytes()
     moments = random.Random(policy)
     for cut in [0, 1, data.index(b"\n"), data.index(b"\n") + 1, *(moments.randrange(len(data)) for _ in range(4))]:
         log = tmp_path / "cut.jsonl"
         log.write_bytes(data[:cut])
-        run(policy, space, tables[space], log)
+        run(policy, space, tables, log)
         assert decided(log) == decided(whole)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_a_larger_budget_goes_on(policy: str, tables: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", names())
+def test_a_larger_budget_goes_on(policy: str, tables: Path, tmp_path: Path) -> None:
     """Whatever budgets a run stopped at, also within a batch, it is the run that was never stopped."""
+    size = space_for(policy, "dependent").size()
     for trials in (1, 7, 10, 33, TRIALS):
-        run(policy, "dependent", tables["dependent"], tmp_path / "steps.jsonl", trials)
-        assert len(read_log(tmp_path / "steps.jsonl").records) == trials
-    run(policy, "dependent", tables["dependent"], tmp_path / "whole.jsonl")
+        run(policy, "dependent", tables, tmp_path / "steps.jsonl", trials)
+        assert len(read_log(tmp_path / "steps.jsonl").records) == min(trials, size or trials)
+    run(policy, "dependent", tables, tmp_path / "whole.jsonl")
     assert decided(tmp_path / "steps.jsonl") == decided(tmp_path / "whole.jsonl")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_an_exhausted_space_ends_the_run(policy: str, tables: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", names())
+def test_an_exhausted_space_ends_the_run(policy: str, tables: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        run(policy, "small", tables["small"], tmp_path / "a.jsonl", trials=500, batch=16)
-        assert len(read_log(tmp_path / "a.jsonl").records) == 120
+        run(policy, "small", tables, tmp_path / "a.jsonl", trials=1000, batch=16)
+        assert len(read_log(tmp_path / "a.jsonl").records) == space_for(policy, "small").size()
 
 
-def test_a_policy_that_asks_for_something_else_is_found_out(tables: dict[str, Path], tmp_path: Path) -> None:
+def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
-    run("random", "small", tables["small"], log, trials=20)
+    run("random", "small", tables, log, trials=20)
     lines = log.read_text().splitlines()
     lines[12] = lines[12].replace('"unroll":', '"unroll":1')
     log.write_text(changed := "\n".join(lines) + "\n")
     with pytest.raises(SearchlabError, match=r"cannot be resumed: its trial 11 is .* but the policy now asks for"):
-        run("random", "small", tables["small"], log)
+        run("random", "small", tables, log)
     assert log.read_text() == changed
 
 
-def test_on_trial_sees_every_trial_once_also_when_resumed(tables: dict[str, Path], tmp_path: Path) -> None:
+def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path: Path) -> None:
     for trials in (13, 21):
         seen: list[Trial] = []
         tune(
             toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=trials, batch=5,
-            measure={"kind": "table", "path": str(tables["small"])}, on_trial=seen.append,
+            measure={"kind": "table", "path": str(tables)}, on_trial=seen.append,
         )  # fmt: skip
         assert [trial.index for trial in seen] == list(range(trials))

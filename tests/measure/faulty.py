@@ -38,6 +38,7 @@ CALLS = {
     "aborts": ("abort",),
     "exits": ("exit", 3),
     "hangs": ("pause",),
+    "hangs too": ("sleep", 60),
     "writes nothing": ("getpid",),
 }
 
@@ -46,7 +47,7 @@ class Faulty(ProductSpace):
     """One knob, ``fault``, on a GEMM."""
 
     def __init__(self, workload: Workload, target: Target) -> None:
-        super().__init__(workload, target, [Knob("fault", tuple(EXPECTED))])
+        super().__init__(workload, target, [Knob("fault", (*EXPECTED, "hangs too"))])
 
     def schedule(self, config: Config) -> Schedule:
         from tvm.s_tir import Schedule

@@ -65,7 +65,7 @@ def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_pat
     worker = Worker(threads=1)
     try:
         assert worker.recv() == ("ready",)
-        assert worker.call(("space", cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))) == ("ready",)
+        assert worker.call(("space", cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))) == ("ready", "space")
         kind, objects, seconds = built(worker, Config({"fault": "none"}))
     finally:
         worker.kill()

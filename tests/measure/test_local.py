@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.measure import LocalSettings, make_measurer
+from searchlab.measure import LocalSettings
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Measurement
 from searchlab.space import Config
-from searchlab.target import Target, resolve_target
+from searchlab.target import Target
 from searchlab.workload import parse_workload
 from tests.measure.faulty import EXPECTED, Faulty, Unloadable
 
@@ -134,8 +134,3 @@ def test_a_space_that_cannot_be_sent_to_a_worker_is_one_sentence(measurer: Local
         assert [result.failure for result in measured(used, "none", "tiled")] == [None, None]
         if used is not measurer:
             used.close()
-
-
-def test_a_target_that_cannot_run_here_is_refused() -> None:
-    with pytest.raises(SearchlabError, match="'cuda' cannot be run here"):
-        make_measurer(LocalSettings(), resolve_target({"kind": "cuda", "arch": "sm_90"}), {})

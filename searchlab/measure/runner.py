@@ -1,0 +1,142 @@
+"""What is done with a built program where it runs: one checked run, and the repeats that its speed deserves."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tvm
+
+from ..workload import Workload
+from . import RunSettings
+from .code import reason
+from .memory import with_limit
+
+COLD_SECONDS = 0.01
+"""A first run, on cold caches and memory not yet mapped, says little of a program that takes less than this."""
+
+Load = Callable[[], "tvm.runtime.Module"]
+
+
+class Case(NamedTuple):
+    """What programs of a workload are run on, and the right result, where it is asked for."""
+
+    inputs: list[np.ndarray[Any, Any]]
+    expected: np.ndarray[Any, Any] | None
+
+
+def case_of(workload: Workload, check: bool) -> Case:
+    inputs = workload.inputs()
+    return Case(list(inputs.values()), workload.reference(inputs) if check else None)
+
+
+class Runner:
+    """Runs programs of one workload on one device.
+
+    local: whether the runs can be timed by the clock of this process, as they cannot across a network.
+    case: that of the workload, where it is known.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        settings: RunSettings,
+        device: tvm.runtime.Device,
+        local: bool = True,
+        case: Case | None = None,
+    ) -> None:
+        self.settings = settings
+        self.device = device
+        self.local = local
+        self.tolerance = workload.tolerance()
+        inputs, self.expected = case or case_of(workload, settings.check)
+        *_, result = workload.shapes.values()
+        self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
+        # What a program leaves unwritten must show: NaN, or a number no sum reaches.
+        unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
+        self.unwritten = unwritten.astype(workload.out_dtype)
+        self.result = tvm.runtime.tensor(self.unwritten, device)
+
+    def run(self, load: Load, best: float = math.inf) -> tuple[Any, ...]:
+        """``("ran", seconds of each repeat, stopped, seconds in all)`` or ``("failed", kind, text, seconds in all)``.
+
+        best: seconds of the fastest program of the run so far. One that is seen to be more than ``stop_factor`` times
+        slower is not repeated, and ``stopped``. Its first reading decides: the run that is checked, where that is long
+        enough to be a reading, or else the first repeat.
+        """
+        start = time.perf_counter()
+        slow = self.settings.stop_factor * best if self.settings.stop_factor else math.inf
+        try:
+            module = load()
+            cold = 0.0
+            if self.expected is not None:
+                cold, wrong = self._check(module, self.expected)
+                if wrong:
+                    return "failed", "wrong_answer", wrong, time.perf_counter() - start
+            counts = cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3)
+            if counts and cold > slow:
+                return "ran", (cold,), True, time.perf_counter() - start
+            stopped = False
+            if math.isinf(slow) or counts or self.settings.repeat == 1:
+                seconds = self.time(module, self.settings.repeat)
+            else:
+                seconds = self.time(module, 1)
+                stopped = seconds[0] > slow
+                if not stopped:
+                    seconds += self.time(module, self.settings.repeat - 1)
+        except Exception as error:  # anything out of a candidate is its own failure
+            text = with_limit(reason(error), self.settings.memory_limit_mb)
+            return "failed", "run_error", text, time.perf_counter() - start
+        if min(seconds) <= 0:
+            text = f"it ran in {min(seconds)} s by this clock; raise number or min_repeat_ms"
+            return "failed", "run_error", text, time.perf_counter() - start
+        return "ran", seconds, stopped, time.perf_counter() - start
+
+    def again(self, loads: Sequence[Load], rounds: int) -> tuple[Any, ...]:
+        """``("ran", seconds of each program in each round)`` or ``("failed", kind, text)``.
+
+        The programs are timed in turn, each round beginning with another one.
+        """
+        try:
+            modules = [load() for load in loads]
+            found: list[list[float]] = [[] for _ in modules]
+            for first in range(rounds):
+                for i in range(len(modules)):
+                    which = (first + i) % len(modules)
+                    found[which] += self.time(modules[which], 1)
+        except Exception as error:
+            return "failed", "run_error", reason(error)
+        return "ran", [tuple(seconds) for seconds in found]
+
+    def time(self, module: tvm.runtime.Module, repeat: int) -> tuple[float, ...]:
+        """Seconds of one run, ``repeat`` times over; each a mean over ``number`` runs or as many as the settings ask.
+
+        TVM runs the program once more, before all others.
+        """
+        evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
+        return tuple(evaluate(*self.inputs, self.result).results)
+
+    def _check(self, module: tvm.runtime.Module, expected: np.ndarray[Any, Any]) -> tuple[float, str]:
+        """Seconds of the program's first run, 0 where they are not known, and what is wrong with its result."""
+        self.result.copyfrom(self.unwritten)
+        main = module["main"]
+        start = time.perf_counter()
+        main(*self.inputs, self.result)
+        self.device.sync()  # a kernel fails after its launch has returned
+        seconds = time.perf_counter() - start if self.local else 0.0
+        return seconds, self._wrong(self.result.numpy(), expected)
+
+    def _wrong(self, result: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> str:
+        """Empty if ``result`` is right, else where it is most wrong."""
+        rtol, atol = self.tolerance
+        off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))
+        off[np.isnan(off)] = np.inf
+        worst = np.unravel_index(np.argmax(off), off.shape)
+        if off[worst] <= 0:
+            return ""
+        at = ", ".join(str(int(i)) for i in worst)
+        count = int((off > 0).sum())
+        return f"{count} of {off.size} elements are off; at [{at}] it is {result[worst]}, not {expected[worst]}"

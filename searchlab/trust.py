@@ -1,0 +1,127 @@
+"""How far the times of a run can be trusted: their noise, the drift of the machine, and the fastest measured again."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from .errors import SearchlabWarning
+from .log import Final, Finalist, Log
+from .measure import CannotMeasure, Measurer
+from .records import Trial
+from .space import Space
+
+ROUNDS = 11
+"""Times that finalists are measured again."""
+
+LOST_ROUNDS = 1
+"""Rounds in which a winner may be the slower one: with as many or fewer lost of 11, a fair coin is doubted.
+
+The sign test's p is then (1 + 11) / 2^11 = 0.6 % for a rival, and at most 2.4 % for all four of the default.
+"""
+
+SENTINEL_ROUNDS = 3
+
+MARGIN = 1.1
+"""How much slower than the fastest trial another may be and still be a finalist."""
+
+
+def noise(log: Log) -> float | None:
+    """The noise floor: median over trials of (slowest - fastest) / median of the repeats; None where none has two."""
+    spreads = [
+        (max(record.seconds) - min(record.seconds)) / record.measurement.cost
+        for record in log.records
+        if len(record.seconds) > 1 and record.failure is None
+    ]
+    return float(np.median(spreads)) if spreads else None
+
+
+def sentinel(trials: Sequence[Trial]) -> Trial | None:
+    """The one whose program is timed along the run: the first that succeeded."""
+    return next((trial for trial in trials if math.isfinite(trial.cost)), None)
+
+
+def drift(log: Log) -> list[float]:
+    """Each time the sentinel was timed, its seconds over those it was first measured at; all 1 on a steady machine."""
+    first = sentinel(log.trials)
+    return [record.sentinel / first.cost for record in log.records if record.sentinel is not None and first]
+
+
+def largest_drift(log: Log) -> float | None:
+    """The ratio of :func:`drift` that is farthest from 1; None where the sentinel was not timed."""
+    return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
+
+
+def sentences(log: Log) -> list[str]:
+    """What a reader of the run's best should know of its times."""
+    said = []
+    if log.final is not None:
+        first, tied = winner(log.final)
+        others = len(log.final.finalists) - 1
+        again = f"measured again {len(first.seconds)} times"
+        if not others:
+            said.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
+        elif tied:
+            names = ", ".join(str(one.index) for one in tied)
+            said.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
+        else:
+            said.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
+    if (spread := noise(log)) is not None:
+        said.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
+    if readings := drift(log):
+        said.append(
+            f"the machine drifted: its first program took {min(readings):.2f} to {max(readings):.2f} times as long "
+            f"({len(readings)} readings)"
+        )
+    return said
+
+
+def time_sentinel(measurer: Measurer, space: Space, trial: Trial) -> float | None:
+    """Seconds that its program takes now; None where it fails now."""
+    try:
+        return statistics.median(measurer.again(space, [trial], SENTINEL_ROUNDS)[0])
+    except CannotMeasure:
+        return None
+
+
+def measure_finalists(measurer: Measurer, space: Space, trials: Sequence[Trial]) -> Final | None:
+    """The fastest of ``trials`` with different programs, measured again; None, with a warning, where that fails."""
+    fastest: dict[str, Trial] = {}
+    for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: of equals the first
+        if math.isfinite(trial.cost) and not trial.measurement.stopped:
+            fastest.setdefault(trial.measurement.program, trial)
+    close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
+    chosen = close[: measurer.finalists]
+    if not chosen:
+        return None
+    try:
+        seconds = measurer.again(space, chosen, ROUNDS)
+    except CannotMeasure as error:
+        warnings.warn(
+            f"the fastest trials could not be measured again ({error}); run it again to try once more",
+            SearchlabWarning,
+            stacklevel=2,
+        )
+        return None
+    found = tuple(Finalist(trial.index, values) for trial, values in zip(chosen, seconds, strict=True))
+    return Final(final=len(trials), finalists=found, time=round(time.time(), 3))
+
+
+def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
+    """The finalist of the least median, and those that cannot be told from it.
+
+    One can be told from it if it was the slower one in all rounds but :data:`LOST_ROUNDS`.
+    """
+    first = min(final.finalists, key=lambda one: statistics.median(one.seconds))
+    tied = tuple(one for one in final.finalists if one is not first and _lost(first, one) > LOST_ROUNDS)
+    return first, tied
+
+
+def _lost(first: Finalist, other: Finalist) -> int:
+    """Rounds in which ``first`` was not the faster of the two."""
+    return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))

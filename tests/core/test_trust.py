@@ -1,0 +1,170 @@
+"""Noise, drift, and the fastest trials measured again."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log import Final, Finalist, LogWriter, Record, read_log
+from searchlab.measure import CannotMeasure, Measurer
+from searchlab.records import Measurement, Trial
+from searchlab.result import load_log
+from searchlab.space import Config
+from searchlab.study import tune
+from searchlab.trust import ROUNDS, drift, largest_drift, measure_finalists, noise, sentences, winner
+from tests import toys
+from tests.conftest import write_table
+from tests.core.test_log import HEADER
+
+
+def written(path: Path, *lines: Record | Final) -> Path:
+    writer = LogWriter(path, HEADER)
+    for line in lines:
+        writer.append(line)
+    writer.close()
+    return path
+
+
+def record(index: int, *seconds: float, sentinel: float | None = None, stopped: bool = False) -> Record:
+    measured = Measurement(seconds, None if seconds else "crash", program=f"p{index}", stopped=stopped)
+    return Record.of(Trial(index, Config({"x": index}), measured), 0.0, 0.0, sentinel=sentinel)
+
+
+def test_noise_is_the_median_spread_of_what_was_repeated(tmp_path: Path) -> None:
+    log = read_log(
+        written(tmp_path / "a.jsonl", record(0, 1.0, 1.1, 1.0), record(1), record(2, 9.0), record(3, 1.0, 1.3, 1.0),
+        record(4, 1.0, 1.2, 1.0))
+    )  # fmt: skip
+    assert noise(log) == pytest.approx(0.2)
+    assert noise(read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))) is None
+
+
+def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
+    log = read_log(
+        written(tmp_path / "a.jsonl", record(0), record(1, 2.0, 2.0), record(2, 1.0, sentinel=2.2),
+        record(3, 1.0, sentinel=1.0))
+    )  # fmt: skip
+    assert drift(log) == pytest.approx([1.1, 0.5]) and largest_drift(log) == pytest.approx(0.5)
+    assert "0.50 to 1.10 times" in " ".join(sentences(log))
+    steady = read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))
+    assert drift(steady) == [] and largest_drift(steady) is None and sentences(steady) == []
+
+
+# --- finalists ------------------------------------------------------------------------------------------
+
+
+def final(*times: list[float]) -> Final:
+    return Final(final=9, finalists=tuple(Finalist(i, tuple(seconds)) for i, seconds in enumerate(times)))
+
+
+def test_a_winner_wins_all_rounds_but_one() -> None:
+    steady, slower = [1.0] * ROUNDS, [1.01] * ROUNDS
+    first, tied = winner(final(slower, steady))
+    assert first.index == 1 and not tied
+    for lost, expected in ((1, ()), (2, (0,))):
+        first, tied = winner(final([0.9] * lost + slower[lost:], steady))
+        assert (first.index, tuple(one.index for one in tied)) == (1, expected)
+    _, tied = winner(final(steady, steady))
+    assert [one.index for one in tied] == [1]
+    assert winner(final(steady)) == (Finalist(0, tuple(steady)), ())
+
+
+class Scripted(Measurer):
+    """Gives what it was made with when asked to measure again."""
+
+    finalists = 3
+
+    def __init__(self, times: dict[int, float]) -> None:
+        self.times = times
+        self.asked: list[int] = []
+
+    def measure(self, space, configs, best=math.inf):  # type: ignore[no-untyped-def]
+        raise AssertionError
+
+    def again(self, space, trials, rounds):  # type: ignore[no-untyped-def]
+        self.asked = [trial.index for trial in trials]
+        if missing := set(self.asked) - self.times.keys():
+            raise CannotMeasure(f"no {missing}")
+        return [(self.times[i],) * rounds for i in self.asked]
+
+
+def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> None:
+    costs = [1.0, 1.05, 2.0, 1.02, math.inf, 1.09, 1.01, 1.0]
+    trials = [record(i, *([cost] if math.isfinite(cost) else [])).trial for i, cost in enumerate(costs)]
+    twin = Trial(7, Config({"x": 7}), Measurement((1.0,), program="p0"))
+    hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", stopped=True))
+    measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
+    found = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
+    assert measurer.asked == [0, 6, 3] and found is not None and found.final == 9
+    assert winner(found)[0].index == 6
+    assert measure_finalists(measurer, toys.Small(), [trials[4]]) is None
+    with pytest.warns(SearchlabWarning, match="could not be measured again"):
+        assert measure_finalists(Scripted({}), toys.Small(), trials) is None
+
+
+def test_best_is_the_winner_of_the_final_until_the_run_goes_on(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "a.jsonl", record(0, 1.0), record(1, 1.1),
+        Final(final=2, finalists=(Finalist(0, (1.2, 1.2)), Finalist(1, (1.1, 1.1)))),
+    )  # fmt: skip
+    best = load_log(path).best
+    assert (best.trial.index, best.seconds, best.tied) == (1, 1.1, ())
+    assert best.gflops == pytest.approx(2 * 64**3 / 1.1 / 1e9)
+    written(path, record(2, 2.0))
+    best = load_log(path).best
+    assert (best.trial.index, best.seconds, best.tied) == (0, 1.0, None)
+    for wrong in (
+        Final(final=2, finalists=(Finalist(0, (1.0,)),)),
+        Final(final=3, finalists=(Finalist(7, (1.0,)),)),
+        Final(final=3, finalists=(Finalist(0, (1.0,)), Finalist(1, (1.0, 2.0)))),
+    ):
+        damaged = written(tmp_path / "b.jsonl", *read_log(path).records, wrong)
+        with pytest.raises(SearchlabError, match="line 5 is damaged"):
+            read_log(damaged)
+        damaged.unlink()
+
+
+def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    measure = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "sentinel": 2, "finalists": 3}
+
+    def run(trials: int) -> list[dict]:  # type: ignore[type-arg]
+        tune(
+            "gemm:32x32x32", space="knob-template", policy="random", log=log, trials=trials, batch=2, measure=measure
+        )  # fmt: skip
+        return [json.loads(line) for line in log.read_text().splitlines()[1:]]
+
+    lines = run(5)
+    finals = [line for line in lines if "final" in line]
+    assert len(finals) == 1 and lines[-1] is finals[0] and finals[0]["final"] == 5
+    assert all(len(one["seconds"]) == ROUNDS for one in finals[0]["finalists"])
+    assert [line["index"] for line in lines if "sentinel" in line] == [4]  # of batches 0, 1, 2 the third
+    kept = log.read_bytes()
+    run(5)
+    assert log.read_bytes() == kept  # nothing is measured twice
+    log.write_bytes(b"".join(kept.splitlines(keepends=True)[:-1]))  # killed before the final
+    assert "final" in run(5)[-1]
+    lines = run(9)
+    assert [line["final"] for line in lines if "final" in line] == [5, 9]
+    assert [line["index"] for line in lines if "sentinel" in line] == [4, 8]
+    result = load_log(log)
+    best = result.best
+    assert best.tied is not None and best.trial.index in {one["index"] for one in lines[-1]["finalists"]}
+    machine = result.log.header.machine
+    assert machine["cores"] >= 1 and machine["memory_mb"] > 0 and "load" in machine
+    with pytest.raises(SearchlabError, match="its measure is"):
+        measure["stop_factor"] = 0
+        run(10)
+
+
+def test_a_table_has_no_final(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    result = tune(
+        toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl",
+        measure={"kind": "table", "path": str(table)}, trials=20,
+    )  # fmt: skip
+    assert result.log.final is None and result.best.tied is None and result.log.header.machine == {}

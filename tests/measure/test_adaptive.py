@@ -1,0 +1,93 @@
+"""A program much slower than the best so far is not repeated; everything else is measured as ever."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from searchlab.log import read_log
+from searchlab.measure import LocalSettings, protocol
+from searchlab.measure.local import LocalMeasurer
+from searchlab.records import Measurement
+from searchlab.space import Config
+from searchlab.study import tune
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from tests.measure.counted import Counted
+
+WORKLOAD = parse_workload("gemm:8x8x8")
+QUICK = {"repeat": 3, "min_repeat_ms": 0}
+
+
+@pytest.fixture(scope="module")
+def local(native: Target) -> Iterator[LocalMeasurer]:
+    with LocalMeasurer(LocalSettings(**QUICK), native, {}, 2) as made:  # type: ignore[arg-type]
+        yield made
+
+
+@pytest.fixture
+def space(native: Target, tmp_path: Path) -> Counted:
+    return Counted(WORKLOAD, native, str(tmp_path))
+
+
+def one(local: LocalMeasurer, space: Counted, us: int, best: float = math.inf) -> tuple[Measurement, int]:
+    """The measurement of a program, and how often it was run."""
+    (found,) = local.measure(space, [Config({"us": us})], best)
+    assert found.failure is None
+    return found, space.count(us)
+
+
+def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native: Target) -> None:
+    """TVM's evaluator runs a program once before it times it."""
+    full = 1 + 1 + 3
+    for us, best, runs, repeats in (
+        (60000, math.inf, full, 3),  # nothing to compare with
+        (60000, 3e-4, 1, 1),  # the run that is checked tells
+        (60000, 0.05, full, 3),  # not slow enough
+        (4000, 3e-4, 1 + 1 + 1, 1),  # the first repeat tells
+        (300, 1e-2, 1 + (1 + 1) + (1 + 2), 3),
+    ):
+        local.cache.clear()
+        found, count = one(local, space, us, best)
+        assert (count, len(found.seconds), found.stopped) == (runs, repeats, repeats == 1)
+        assert min(found.seconds) >= us * 1e-6
+    with LocalMeasurer(LocalSettings(stop_factor=0, **QUICK), native, {}, 1) as never:  # type: ignore[arg-type]
+        found, count = one(never, space, 60000, 3e-4)
+        assert (count, len(found.seconds), found.stopped) == (full, 3, False)
+
+
+def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted) -> None:
+    local.cache.clear()
+    configs = [Config({"us": us}) for us in (60000, 300, 4000)]
+    first, best, last = local.measure(space, configs)
+    assert [m.stopped for m in (first, best, last)] == [False, False, True]
+
+
+def test_what_was_stopped_in_one_run_is_measured_in_full_in_a_slower_one(local: LocalMeasurer, space: Counted) -> None:
+    local.cache.clear()
+    stopped, _ = one(local, space, 4000, 3e-4)
+    again, runs = one(local, space, 4000, 4e-4)
+    assert stopped.stopped and again.reused and again.seconds == stopped.seconds and runs == 0
+    full, runs = one(local, space, 4000, 3e-3)
+    assert not full.reused and not full.stopped and len(full.seconds) == 3 and runs > 0
+    last, runs = one(local, space, 4000, 3e-4)
+    assert last.reused and last.seconds == full.seconds and runs == 0
+
+
+def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_stopped(space: Counted, tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    for trials in (3, 4):
+        tune(
+            WORKLOAD, space=space, policy="grid", log=log, trials=trials, batch=2,
+            measure={"kind": "local", **QUICK, "finalists": 0, "sentinel": 0},
+        )  # fmt: skip
+    records = {record.config["us"]: record for record in read_log(log).records}
+    assert {us: record.stopped for us, record in records.items()} == {200: False, 300: False, 4000: True, 60000: True}
+    assert [len(records[us].seconds) for us in (200, 300, 4000, 60000)] == [3, 3, 1, 1]
+    assert records[60000].measurement.stopped and space.count(60000) == 1
+    header = json.loads(log.read_text().splitlines()[0])
+    assert header["measure"]["stop_factor"] == 3 and header["measure"] == protocol(LocalSettings(**QUICK))  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""What a candidate, a user or a machine may do to a run: nothing measured is lost, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from searchlab.log import read_log
+from searchlab.measure import LocalSettings
+from searchlab.measure.local import LocalMeasurer
+from searchlab.records import Measurement
+from searchlab.space import Config
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from tests.measure.hostile import Hostile, Telltale
+
+WORKLOAD = parse_workload("gemm:8x8x8")
+
+
+@pytest.fixture(scope="module")
+def bounded(native: Target) -> Iterator[LocalMeasurer]:
+    """Its candidates may take little memory and little time."""
+    settings = LocalSettings(repeat=2, min_repeat_ms=0, memory_limit_mb=300, build_timeout=20, run_timeout=5)
+    with LocalMeasurer(settings, native, {}, 2) as made:
+        yield made
+
+
+def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
+    measurer.cache.clear()
+    space = Hostile(WORKLOAD, measurer.target)
+    return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
+
+
+@pytest.mark.parametrize(
+    ("fault", "failure"),
+    [
+        ("eats memory", "crash"),
+        ("asks for too much", "crash"),
+        ("schedule eats memory", "build_error"),
+        ("compiler has no end", "crash"),
+    ],
+)
+def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault: str, failure: str) -> None:
+    found, fine = measured(bounded, fault, "none")
+    assert (found.failure, fine.failure) == (failure, None), found.message
+    assert "a candidate may take 300 MB of memory (memory_limit_mb)" in found.message
+
+
+def test_a_program_without_end_and_a_compiler_without_end_run_out_of_time(native: Target) -> None:
+    settings = LocalSettings(repeat=1, min_repeat_ms=0, build_timeout=1.5, run_timeout=0.5, memory_limit_mb=0)
+    with LocalMeasurer(settings, native, {}, 2) as measurer:
+        spins, endless = measured(measurer, "spins", "compiler has no end")
+        assert (spins.failure, endless.failure) == ("run_timeout", "build_timeout")
+        assert measured(measurer, "none")[0].failure is None
+
+
+def test_gigabytes_of_output_go_nowhere(bounded: LocalMeasurer, tmp_path: Path) -> None:
+    (fine,) = measured(bounded, "none")
+    assert fine.failure is None and bounded._runner is not None
+    before = psutil.Process(bounded._runner._process.pid)
+    (found,) = measured(bounded, "prints")
+    assert found.failure == "wrong_answer"  # it only printed
+    assert before.is_running() and not any(Path(file.path).stat().st_size > 1 << 20 for file in before.open_files())
+    assert measured(bounded, "none")[0].failure is None
+
+
+def test_a_building_process_imports_nothing_slow_that_its_programs_do_not_need(native: Target) -> None:
+    with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), native, {}, 1) as measurer:
+        built, told = measurer.measure(
+            Telltale(WORKLOAD, native), [Config({"do": "build"}), Config({"do": "tell"})]
+        )  # fmt: skip
+    modules = told.message.split()
+    assert built.failure is None and "tvm" in modules
+    assert not {"tvm.s_tir.tensor_intrin", "torch", "xgboost", "optuna", "matplotlib"} & set(modules)
+
+
+# --- the whole program, interrupted --------------------------------------------------------------------
+
+
+def tune(log: Path, scratch: Path) -> subprocess.Popen[str]:
+    scratch.mkdir(exist_ok=True)
+    words = ["tune", "gemm:96x96x96", "--space", "knob-template", "--policy", "random", "--trials", "500", "--log"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "searchlab", *words, str(log)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(scratch)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["importing", "starting", "building", "running"])
+def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, number: signal.Signals, moment: str) -> None:
+    log, scratch = tmp_path / "a.jsonl", tmp_path / "scratch"
+    process = tune(log, scratch)
+    us = psutil.Process(process.pid)
+
+    def reached() -> bool:
+        lines = log.read_bytes().count(b"\n") if log.exists() else 0
+        if moment == "importing":
+            return any("numpy" in mapped.path for mapped in us.memory_maps())
+        if moment == "starting":
+            return bool(us.children())
+        return lines >= (1 if moment == "building" else 2) and len(us.children()) >= 3
+
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    workers = us.children(recursive=True)
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert not psutil.wait_procs(workers, timeout=5)[1]
+    assert not list(scratch.iterdir())
+    if moment == "running":
+        assert "everything measured is kept" in said
+        assert read_log(log).records

@@ -1,0 +1,335 @@
+"""A fleet on loopback: a real tracker, real servers, real programs, and what devices and programs do to each other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from searchlab.cli_fleet import fleet as app
+from searchlab.errors import SearchlabError
+from searchlab.log import read_log
+from searchlab.measure import RpcSettings
+from searchlab.measure.rpc import RpcMeasurer
+from searchlab.measure.tracker import Tracker, registered
+from searchlab.records import Measurement
+from searchlab.schema import explained
+from searchlab.space import Config
+from searchlab.study import Study
+from searchlab.target import Target, resolve_target
+from searchlab.workload import parse_workload
+from tests.measure.faulty import EXPECTED, Faulty
+
+WORKLOAD = parse_workload("gemm:8x8x8")
+SERVER = ("searchlab", "fleet", "server", "--port", "0")
+PLAIN_SERVER = ("tvm.exec.rpc_server", "--host", "127.0.0.1", "--silent")
+
+
+class Process:
+    """``python -m ...``, that says where it listens once it does."""
+
+    def __init__(self, *words: str) -> None:
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TVM_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
+        )
+
+    def said(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline()
+
+    def kill(self) -> None:
+        """End it as a power cut would, with all that it had started."""
+        children: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        self.process.wait()
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+class Fleet:
+    def __init__(self) -> None:
+        self.processes: list[Process] = []
+        self.tracker = self.start("searchlab", "fleet", "tracker", "--port", "0").said().split(";")[0].split()[-1]
+
+    def start(self, *words: str) -> Process:
+        self.processes.append(Process(*words))
+        return self.processes[-1]
+
+    def serve(self, keys: dict[str, int], plain: dict[str, int] | None = None) -> list[Process]:
+        """So many servers under each key, once the tracker has them; those in ``plain`` are TVM's own."""
+        plain = plain or {}
+        made = [
+            self.start(*words, "--tracker", self.tracker, "--key", key)
+            for words, counts in ((SERVER, keys), (PLAIN_SERVER, plain))
+            for key, count in counts.items()
+            for _ in range(count)
+        ]
+        wait_for(lambda: {key: len(at) for key, at in self.there().items() if key in keys | plain} == keys | plain)
+        return made
+
+    def there(self) -> dict[str, list[str]]:
+        return registered(self.tracker)
+
+    def server_at(self, key: str) -> Process:
+        """One of the servers under ``key``."""
+        for process in self.processes:
+            words = process.process.args
+            if isinstance(words, list) and words[-1] == key and process.process.poll() is None:
+                return process
+        raise AssertionError(f"there is no server {key!r}")
+
+
+def listed(fleet: Fleet, key: str) -> list[dict[str, int]]:
+    """The tracker's queue for ``key``."""
+    with Tracker(fleet.tracker) as tracker:
+        return [queue for name, queue in tracker.summary()["queue_info"].items() if name == key]
+
+
+def wait_for(condition: object, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    made = Fleet()
+    try:
+        made.serve({"two": 2, "mortal": 2}, plain={"plain": 1})
+        yield made
+    finally:
+        for process in made.processes:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def measurer(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
+    with make(fleet, native, "two") as made:
+        yield made
+
+
+def make(fleet: Fleet, target: Target, key: str, **settings: object) -> RpcMeasurer:
+    given = {"repeat": 2, "min_repeat_ms": 0, "run_timeout": 1.0, "build_timeout": 5.0, "stop_factor": 0, **settings}
+    return RpcMeasurer(RpcSettings(tracker=fleet.tracker, key=key, **given), target, {}, 1)  # type: ignore[arg-type]
+
+
+def measured(measurer: RpcMeasurer, *faults: str) -> list[Measurement]:
+    space = Faulty(WORKLOAD, measurer.target)
+    return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
+
+
+def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) -> None:
+    faults = [fault for fault in EXPECTED if fault != "schedule hangs"]  # building is as it is on one machine
+    results = dict(zip(faults, measured(measurer, *faults), strict=True))
+    assert {fault: result.failure for fault, result in results.items()} == {f: EXPECTED[f] for f in faults}
+    for result in results.values():
+        assert bool(result.seconds) == (result.failure is None) == (not result.message)
+    assert len(results["none"].seconds) == 2 and results["none"].build_seconds > 0 < results["none"].run_seconds
+    said = {
+        "segfaults": "it ended the process that ran it on 127.0.0.1:",
+        "hangs": "longer than 1 s",
+        "writes nothing": "64 of 64 elements are off",
+        "does not link": "Failed to materialize symbols",
+    }
+    for fault, text in said.items():
+        assert text in results[fault].message
+    measurer.cache.clear()
+    assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
+
+
+def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
+    measurer.cache.clear()
+    first, twin = measured(measurer, "none", "none")
+    assert not first.reused and twin.reused and twin.seconds == first.seconds
+    again = measured(measurer, "none")[0]
+    assert again.reused and again.seconds == first.seconds
+
+
+def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) -> None:
+    """Were they in turn, the second would not be there within the timeout of the first."""
+    measurer.cache.clear()
+    space = Faulty(WORKLOAD, measurer.target)
+    results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])
+    assert next(results).failure == "run_timeout"
+    assert len(measurer.cache) == 3  # what comes later in order is there already
+    assert [result.failure for result in results] == [None, None, "invalid"]
+
+
+@pytest.fixture(scope="module")
+def plain(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
+    """On one plain server of TVM."""
+    with make(fleet, native, "plain", connect_timeout=1.5) as made:
+        yield made
+
+
+def test_a_plain_server_of_tvm_will_do(fleet: Fleet, plain: RpcMeasurer) -> None:
+    assert [result.failure for result in measured(plain, "tiled", "is wrong")] == [None, "wrong_answer"]
+    with make(fleet, plain.target, "plain", cc="no-such-compiler") as measurer:
+        failed = measured(measurer, "none")[0]
+    assert failed.failure == "build_error" and "no-such-compiler" in failed.message
+
+
+def test_waiting_for_a_device_is_not_the_programs_time(fleet: Fleet, plain: RpcMeasurer) -> None:
+    """While a program hangs there, another user waits for the same device.
+
+    That one builds for a target that this machine may not be, and so has its programs linked where they run.
+    """
+    target = resolve_target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64", "num-cores": 1})
+    with make(fleet, target, "plain") as other:
+        assert measured(other, "none")[0].failure is None
+        taken: list[Measurement] = []
+        thread = threading.Thread(target=lambda: taken.extend(measured(plain, "hangs")))
+        start = time.monotonic()
+        thread.start()
+        wait_for(lambda: any(run for run in listed(fleet, "plain") if run["free"] == 0))
+        result = measured(other, "tiled")[0]
+        waited = time.monotonic() - start
+        thread.join()
+    assert taken[0].failure == "run_timeout" and result.failure is None
+    assert waited > 2.0 > 1.0 > result.run_seconds  # the server ends what hangs 2.5 s after it began
+
+
+@pytest.fixture(scope="module")
+def mortal(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
+    """On two servers, which the tests kill, one after the other."""
+    with make(fleet, native, "mortal", run_timeout=2.0, connect_timeout=3.0) as made:
+        yield made
+
+
+def while_running(server: Process, act: Callable[[], object]) -> threading.Thread:
+    """``act`` once the server has a session, and that has had time to run its program."""
+
+    def watch() -> None:
+        wait_for(psutil.Process(server.process.pid).children)
+        time.sleep(0.3)
+        act()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
+    measurer, server = mortal, fleet.server_at("mortal")
+    measured(measurer, "none", "tiled")
+    measurer.cache.clear()
+    # Both devices have a program that hangs, when one of them is lost.
+    thread = while_running(server, server.kill)
+    found = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
+    thread.join()
+    assert [result.failure for result in found] == ["run_timeout", "run_timeout", None, None, "wrong_answer"]
+    assert not any(result.reused for result in found)
+    assert all(result.run_seconds < 3.0 for result in found)
+    assert len(fleet.there()["mortal"]) == 1
+
+
+def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: RpcMeasurer) -> None:
+    """And nothing is left of a server that is killed, not even the session in which a program hangs."""
+    measurer, server = mortal, fleet.server_at("mortal")
+    measurer.cache.clear()
+    measurer.settings = msgspec.structs.replace(measurer.settings, retries=0, run_timeout=20.0)
+    sessions: list[psutil.Process] = []
+
+    def kill() -> None:
+        sessions.extend(psutil.Process(server.process.pid).children(recursive=True))
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait()
+
+    thread = while_running(server, kill)
+    result = measured(measurer, "hangs")[0]
+    thread.join()
+    assert result.failure == "crash" and "given up after 1 devices were lost over it" in result.message
+    assert sessions and not psutil.wait_procs(sessions, timeout=5)[1]
+
+
+def test_a_device_that_comes_back_is_used(fleet: Fleet, mortal: RpcMeasurer) -> None:
+    assert "mortal" not in fleet.there()
+    thread = threading.Thread(target=fleet.serve, args=({"mortal": 1},))
+    thread.start()
+    assert [result.failure for result in measured(mortal, "none", "tiled")] == [None, None]
+    thread.join()
+
+
+def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -> None:
+    mortal.cache.clear()
+    mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
+    fleet.server_at("mortal").kill()
+    with pytest.raises(SearchlabError, match=r"has no device of the key 'mortal'; .* for 0.5 s; start a server"):
+        measured(mortal, "none")
+
+
+def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target) -> None:
+    with pytest.raises(SearchlabError, match=r"has no device of the key 'none'; it has .*'two' \(2\)"):
+        make(fleet, native, "none")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    nowhere = RpcSettings(tracker=f"127.0.0.1:{port}", key="two")
+    with pytest.raises(SearchlabError, match=r"no RPC tracker at 127.0.0.1:\d+ \(Connection refused\)"):
+        RpcMeasurer(nowhere, native, {}, 1)
+    server = fleet.there()["two"][0]
+    with pytest.raises(SearchlabError, match="is no RPC tracker of TVM; is it a server"):
+        RpcMeasurer(RpcSettings(tracker=server, key="two"), native, {}, 1)
+    with pytest.raises(SearchlabError, match="tracker must be host:port"):
+        explained({"tracker": "here", "key": "two"}, RpcSettings, "measure")
+    study = {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"]}
+    with pytest.raises(SearchlabError, match="'two' needs a target"):
+        Study.from_dict(study | {"measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two"}}).cells()
+    with pytest.raises(SearchlabError, match="2 jobs on this machine, .* disturb each other"):
+        Study.from_dict(study).run("nowhere", jobs=2)
+
+
+def test_two_jobs_on_one_fleet(fleet: Fleet, measurer: RpcMeasurer, tmp_path: Path) -> None:
+    study = Study.from_dict(
+        {
+            "workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 3,
+            "trials": 4, "batch": 2, "target": "native",
+            "measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two", "repeat": 1, "workers": 1},
+        }
+    )  # fmt: skip
+    seen: list[tuple[int, int]] = []
+    results = study.run(tmp_path, lambda item, number, count, job: lambda trial: seen.append((number, job)), jobs=2)
+    assert [len(result.trials) for result in results] == [4, 4, 4]
+    assert all(trial.measurement.failure is None for result in results for trial in result.trials)
+    assert {job for _, job in seen} == {0, 1} and len(seen) == 12
+    header = read_log(next(tmp_path.rglob("*.jsonl"))).header
+    assert header.measure["key"] == "two" and "tracker" not in header.measure
+
+
+def test_list_says_what_there_is(fleet: Fleet) -> None:
+    listed = CliRunner().invoke(app, ["list", "--tracker", fleet.tracker])
+    assert listed.exit_code == 0
+    assert any(line.split()[:2] == ["two", "2"] for line in listed.stdout.splitlines())
+
+
+def test_a_server_that_nobody_could_reach_is_refused(fleet: Fleet) -> None:
+    refused = CliRunner().invoke(app, ["server", "--tracker", "192.0.2.1:9190", "--key", "lost"])
+    assert isinstance(refused.exception, SearchlabError) and "cannot reach it at 127.0.0.1" in str(refused.exception)
+
+
+def test_no_process_is_left(fleet: Fleet, native: Target) -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with make(fleet, native, "two") as measurer:
+        results = measurer.measure(Faulty(WORKLOAD, native), [Config({"fault": fault}) for fault in ("none", "hangs")])
+        assert next(results).failure is None
+        results.close()  # type: ignore[attr-defined]  # as an interrupt does, with a program still running
+        assert measured(measurer, "tiled")[0].failure is None
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
