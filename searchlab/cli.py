@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Never
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from .cli_exchange import export, import_
+from .cli_fleet import fleet
+from .cli_hypertune import hypertune
+from .cli_log import logs
+from .cli_table import tables
 from .errors import SearchlabError
+from .terminal import (
+    AsJson,
+    MeasureSpec,
+    SpaceName,
+    TargetOrOwn,
+    TargetSpec,
+    Workload,
+    again,
+    interruptible,
+    json_object,
+    name_and_value,
+    out,
+    show_warning,
+)
 
 if TYPE_CHECKING:
     from .result import Best, Result
@@ -28,49 +48,25 @@ app = typer.Typer(
     help="Which search strategy finds a fast tensor program soonest?",
     epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2.",
 )
-out = Console(width=None if sys.stdout.isatty() else 100)
-
-Workload = Annotated[
-    str, typer.Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
-]
-SpaceName = Annotated[str, typer.Option("--space", help="A search space, as `searchlab list spaces` gives them.")]
-TargetSpec = Annotated[str, typer.Option("--target", help="`native`, an LLVM CPU name, or a TVM target as JSON.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+app.add_typer(tables, name="table")
+app.add_typer(fleet, name="fleet")
+app.add_typer(logs, name="log")
+app.command(name="import")(import_)
+app.command(name="export")(export)
+app.command()(hypertune)
 
 
 def main() -> Never:
     """The ``searchlab`` command."""
+    warnings.showwarning = show_warning
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as Ctrl-C does, from the first moment on
+    sys.path.append(os.getcwd())  # `module:Class` may be beside the user, as it is for `python -m searchlab`
     try:
         app()
     except SearchlabError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {_escaped(str(error))}", soft_wrap=True, highlight=False)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     sys.exit(0)
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
-@contextmanager
-def _interruptible(resume: str) -> Iterator[None]:
-    """End cleanly on Ctrl-C and SIGTERM, saying how to go on."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        out.print(
-            f"\ninterrupted; everything measured is kept. Go on with: [bold]{_escaped(resume)}[/]", soft_wrap=True
-        )
-        raise typer.Exit(130) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @app.command()
@@ -79,25 +75,31 @@ def run(
     directory: Annotated[
         Path | None, typer.Option("--out", help="Where its logs and report go [default: results/<name of the study>].")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="How many of its runs go on at the same time, on a fleet or from a table.")
+    ] = 1,
 ) -> None:
     """Run what is missing of a study, then report. Interrupted, it goes on where it was when run again."""
     from .analysis import report as write_report
     from .analysis import summary_table
+    from .jobs import check_jobs
     from .progress import StudyProgress
     from .study import Study
 
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
+    check_jobs(jobs, loaded.spec.measure)
     default = directory == Path("results") / study.stem
-    with _interruptible(f"searchlab run {study}" + ("" if default else f" --out {directory}")):
+    options = ("" if default else f" --out {directory}") + (f" --jobs {jobs}" if jobs > 1 else "")
+    with interruptible(f"searchlab run {study}{options}"):
         cells, left_out = loaded.cells()
         for reason in left_out:
-            out.print(f"note: {_escaped(reason)}", soft_wrap=True)
+            out.print(f"note: {escape(reason)}", soft_wrap=True)
         with StudyProgress(out, len(cells), loaded.spec.trials) as progress:
-            loaded.run(directory, progress.on_cell)
+            loaded.run(directory, progress.on_cell, jobs)
         summary = write_report(directory)
     out.print(*summary_table(summary))
-    out.print(f"pictures and figures: {directory / 'report'}", soft_wrap=True)
+    out.print(f"the report: {directory / 'report' / 'report.html'} (pictures and figures beside it)", soft_wrap=True)
 
 
 @app.command()
@@ -109,19 +111,28 @@ def tune(
     trials: Annotated[int, typer.Option(min=1, help="How many trials the log shall hold.")] = 64,
     batch: Annotated[int, typer.Option(min=1, help="How many configs are asked for at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything that is not a measurement.")] = 0,
-    target: TargetSpec = "native",
-    cost_model: Annotated[str, typer.Option(help="The cost model, for a policy that takes one.")] = "xgboost",
+    target: TargetOrOwn = None,
+    cost_model: Annotated[
+        str, typer.Option(help="The cost model, for a policy that takes one, as `xgboost` or `xgboost,objective=rank`.")
+    ] = "xgboost",
     features: Annotated[str, typer.Option(help="What the cost model sees: `knob` or `program`.")] = "knob",
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A log of an earlier run to start from, or a directory of them; may be repeated.", metavar="LOG"
+        ),
+    ] = None,
+    measure: MeasureSpec = None,
 ) -> None:
     """Search one workload in one space with one policy. Run again it resumes; with more `--trials` it goes on."""
     from .progress import CellProgress
     from .study import tune as tune_cell
 
-    again = "searchlab " + " ".join(_quoted(word) for word in sys.argv[1:])
-    with _interruptible(again), CellProgress(out, trials) as progress:
+    with interruptible(again()), CellProgress(out, trials) as progress:
         result = tune_cell(
             workload, space=space, policy=policy, log=log, trials=trials, batch=batch, seed=seed, target=target,
-            cost_model=cost_model, features=features, on_trial=progress.start(workload, policy),
+            cost_model=_model(cost_model), features=features, warm_start=warm_start or [],
+            measure=json_object(measure, "--measure"), on_trial=progress.start(workload, policy),
         )  # fmt: skip
     done = len(result.trials)
     if done < trials:
@@ -130,13 +141,10 @@ def tune(
     out.print(
         f"best of {done}: {best.gflops:.1f} GFLOPS ({_time(best.seconds)}) with {best.config.to_json()}", soft_wrap=True
     )
+    if best.tied:
+        names = ", ".join(str(trial.index) for trial in best.tied)
+        out.print(f"it does not win beyond the noise: measured again, trials {names} are as fast", soft_wrap=True)
     out.print(f"see it: searchlab best {log} --show tir", soft_wrap=True)
-
-
-def _quoted(word: str) -> str:
-    import shlex
-
-    return shlex.quote(word)
 
 
 def _time(seconds: float) -> str:
@@ -148,7 +156,7 @@ def report(
     directory: Annotated[Path, typer.Argument(help="A study's directory, or any with logs in it.", metavar="DIR")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare the runs in a directory: tables here; pictures, CSV and JSON in DIR/report."""
+    """Compare the runs in a directory: tables here; a page, report.html, pictures, CSV and JSON in DIR/report."""
     from .analysis import report as write_report
     from .analysis import summary_table
 
@@ -157,7 +165,7 @@ def report(
         print(json.dumps(summary.to_json(), indent=2))
         return
     out.print(*summary_table(summary))
-    out.print(f"pictures and figures: {directory / 'report'}", soft_wrap=True)
+    out.print(f"the report: {directory / 'report' / 'report.html'} (pictures and figures beside it)", soft_wrap=True)
 
 
 class Show(StrEnum):
@@ -175,6 +183,7 @@ def best(
 ) -> None:
     """The fastest program of a log."""
     from .result import load_log
+    from .trust import drift, noise, sentences
 
     result = load_log(log)
     found = result.best
@@ -186,6 +195,9 @@ def best(
             "config": found.config.to_json(),
             "seconds": found.seconds,
             "gflops": found.gflops,
+            "tied": None if found.tied is None else [trial.index for trial in found.tied],
+            "noise": noise(result.log),
+            "drift": drift(result.log),
         }
         print(json.dumps(record | ({show.value: text} if text else {}), indent=2))
     elif text:
@@ -197,6 +209,8 @@ def best(
         )
         for name, value in found.config.items():
             out.print(f"  {name} = {value}")
+        for sentence in sentences(result.log):
+            out.print(sentence, soft_wrap=True)
 
 
 def _shown(found: Best, result: Result, show: Show) -> str:
@@ -205,9 +219,10 @@ def _shown(found: Best, result: Result, show: Show) -> str:
         return str(schedule.trace)
     if show is Show.tir:
         return str(schedule.mod.script())
-    import tvm
+    from .measure.code import compile_program
 
-    return str(tvm.compile(schedule.mod, target=result.space.target.tvm).mod.inspect_source())
+    host = compile_program(schedule.mod, result.space.target).mod
+    return str((host.imports[0] if host.imports else host).inspect_source())  # of a GPU's program, its kernels
 
 
 class Kind(StrEnum):
@@ -263,6 +278,103 @@ def space_(workload: Workload, space: SpaceName, target: TargetSpec = "native", 
         some = ", ".join(str(choice) for choice in knob.choices[:3]) + (", ..." if len(knob.choices) > 3 else "")
         table.add_row(knob.name, str(len(knob.choices)), some, str(sample[knob.name]))
     out.print(table)
+
+
+def _model(text: str) -> dict[str, Any]:
+    """A cost model as ``name`` or ``name,option=value,...``."""
+    name, *options = text.split(",")
+    return {"name": name, "options": dict(name_and_value(option) for option in options)}
+
+
+cost_models = typer.Typer(no_args_is_help=True, help="Cost models, away from any search.")
+app.add_typer(cost_models, name="costmodel")
+
+
+@cost_models.command(name="eval")
+def costmodel_eval(
+    logs: Annotated[list[Path], typer.Argument(help="Logs, or directories of them.", metavar="LOG...")],
+    model: Annotated[
+        list[str], typer.Option(help="A cost model, as `xgboost` or `xgboost,objective=rank`; may be repeated.")
+    ],
+    features: Annotated[str, typer.Option(help="What the cost models see: `knob` or `program`.")] = "knob",
+    split: Annotated[
+        str,
+        typer.Option(help="`within-task` holds out trials of each log; `by-task` all of each workload in turn."),
+    ] = "within-task",
+    seed: Annotated[int, typer.Option(min=0, help="Decides what is held out, and what the models draw.")] = 0,
+    train_fraction: Annotated[float, typer.Option(help="Share of each log to train on, within-task.")] = 0.7,
+    k: Annotated[int, typer.Option("-k", min=1, help="Of top-k recall and of the peak score.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """How well cost models predict recorded trials that they were not trained on."""
+    from .costmodel_eval import evaluate, mean_quality, quality_table
+    from .tuner import as_plugin
+
+    plugins = [as_plugin("cost model", _model(text))[0] for text in model]
+    found = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
+    if as_json:
+        import msgspec
+
+        each = [msgspec.to_builtins(held, enc_hook=str) for held in found]
+        print(json.dumps({"means": mean_quality(found), "logs": each}, indent=2))
+        return
+    trained = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
+    out.print(quality_table(found, f"{split}, {features} features: {trained}, k = {k}"))
+
+
+class PluginKind(StrEnum):
+    policy = "policy"
+    space = "space"
+    costmodel = "costmodel"
+
+
+@app.command()
+def check(
+    kind: Annotated[PluginKind, typer.Argument(help="What it is.")],
+    name: Annotated[str, typer.Argument(help="As `searchlab list` gives it, or `module:Class`.", metavar="NAME")],
+    only: Annotated[list[str] | None, typer.Option(help="Only this check; may be repeated.", metavar="CHECK")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="An option of the plug-in.", metavar="NAME=VALUE")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed it is checked with.")] = 0,
+    space: Annotated[
+        str | None, typer.Option(help="Where a policy is checked that works in certain spaces only [default: toys].")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="The workload of the space [default: a small one that it takes].")
+    ] = None,
+    target: TargetSpec = "native",
+    cost_model: Annotated[str, typer.Option(help="The cost model, for a policy that takes one.")] = "xgboost",
+    features: Annotated[str, typer.Option(help="What the cost model sees: `knob` or `program`.")] = "knob",
+) -> None:
+    """Hold a policy, space or cost model against its contract: what was expected, what happened, the likely fix."""
+    from .conformance import cost_model_checks, policy_checks, run_checks, selected, space_checks
+
+    spec = {"name": name, "options": dict(name_and_value(text) for text in option or [])}
+    if kind is PluginKind.policy:
+        checks = policy_checks(
+            spec, space=space, workload=workload, target=target, cost_model=_model(cost_model), features=features,
+            seed=seed,
+        )  # fmt: skip
+    elif space is not None or (workload is not None and kind is PluginKind.costmodel):
+        raise SearchlabError(f"a {kind} is not checked in a space; leave out --space and, of a costmodel, --workload")
+    elif kind is PluginKind.space:
+        checks = space_checks(spec, workload=workload, target=target, seed=seed)
+    else:
+        checks = cost_model_checks(spec, seed=seed)
+    outcomes = []
+    for outcome in run_checks(selected(checks, only or [])):
+        outcomes.append(outcome)
+        lines = outcome.text.splitlines()
+        if outcome.status != "FAIL":
+            out.print(f"{outcome.status:8} {': '.join([outcome.name, *lines])}", soft_wrap=True, markup=False)
+            continue
+        out.print(f"[bold red]FAIL[/]     [bold]{outcome.name}[/]")
+        for line in lines:
+            out.print(f"         {line}", soft_wrap=True, markup=False, highlight=False)
+    failed = [outcome.name for outcome in outcomes if outcome.status == "FAIL"]
+    passed = sum(outcome.status == "pass" for outcome in outcomes)
+    out.print(f"{passed} of {len(outcomes)} checks pass" + (f"; {', '.join(failed)} failed" if failed else ""))
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()

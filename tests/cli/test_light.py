@@ -52,6 +52,10 @@ def test_neither_tvm_nor_a_plug_in_is_imported(words: list[str]) -> None:
     assert not packages & {*HEAVY, "matplotlib"}
 
 
+def test_table_info_imports_neither_tvm_nor_a_plug_in(directory: Path) -> None:
+    assert not imported("-m", "searchlab", "table", "info", directory / "a.jsonl") & {*HEAVY, "matplotlib"}
+
+
 def test_report_imports_neither_tvm_nor_a_plug_in(directory: Path) -> None:
     packages = imported("-m", "searchlab", "report", directory)
     assert "matplotlib" in packages

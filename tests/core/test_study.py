@@ -52,8 +52,8 @@ def test_a_study_runs_every_cell_and_runs_only_what_is_missing(base: dict[str, A
     for path in list(before)[::3]:
         path.unlink()
     started = []
-    study.run(tmp_path / "out", lambda cell, number, count: started.append((number, count)) or (lambda trial: None))  # type: ignore[func-returns-value]
-    assert started == [(number, 20) for number in range(1, 21)]
+    study.run(tmp_path / "out", lambda cell, *at: started.append(at) or (lambda trial: None))  # type: ignore[func-returns-value]
+    assert started == [(number, 20, 0) for number in range(1, 21)]
     for number, (path, data) in enumerate(before.items()):
         assert path.read_bytes() == data if number % 3 else path.exists()
 
@@ -104,7 +104,7 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
         ({"workloads": []}, "workloads must name at least one"),
         ({"workloads": ["gemm:1x1"]}, "needs 3 whole numbers"),
         ({"workloads": ["gemm:8x8x8", "gemm:8x8x8:float32"]}, "two entries are called 'gemm:8x8x8'"),
-        ({"measure": {"kind": "lcal"}}, "measure.kind cannot be 'lcal'; it may be 'local' or 'table'"),
+        ({"measure": {"kind": "lcal"}}, "measure.kind cannot be 'lcal'; it may be 'local' or 'rpc' or 'table'"),
         ({"measure": {"kind": "local", "repeats": 3}}, "unknown key 'repeats' in measure .*did you mean 'repeat'"),
         ({"measure": {"kind": "local", "repeat": 0}}, "repeat must be at least 1, not 0"),
         ({"measure": {"kind": "table"}}, "the key 'path' is missing in measure"),
@@ -154,7 +154,8 @@ def test_programs_measured_by_one_policy_are_not_measured_again_by_another(tmp_p
     """For real: two policies that start from the same configs, in one study on this machine."""
     spec = {
         **BASE, "workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random", "xgb"],
-        "target": "native", "trials": 6, "seeds": 1, "measure": {"kind": "local", "repeat": 2, "min_repeat_ms": 0},
+        "target": "native", "trials": 6, "seeds": 1,
+        "measure": {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "stop_factor": 0, "finalists": 0},
     }  # fmt: skip
     study = Study.from_dict(spec)
     results = study.run(tmp_path / "out")

@@ -1,0 +1,112 @@
+"""A fleet's own processes: TVM's RPC tracker, and its RPC server made to live through what candidates do to it."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .errors import SearchlabError
+
+SERVER_PORTS = range(9090, 9190)
+AGAIN_SECONDS = 0.2
+"""Until a server that has lost a session's process, or its tracker, goes on."""
+END_SECONDS = 0.2
+"""What a session whose client is gone has to end by itself."""
+
+
+def listen(host: str, ports: range) -> socket.socket:
+    """A socket that listens at ``host`` on the first of ``ports`` that is free; 0 is any. Raises SearchlabError."""
+    refused: OSError | None = None
+    for port in ports:
+        try:
+            return socket.create_server((host, port))
+        except OSError as error:
+            refused = error
+    wanted = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
+    raise SearchlabError(f"cannot listen at {host}, port {wanted}: {refused and refused.strerror}; choose another")
+
+
+def address_of(listening: socket.socket) -> str:
+    return "{}:{}".format(*listening.getsockname())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is reached from this machine alone. Raises SearchlabError where it is no host."""
+    try:
+        return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
+    except OSError as error:
+        raise SearchlabError(f"there is no host {host!r}: {error.strerror}; give a name or an address") from None
+
+
+Say = Callable[[str], None]
+"""Told where a process listens, once it is about to answer."""
+
+
+def run_tracker(host: str, port: int, say: Say) -> None:
+    """TVM's tracker, until the process is ended."""
+    from tvm.rpc import base, tracker
+
+    tracker.logger.setLevel(logging.WARNING)
+    with listen(host, range(port, port + 1)) as listening:
+        say(address_of(listening))
+        tracker._tracker_server(listening, base.random_key("tracker"))
+
+
+def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say: Say) -> None:
+    """TVM's RPC server, registered as ``key``, until the process is ended.
+
+    It is told apart from a plain one in that it goes on when a program has brought down the process of its session,
+    that such a process outlives neither it nor its client, and that it loads object files by itself, so that nobody
+    needs a compiler.
+    """
+    import tvm_ffi
+    from tvm.rpc import server
+
+    from .measure.code import load_objects
+    from .measure.memory import limit_memory
+    from .measure.process import die_with
+    from .measure.remote import LOADER
+
+    def load(memory_limit_mb: int, *objects: Any) -> Any:
+        limit_memory(memory_limit_mb)  # of this session, which is of this one program
+        return load_objects([bytes(data) for data in objects])
+
+    tvm_ffi.register_global_func(LOADER, load, override=True)
+    server.logger.setLevel(logging.WARNING)
+    serve_session = server._serve_loop
+
+    def serve_while_wanted(connection: socket.socket, *rest: object) -> None:
+        threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
+        serve_session(connection, *rest)
+
+    server._serve_loop = serve_while_wanted
+    # Where it listens at one address, that is where it can be reached; else where the tracker sees it.
+    address = None if host == "0.0.0.0" else host
+    home = os.getcwd()
+    os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
+    with listen(host, ports) as listening:
+        say(address_of(listening))
+        while True:
+            try:
+                server._listen_loop(listening, listening.getsockname()[1], key, tracker, "", address)
+            except RuntimeError as error:  # which ends a plain server
+                print(f"going on after: {error}", file=sys.stderr, flush=True)
+            os.chdir(home)  # the folder of the session is gone
+            time.sleep(AGAIN_SECONDS)
+
+
+def _end_with(connection: int) -> None:
+    """End this process when the other end of ``connection`` is closed, whatever hangs here."""
+    hung_up = select.poll()
+    hung_up.register(connection, select.POLLRDHUP)
+    hung_up.poll()
+    time.sleep(END_SECONDS)
+    os._exit(0)

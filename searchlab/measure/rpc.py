@@ -1,0 +1,353 @@
+"""Measuring on a fleet: builds here, runs on all devices of a key that TVM's RPC tracker has, at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from typing import Any
+
+from ..cuda import compile_mode
+from ..errors import SearchlabError
+from ..records import Failure, Measurement, Trial
+from ..space import Config, Space
+from ..target import Target
+from ..workload import Workload
+from . import Cache, RpcSettings
+from .code import Objects
+from .local import START_SECONDS, LocalMeasurer
+from .process import Worker, WorkerDied
+from .tracker import Address, Tracker, reachable, registered
+
+LOOK_SECONDS = 1.0
+"""How often the tracker is asked whether it has any device at all, while one is waited for."""
+
+
+@dataclass
+class _Task:
+    """A program to run, and the devices that were lost over it."""
+
+    program: str
+    objects: Objects
+    build_seconds: float
+    lost: int = 0
+
+
+@dataclass
+class _Run:
+    """A task on a device: still connecting, or running, and since when."""
+
+    task: _Task
+    address: Address
+    since: float
+    connected: bool = False
+
+    @property
+    def where(self) -> str:
+        return "{}:{}".format(*self.address)
+
+
+class RpcMeasurer(LocalMeasurer):
+    """Builds with ``workers`` processes, and runs with one process a device, each program in a session of its own.
+
+    A device is lost if it cannot be connected to, or if the connection ends, or the time is over, and its host takes
+    no connections any more: its program goes to another one. Where the host still does, the program is to blame, and is
+    not let loose on others. Only the last run of a program is charged.
+
+    Raises SearchlabError where the tracker cannot be reached, or has no device of the key.
+    """
+
+    settings: RpcSettings
+    _scratch: tempfile.TemporaryDirectory[str]  # linkers work in files, which a worker that is killed leaves behind
+
+    def __init__(self, settings: RpcSettings, target: Target, cache: Cache, workers: int) -> None:
+        if target.kind == "cuda":
+            compile_mode()  # the compiler is wanted here, the GPU there
+        self._begin(settings, target, cache, workers)
+        self._scratch = tempfile.TemporaryDirectory(prefix="searchlab-")
+        self._pool: list[Worker] = []
+        there = registered(settings.tracker)
+        if settings.key not in there:
+            raise SearchlabError(f"{self._no_device(there)}; start a server there with `searchlab fleet server`")
+
+    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+        def known(program: str) -> bool:
+            return program in self.cache and not self._too_soon(self.cache[program], best)
+
+        self._tell_pool(space.workload, len(configs))  # it gets ready while programs are built
+        programs, failures, code = self._build(space, configs, known)
+        self.cache.update({failed.program: failed for failed in failures.values() if failed.program})
+        runs = self._run_all([_Task(program, *built) for program, built in code.items()], best)
+        fresh: dict[str, Measurement] = {}
+        try:
+            for index in range(len(configs)):
+                program = programs.get(index, "")
+                if index in failures:
+                    measurement = failures[index]
+                elif program in code:
+                    while program not in fresh:
+                        name, found = next(runs)
+                        self.cache[name] = fresh[name] = found
+                    del code[program]  # what comes of the same program is no new measurement
+                    measurement = fresh[program]
+                else:
+                    measurement = replace(self.cache[program], reused=True)
+                best = min(best, measurement.cost)
+                yield measurement
+        finally:
+            runs.close()
+
+    def again(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+        raise NotImplementedError  # as of any measurer with neither sentinel nor finalists
+
+    def close(self) -> None:
+        for worker in self._pool:
+            worker.kill()
+        self._pool = []
+        super().close()
+
+    # --- the processes that talk to devices -----------------------------------------------------------
+
+    def _tell_pool(self, workload: Workload, most: int) -> None:
+        """As many processes as there are devices, but no more than ``most``, told to get ready for ``workload``."""
+        count = 1
+        with contextlib.suppress(SearchlabError):  # the tracker may be back when it is needed
+            count = len(registered(self.settings.tracker).get(self.settings.key, [])) or 1
+        for worker in list(self._pool):
+            if not worker.alive or worker.told not in (worker.holds, workload):
+                self._drop(worker)
+        while len(self._pool) < min(count, most):
+            self._pool.append(self._start_worker())
+        for worker in self._pool:
+            self._tell(worker, workload)
+
+    def _start_worker(self) -> Worker:
+        return Worker(1, self._scratch.name)
+
+    def _tell(self, worker: Worker, workload: Workload) -> None:
+        if worker.told != workload:
+            worker.told = workload
+            worker.holds = None
+            worker.send(("remote", workload, self.settings, self.target))
+
+    def _drop(self, worker: Worker) -> None:
+        worker.kill()
+        self._pool.remove(worker)
+
+    # --- running ------------------------------------------------------------------------------------
+
+    def _run_all(self, tasks: Sequence[_Task], best: float) -> Generator[tuple[str, Measurement]]:
+        """The program and measurement of each task, as each is there."""
+        if tasks:
+            batch = _Batch(self, tasks, best)
+            try:
+                yield from batch.run()
+            finally:
+                batch.close()
+
+    def _no_device(self, there: dict[str, list[str]]) -> str:
+        others = ", ".join(f"{key!r} ({len(devices)})" for key, devices in there.items()) or "no device at all"
+        return f"the tracker at {self.settings.tracker} has no device of the key {self.settings.key!r}; it has {others}"
+
+
+class _Batch:
+    """The runs of one batch: a queue of tasks, processes that are ready, and devices asked for, one a ready process."""
+
+    def __init__(self, measurer: RpcMeasurer, tasks: Sequence[_Task], best: float) -> None:
+        self.measurer = measurer
+        self.settings = measurer.settings
+        self.best = best
+        self.waiting = deque(tasks)
+        self.idle = [worker for worker in measurer._pool if worker.holds is not None]
+        self.starting = {worker: time.monotonic() for worker in measurer._pool if worker.holds is None}
+        self.running: dict[Worker, _Run] = {}
+        self.tracker: Tracker | None = None
+        self.requested = 0
+        self.missed: float | None = None
+        """Since when there has been no device, or no tracker."""
+        self.looked = time.monotonic()
+
+    def run(self) -> Iterator[tuple[str, Measurement]]:
+        while self.waiting or self.running:
+            self._request()
+            sources: list[Any] = [worker.connection for worker in (*self.starting, *self.running)]
+            if self.tracker and self.requested:
+                sources.append(self.tracker)
+            answered: list[Any] = wait(sources, self._pause())
+            for worker in [worker for worker in self.starting if worker.connection in answered]:
+                self._started(worker)
+            if any(time.monotonic() - since > START_SECONDS for since in self.starting.values()):
+                raise SearchlabError(f"a measuring process did not start within {START_SECONDS:g} s; is TVM whole?")
+            for worker in [worker for worker in self.running if worker.connection in answered]:
+                done = self._answered(worker)
+                if done:
+                    yield done
+            for worker in list(self.running):
+                if not worker.connection.poll() and (done := self._overdue(worker)):
+                    yield done
+            if self.tracker in answered:
+                self._lent()
+
+    def close(self) -> None:
+        if self.tracker:
+            self.tracker.close()  # which gives back what was asked for
+        for worker in self.running:  # interrupted: what they are at is of no use any more
+            self.measurer._drop(worker)
+
+    def _pause(self) -> float:
+        """Seconds until something is due."""
+        now = time.monotonic()
+        ends = [run.since + self._limit(run) - now for run in self.running.values()]
+        return max(0.0, min([LOOK_SECONDS, *ends]))
+
+    def _limit(self, run: _Run) -> float:
+        return self.settings.run_timeout if run.connected else self.settings.connect_timeout
+
+    # --- devices --------------------------------------------------------------------------------------
+
+    def _request(self) -> None:
+        """Ask for as many devices as can be used at once. Raises SearchlabError where there are none for long."""
+        wanted = min(len(self.waiting), len(self.idle))
+        now = time.monotonic()
+        if now - self.looked > LOOK_SECONDS and self.requested and not self.running:
+            self.looked = now
+            self._look()
+        try:
+            if wanted and self.tracker is None:
+                self.tracker = Tracker(self.settings.tracker)
+            while self.tracker and self.requested < wanted:
+                self.tracker.request(self.settings.key)
+                self.requested += 1
+        except (OSError, SearchlabError) as error:
+            self._tracker_gone(error)
+
+    def _lent(self) -> None:
+        assert self.tracker
+        try:
+            address = self.tracker.take()
+        except OSError as error:
+            self._tracker_gone(error)
+            return
+        self.missed = None
+        self.requested -= 1
+        task, worker = self.waiting.popleft(), self.idle.pop()
+        worker.send(("run on", address, task.objects, self.best))
+        self.running[worker] = _Run(task, address, time.monotonic())
+
+    def _look(self) -> None:
+        try:
+            there = registered(self.settings.tracker)
+        except (OSError, SearchlabError) as error:
+            self._tracker_gone(error)
+            return
+        if self.settings.key in there:
+            self.missed = None
+        elif self._missed_for_long():
+            raise SearchlabError(
+                f"{self.measurer._no_device(there)}, and had none for {self.settings.device_timeout:g} s; start a "
+                f"server there with `searchlab fleet server` and run this again: what was measured is kept"
+            )
+
+    def _tracker_gone(self, error: Exception) -> None:
+        """Wait for the tracker to come back, for as long as for a device."""
+        if self.tracker:
+            self.tracker.close()
+        self.tracker, self.requested = None, 0
+        if self._missed_for_long():
+            raise SearchlabError(
+                f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: what was "
+                f"measured is kept"
+            )
+        time.sleep(min(LOOK_SECONDS, self.settings.device_timeout))
+
+    def _missed_for_long(self) -> bool:
+        now = time.monotonic()
+        if self.missed is None:
+            self.missed = now
+        return now - self.missed > self.settings.device_timeout
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    def _started(self, worker: Worker) -> None:
+        try:
+            kind, *rest = worker.recv()
+        except WorkerDied as death:
+            raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
+        if kind == "broken":
+            raise SearchlabError(f"a measuring process cannot take in {worker.told}: {rest[0]}")
+        if rest:  # a new one says first that it is there, and no more
+            worker.holds = worker.told
+            del self.starting[worker]
+            self.idle.append(worker)
+
+    def _answered(self, worker: Worker) -> tuple[str, Measurement] | None:
+        """What has come of a run, if that is its end."""
+        run = self.running[worker]
+        try:
+            kind, *rest = worker.recv()
+        except WorkerDied as death:
+            return self._lost(worker, f"the process that talked to it {death}")
+        if kind == "connected":
+            run.connected, run.since = True, time.monotonic()
+            return None
+        if kind == "lost":
+            return self._lost(worker, rest[0])
+        if kind == "unfit":
+            raise SearchlabError(f"{rest[0]}; register it under another key, or choose another target")
+        if kind == "ran":
+            seconds, stopped, run_seconds = rest
+            return self._done(worker, Measurement(seconds, None, "", run_seconds=run_seconds, stopped=stopped))
+        failure, text, run_seconds = rest
+        return self._done(worker, Measurement((), failure, text, run_seconds=run_seconds))
+
+    def _overdue(self, worker: Worker) -> tuple[str, Measurement] | None:
+        run = self.running[worker]
+        limit = self._limit(run)
+        if time.monotonic() - run.since <= limit:
+            return None
+        worker.kill()
+        if run.connected:
+            return self._lost(worker, f"running took longer than {limit:g} s", "run_timeout")
+        return self._lost(worker, f"it took no connection, or no inputs, within {limit:g} s")
+
+    def _lost(self, worker: Worker, text: str, failure: Failure = "crash") -> tuple[str, Measurement] | None:
+        """End a run that has lost its device, or of which the device has lost the session."""
+        run = self.running[worker]
+        host, port, _ = run.address
+        taken = time.monotonic() - run.since if run.connected else 0.0
+        if run.connected and reachable(host, port):
+            said = text if failure == "run_timeout" else f"it ended the process that ran it on {run.where}: {text}"
+            return self._done(worker, Measurement((), failure, said, run_seconds=taken))
+        run.task.lost += 1
+        if run.task.lost <= self.settings.retries:
+            self.waiting.appendleft(run.task)
+            self._free(worker)
+            return None
+        said = f"given up after {run.task.lost} devices were lost over it, {run.where} at last: {text}"
+        what: Failure = failure if run.connected else "run_error"
+        return self._done(worker, Measurement((), what, said, run_seconds=taken))
+
+    def _done(self, worker: Worker, found: Measurement) -> tuple[str, Measurement]:
+        task = self.running[worker].task
+        self._free(worker)
+        self.best = min(self.best, found.cost)
+        return task.program, replace(found, program=task.program, build_seconds=task.build_seconds)
+
+    def _free(self, worker: Worker) -> None:
+        """Have a worker ready again, or another one in its place."""
+        del self.running[worker]
+        if worker.alive:
+            self.idle.append(worker)
+            return
+        told = worker.told
+        self.measurer._drop(worker)
+        fresh = self.measurer._start_worker()
+        self.measurer._pool.append(fresh)
+        self.starting[fresh] = time.monotonic()
+        assert told is not None
+        self.measurer._tell(fresh, told)  # type: ignore[arg-type]
