@@ -1,0 +1,162 @@
+"""``searchlab hypertune``: the options of a policy, searched on recorded tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from .terminal import AsJson, again, interruptible, out
+
+if TYPE_CHECKING:
+    from .analysis.estimates import Estimate
+    from .hypertune import HyperPlan, Hypertuned
+    from .hypertune.score import Compared, TaskScores
+
+
+def hypertune(
+    study: Annotated[Path, typer.Argument(help="A study file that measures from a table.", metavar="STUDY.toml")],
+    policy: Annotated[
+        str, typer.Option(help="Whose options: an entry of the study by its label or name, or any other policy.")
+    ],
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An option to search, as `name=low..high`, `name=low..high:log` or `name=a,b,c`; may be repeated "
+            "[default: all whose default is a switch or a number above 0, from a quarter of it to four times it].",
+            metavar="NAME=RANGE",
+        ),
+    ] = None,
+    hold_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A workload of the study that no search sees; may be repeated [default: each in turn].",
+            metavar="WORKLOAD",
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="How many sets of options each search tries.")] = 50,
+    seeds: Annotated[int, typer.Option(min=1, help="How many runs on each task a set of options is judged by.")] = 5,
+    fresh_seeds: Annotated[
+        int, typer.Option(min=2, help="How many other runs on each task the comparison at the end takes.")
+    ] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Decides what is tried, and the seeds of all runs.")] = 0,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Keeps the searches, in Optuna's journal format, and the result [default: "
+            "results/hypertune/<study>-<policy>].",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search the options of a policy on recorded tables, and show on workloads held out whether they are better.
+
+    Run again it resumes; with more `--trials` it goes on. A table takes no time, so scores count trials, not seconds.
+    """
+    from rich.console import Console
+
+    from .hypertune import plan_hypertune
+    from .study import Study
+
+    said = Console(stderr=True) if as_json else out
+    directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
+    plan = plan_hypertune(
+        Study.load(study), policy, options=option or [], hold_out=hold_out or [], trials=trials, seeds=seeds,
+        fresh_seeds=fresh_seeds, seed=seed,
+    )  # fmt: skip
+    if not as_json:
+        _say_plan(plan)
+    with interruptible(again()):
+        found = _run(plan, directory, said)
+    text = json.dumps(found.to_json(), indent=2)
+    (directory / "hypertune.json").write_text(text + "\n")
+    if as_json:
+        print(text)
+    else:
+        _say_result(found, directory)
+
+
+def _run(plan: HyperPlan, directory: Path, console: Any) -> Hypertuned:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
+        TextColumn("[bold]{task.fields[best]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        bars: dict[str, Any] = {}
+        best: dict[str, float] = {}
+
+        def on_trial(search: str, number: int, score: float | None) -> None:
+            if search not in bars:
+                bars[search] = progress.add_task(f"search {search}", total=plan.trials, best="")
+            if score is not None:
+                best[search] = max(score, best.get(search, score))
+            shown = f"best score {best[search]:.3f}" if search in best else ""
+            progress.update(bars[search], completed=number + 1, best=shown)
+
+        return plan.run(directory, on_trial)
+
+
+def _say_plan(plan: HyperPlan) -> None:
+    from .hypertune.options import spelled
+
+    for note in plan.notes:
+        _say(f"note: {note}")
+    for name, distribution in plan.ranges.items():
+        at = f" (default {json.dumps(plan.default[name])})" if name in plan.default else ""
+        _say(f"searched: {name}={spelled(distribution)}{at}")
+    if plan.others:
+        _say("as they are: " + ", ".join(f"{name} = {value}" for name, value in plan.others.items()))
+
+
+def _say_result(found: Hypertuned, directory: Path) -> None:
+    rows = Table(box=None, title="score against random search: 0 as good, 1 the best from the start")
+    rows.title_justify = "left"
+    rows.add_column("", overflow="fold")
+    for title in ("trials", "default", "found", "gain"):
+        rows.add_column(title, no_wrap=True, justify="right")
+    held_out = [row for search in found.searches for row in search.tasks if row.held_out]
+    several = len({row.space for row in held_out}) > 1
+    for row in held_out:
+        task = f"{row.workload} in {row.space}" if several else row.workload
+        rows.add_row(escape(task), str(row.trials), *_cells(row))
+    if found.held_out:
+        rows.add_row("[bold]all held out[/]", "", *_cells(found.held_out))
+    rows.add_row("[bold]all searched on[/]", "", *_cells(found.training))
+    out.print(rows)
+    runs = "in brackets 95 % bootstrap intervals over runs from seeds that no search saw"
+    _say(runs + (f"; {100 * found.nearest:.1f} % of their trials are not in the table" if found.nearest else ""))
+    for search in found.searches:
+        refused = f", {search.refused} of them refused by the policy" if search.refused else ""
+        _say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}")
+    out.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True, highlight=False)
+    judged = found.held_out or found.training
+    if judged.gain.lower > 0 and found.options != found.default_options:
+        entry = json.dumps(found.policy)
+        _say(f"in a study file: policies = [{{ name = {entry}, options = {_options(found.options)} }}]")
+    _say(f"the trials: optuna-dashboard {directory / 'optuna.log'}")
+
+
+def _cells(row: Compared | TaskScores) -> list[str]:
+    return [_estimate(row.default), _estimate(row.found), _estimate(row.gain, "+")]
+
+
+def _estimate(one: Estimate, sign: str = "") -> str:
+    return escape(" ".join((f"{one.value:{sign}.3f}", f"[{one.lower:{sign}.3f}, {one.upper:{sign}.3f}]")))
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    """As TOML spells it."""
+    return "{ " + ", ".join(f"{name} = {json.dumps(value)}" for name, value in options.items()) + " }"
+
+
+def _say(text: str) -> None:
+    out.print(text, soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,369 @@
+"""Searching the options of policies: whether what is planted is found, and what is held out stays unseen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from typer.testing import CliRunner, Result
+
+from searchlab.cli import app
+from searchlab.errors import SearchlabError
+from searchlab.hypertune import Hypertuned, plan_hypertune
+from searchlab.hypertune.options import defaults_of, derive_ranges, holds, parse_options, spelled
+from searchlab.options import one_of, real
+from searchlab.policy import NeverTwice
+from searchlab.registry import load, options_of
+from searchlab.space import Config, Space
+from searchlab.study import Study
+from searchlab.workload import parse_workload
+from tests import toys
+from tests.conftest import write_table
+
+WORKLOADS = ["gemm:64x64x64", "gemm:32x32x32", "gemm:16x16x16"]
+PLANTED = "tests.core.test_hypertune:Planted"
+QUICK: dict[str, Any] = {"trials": 12, "seeds": 2, "fresh_seeds": 8}
+
+
+class Planted(NeverTwice):
+    """Knows the cost of every config, and makes use of it as far as it is told to.
+
+    aim: probability that a proposal is the best config left. only: the workload on which it is the best; on any other
+    it is the worst.
+    """
+
+    def __init__(self, space: Space, *, seed: int, aim: float = 0.05, only: str = "any", idle: int = 0) -> None:
+        super().__init__(space, seed=seed)
+        self.aim = real("aim", aim, 0, 1)
+        known = ("any", "none", *WORKLOADS)
+        best_first = one_of("only", only, known) in ("any", str(space.workload))
+        self._order = sorted(space.enumerate(), key=lambda config: toys.smooth(config).cost, reverse=not best_first)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        left = (config for config in self._order if config not in self.seen)
+        for _ in range(n):
+            yield next(left) if rng.random() < self.aim else self.space.sample(rng)
+
+
+class Broken(NeverTwice):
+    """Takes no option but its default."""
+
+    def __init__(self, space: Space, *, seed: int, knob: int = 2) -> None:
+        super().__init__(space, seed=seed)
+        if knob != 2:
+            raise SearchlabError(f"option 'knob' is {knob}")
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        return []
+
+
+def tables(directory: Path, workloads: Sequence[str], cost: toys.Cost = toys.smooth) -> None:
+    for text in workloads:
+        workload = parse_workload(text)
+        (directory / f"{text.replace(':', '_')}.jsonl").unlink(missing_ok=True)
+        write_table(directory / f"{text.replace(':', '_')}.jsonl", toys.Small(workload), cost)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    tables(tmp_path / "tables", WORKLOADS[:2])
+    return made(tmp_path, WORKLOADS[:2])
+
+
+def made(base: Path, workloads: Sequence[str], **more: Any) -> Study:
+    spec = {
+        "workloads": list(workloads), "spaces": [{"name": "tests.toys:Small", "label": "small"}],
+        "policies": [PLANTED], "trials": 16, "batch": 4, "measure": {"kind": "table", "path": "tables"},
+    }  # fmt: skip
+    return Study.from_dict({**spec, **more}, base)
+
+
+def journal(out: Path) -> dict[str, list[tuple[dict[str, Any], list[float] | None]]]:
+    """What each search tried, and what that gave."""
+    storage = JournalStorage(JournalFileBackend(str(out / "optuna.log")))
+    return {
+        study.study_name: [(trial.params, trial.values) for trial in study.trials]
+        for study in (
+            optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)
+        )
+    }
+
+
+def test_a_planted_option_is_found_and_is_better_on_workloads_held_out(study: Study, tmp_path: Path) -> None:
+    found = plan_hypertune(study, PLANTED, options=["aim=0..1"], **QUICK).run()
+    assert found.options["aim"] > 0.5 and found.default_options == {"aim": 0.05}
+    assert found.better and "better on workloads held out, beyond the noise" in found.verdict
+    assert found.held_out is not None and found.held_out.found.value > found.held_out.default.value + 0.1
+    assert [search.held_out for search in found.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
+    assert json.loads(json.dumps(found.to_json()))["options"] == found.options
+
+
+def test_options_that_fit_the_workload_of_the_search_only_are_found_out(study: Study) -> None:
+    options = [f"only=none,{WORKLOADS[0]},{WORKLOADS[1]}", "aim=0.5"]
+    found = plan_hypertune(study, PLANTED, options=options, **QUICK).run()
+    assert [search.options["only"] for search in found.searches[:2]] == [WORKLOADS[1], WORKLOADS[0]]
+    assert not found.better and "Keep the default" in found.verdict
+    assert found.training.gain.lower > 0 > found.held_out.gain.value  # type: ignore[union-attr]
+
+
+def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
+    """All the same trials, whatever the workload that is held out is like."""
+    results: list[Hypertuned] = []
+    for name, cost in (
+        ("as it is", toys.smooth),
+        ("other", lambda config: toys.timed(len(str(config.to_json())) / 7e4)),
+    ):
+        tables(tmp_path / name / "tables", WORKLOADS[:1])
+        tables(tmp_path / name / "tables", WORKLOADS[1:2], cost)
+        plan = plan_hypertune(
+            made(tmp_path / name, WORKLOADS[:2]), PLANTED, options=["aim=0..1"], hold_out=[WORKLOADS[1]], **QUICK
+        )
+        results.append(plan.run(tmp_path / name))
+    ours, theirs = (journal(tmp_path / name) for name in ("as it is", "other"))
+    assert ours == theirs and list(ours) == [f"without {WORKLOADS[1]}"]
+    for seen, unseen in zip(*(result.searches[0].tasks for result in results), strict=True):
+        assert (seen.found == unseen.found) is not seen.held_out
+
+
+def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(study: Study, tmp_path: Path) -> None:
+    plan = plan_hypertune(study, PLANTED, options=["aim=0.01..1:log", "idle=0..3"], **QUICK)
+    whole = plan.run(tmp_path / "whole")
+    told: list[int] = []
+
+    def interrupt(*_: object) -> None:
+        told.append(0)
+        if len(told) == 17:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plan.run(tmp_path / "parts", interrupt)
+    assert sum(map(len, journal(tmp_path / "parts").values())) == 17
+    with open(tmp_path / "parts" / "optuna.log", "ab") as file:
+        file.write(b'{"op_code": 4, "wor')  # a line that a kill tore
+    assert plan.run(tmp_path / "parts") == whole == plan.run()
+    assert journal(tmp_path / "parts") == journal(tmp_path / "whole")
+
+
+def test_it_goes_on_with_more_trials(study: Study, tmp_path: Path) -> None:
+    for out, counts in (("steps", (5, 12)), ("whole", (12,))):
+        for trials in counts:
+            plan_hypertune(study, PLANTED, options=["aim=0..1"], **{**QUICK, "trials": trials}).run(tmp_path / out)
+    assert journal(tmp_path / "steps") == journal(tmp_path / "whole")
+
+
+def test_another_search_in_the_same_directory_is_refused(study: Study, tmp_path: Path) -> None:
+    quick = {**QUICK, "trials": 2}
+    plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")
+    for change, said in (
+        ({"options": ["aim=0..0.5"]}, "options = .*0.0..1.0.*, not .*0.0..0.5"),
+        ({"options": ["aim=0..1"], "seed": 1}, "seed = 0, not 1"),
+    ):
+        with pytest.raises(SearchlabError, match=said):
+            plan_hypertune(study, PLANTED, **change, **quick).run(tmp_path / "out")
+    tables(tmp_path / "tables", WORKLOADS[:1], toys.flaky)
+    with pytest.raises(SearchlabError, match="with tasks = "):
+        plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")
+
+
+def test_a_damaged_journal_is_one_sentence(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "optuna.log").write_text("no journal\nat all\n")
+    with pytest.raises(SearchlabError, match="optuna.log is damaged"):
+        plan_hypertune(study, PLANTED, **QUICK).run(tmp_path)
+
+
+def test_the_seed_decides_what_is_tried(study: Study, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        plan_hypertune(study, PLANTED, options=["aim=0..1"], **QUICK, seed=seed).run(tmp_path / str(seed))
+    ours, theirs = (journal(tmp_path / seed)["on all workloads"] for seed in "01")
+    assert [params for params, _ in ours[:1]] == [params for params, _ in theirs[:1]] == [{"aim": 0.05}]
+    assert not {params["aim"] for params, _ in ours[1:]} & {params["aim"] for params, _ in theirs[1:]}
+
+
+def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) -> None:
+    found = plan_hypertune(study, PLANTED, options=["aim=0..2"], **QUICK).run(tmp_path)
+    refused = [params["aim"] for params, values in journal(tmp_path)["on all workloads"] if values is None]
+    assert refused and min(refused) > 1 and len(refused) == found.searches[-1].refused
+    assert found.options["aim"] <= 1
+    with pytest.raises(SearchlabError, match="took none of the 3 options .*option 'knob' is"):
+        plan_hypertune(study, "tests.core.test_hypertune:Broken", options=["knob=3..9"], **{**QUICK, "trials": 3}).run()
+
+
+def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> None:
+    tables(tmp_path / "tables", WORKLOADS[:1])
+    plan = plan_hypertune(made(tmp_path, WORKLOADS[:1]), PLANTED, options=["aim=0..1"], **QUICK)
+    assert "is the only workload, so none can be held out" in plan.notes[0]
+    found = plan.run()
+    assert found.better is None and found.held_out is None and "better beyond the noise, +" in found.verdict
+    assert "does not show what they are on any other" in found.verdict
+
+
+def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
+    tables(tmp_path / "tables", WORKLOADS[:2])
+    tables(tmp_path / "tables", WORKLOADS[2:], toys.all_equal)
+    plan = plan_hypertune(made(tmp_path, WORKLOADS), PLANTED, **QUICK)
+    assert "gemm:16x16x16 in small is left out" in plan.notes[0]
+    assert [task.workload for task in plan.tasks] == WORKLOADS[:2]
+    with pytest.raises(SearchlabError, match="nothing can be searched on: gemm:16x16x16 in small is left out"):
+        plan_hypertune(made(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
+
+
+def test_random_search_scores_as_random_search(tmp_path: Path) -> None:
+    """An option that changes nothing: 0 within the noise, and no options found."""
+    tables(tmp_path / "tables", WORKLOADS[:2], toys.flaky)
+    plan = plan_hypertune(
+        made(tmp_path, WORKLOADS[:2]), PLANTED, options=["aim=0.0", "idle=0..9"], trials=3, seeds=2, fresh_seeds=50
+    )
+    found = plan.run()
+    assert found.held_out is not None
+    assert found.held_out.found.lower < 0 < found.held_out.found.upper
+    assert not found.better
+
+
+def test_trials_that_the_table_does_not_hold_are_counted(tmp_path: Path) -> None:
+    tables(tmp_path / "tables", WORKLOADS[:2])
+    for table in (tmp_path / "tables").iterdir():
+        table.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:61]))
+    measure = {"kind": "table", "path": "tables", "missing": "nearest"}
+    study = made(tmp_path, WORKLOADS[:2], measure=measure)
+    with pytest.warns(match="does not hold every config"):
+        found = plan_hypertune(study, PLANTED, **{**QUICK, "trials": 2}).run()
+    assert 0.2 < found.nearest < 0.8
+    with pytest.raises(SearchlabError, match="was never measured .*missing = "):
+        plan_hypertune(made(tmp_path, WORKLOADS[:2]), PLANTED, **QUICK).run()
+
+
+def test_the_options_of_the_study_are_the_default(tmp_path: Path) -> None:
+    tables(tmp_path / "tables", WORKLOADS[:2])
+    entries = [{"name": PLANTED, "label": label, "options": {"aim": aim}} for label, aim in (("a", 1), ("b", 0.5))]
+    study = made(tmp_path, WORKLOADS[:2], policies=entries)
+    plan = plan_hypertune(study, "a", **QUICK)
+    assert plan.default == {"aim": 1.0} and spelled(plan.ranges["aim"]) == "0.25..1.0:log"
+    assert plan.others == {"only": "any", "idle": 0}
+    with pytest.raises(SearchlabError, match="several entries of the policy .*: 'a', 'b'"):
+        plan_hypertune(study, PLANTED, **QUICK)
+
+
+class Same(Planted):
+    uses_seed = False
+
+
+def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
+    tables(tmp_path / "tables", WORKLOADS[:2])
+    study = made(tmp_path, WORKLOADS[:2], cost_models=["ridge", "xgboost"], warm_start=["tables"])
+    plan = plan_hypertune(study, "xgb", **QUICK)
+    assert {task.cell.cost_model.plugin.name for task in plan.tasks if task.cell.cost_model} == {"ridge"}
+    assert spelled(plan.ranges["epsilon"]) == "0.0125..0.2:log" and plan.others == {"predictions": None}
+    first, second = plan.notes
+    assert "the first is used, ridge" in first and "logs of warm_start" in second
+    assert "the same from every seed" in plan_hypertune(study, "tests.core.test_hypertune:Same", **QUICK).notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution"),
+    [
+        ("population=4..64", "4..64"),
+        ("population=4..64:log", "4..64:log"),
+        ("mutation_prob=0.1..0.5", "0.1..0.5"),
+        ("mutation_prob=0..1", "0.0..1.0"),
+        ("mutation_prob=1e-3..0.5:log", "0.001..0.5:log"),
+        ("elites=1,2,8", "1,2,8"),
+        ("elites=many", "many"),
+        ("elites=true,null,0.5,few", "true,null,0.5,few"),
+    ],
+)
+def test_what_an_option_says(text: str, distribution: str) -> None:
+    ((name, found),) = parse_options([text], "evolutionary", load("policy", "evolutionary")).items()
+    assert name == text.partition("=")[0] and spelled(found) == distribution
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["populatoin=4..64"], "has no option 'populatoin'; did you mean 'population'"),
+        (["population"], "says nothing to search"),
+        (["population="], "says nothing to search"),
+        (["population=64..4"], "from a number to a greater one"),
+        (["population=a..b"], "the ends of a range are numbers"),
+        (["elites=0..4:log"], "begins above 0"),
+        (["elites=1,1"], "names a choice twice"),
+        (["elites=1", "elites=2"], "--option elites is given twice"),
+    ],
+)
+def test_what_is_wrong_with_an_option_is_said(texts: list[str], said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        parse_options(texts, "evolutionary", load("policy", "evolutionary"))
+
+
+def test_ranges_follow_from_defaults_as_far_as_the_policy_takes_them() -> None:
+    cls = load("policy", "evolutionary")
+
+    def takes(name: str, value: Any) -> bool:
+        try:
+            if name in options_of(cls, 1):
+                cls(toys.Small(), seed=0, **{name: value})
+        except SearchlabError:
+            return False
+        return True
+
+    given = {"mutation_prob": 0.85, "shuffle": True, "start": "first", "limit": None, "none": 0}
+    ranges, others = derive_ranges({**defaults_of(cls, {}), **given}, takes)
+    assert {name: spelled(distribution) for name, distribution in ranges.items() if name != "mutation_prob"} == {
+        "population": "4..64:log", "elites": "1..16:log", "shuffle": "false,true",
+    }  # fmt: skip
+    assert others == {"start": "first", "limit": None, "none": 0}
+    assert holds(ranges["mutation_prob"], 0.99) and not holds(ranges["mutation_prob"], 1.0001)
+
+
+@pytest.mark.parametrize(
+    ("change", "policy", "asked", "said"),
+    [
+        ({"measure": {"kind": "local"}}, PLANTED, {}, "measured on a machine .*'local'.*would take days"),
+        ({"measure": {"kind": "table", "path": "absent"}}, PLANTED, {}, "absent"),
+        ({"workloads": ["gemm:8x8x8"]}, PLANTED, {}, "gemm:8x8x8"),
+        ({}, "evolutionry", {}, "unknown policy 'evolutionry'; did you mean 'evolutionary'"),
+        ({}, "random", {}, "no option from whose default a range follows"),
+        ({}, PLANTED, {"options": ["aims=0..1"]}, "has no option 'aims'; did you mean 'aim'"),
+        (
+            {},
+            PLANTED,
+            {"hold_out": ["gemm:32x32x33"]},
+            "gemm:32x32x33 cannot be held out.*did you mean 'gemm:32x32x32'",
+        ),
+        ({}, PLANTED, {"hold_out": WORKLOADS[:2]}, "all workloads are held out"),
+        ({}, PLANTED, {"seeds": 0}, "seeds must be at least 1"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    change: dict[str, Any], policy: str, asked: dict[str, Any], said: str, study: Study, tmp_path: Path
+) -> None:
+    with pytest.raises(SearchlabError, match=said) as raised:
+        plan_hypertune(made(tmp_path, **{"workloads": WORKLOADS[:2], **change}), policy, **{**QUICK, **asked})
+    assert "\n" not in str(raised.value)
+
+
+def test_the_command(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        f'workloads = {json.dumps(WORKLOADS[:2])}\nspaces = ["tests.toys:Small"]\npolicies = ["random"]\ntrials = 12\n'
+        'measure = { kind = "table", path = "tables" }\n'
+    )
+
+    def command(*words: str) -> Result:
+        return CliRunner().invoke(app, ["hypertune", str(tmp_path / "study.toml"), *words])
+
+    common = ["--policy", "evolutionary", "--trials", "3", "--seeds", "2", "--fresh-seeds", "4"]
+    shown = command(*common, "--out", str(tmp_path / "out"))
+    assert shown.exit_code == 0, shown.output
+    for text in ("searched: population=4..64:log (default 16)", "all held out", "search on all workloads"):
+        assert text in shown.stdout
+    again = command(*common, "--out", str(tmp_path / "out"), "--json")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout) == json.loads((tmp_path / "out" / "hypertune.json").read_text())
+    wrong = command("--policy", "evolutionary", "--hold-out", "gemm:1x1x1")
+    assert isinstance(wrong.exception, SearchlabError) and "cannot be held out" in str(wrong.exception)
