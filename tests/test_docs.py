@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from searchlab.conformance import cost_model_checks, policy_checks, space_checks
 from searchlab.study import Study
@@ -65,6 +66,12 @@ def test_what_a_document_links_to_is_there(document: str) -> None:
 def test_commands_of_the_readme_exist() -> None:
     from searchlab.cli import app
 
-    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    used = set(re.findall(r"^    searchlab (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
-    assert used and used <= known
+    def names(of: typer.Typer) -> set[str]:
+        return {command.name or command.callback.__name__ for command in of.registered_commands if command.callback}
+
+    known = {(name,) for name in names(app)}
+    for group in app.registered_groups:
+        known |= {(group.name, name) for name in names(group.typer_instance)}
+    groups = {group.name for group in app.registered_groups}
+    used = re.findall(r"^    searchlab (\w+)(?: (\w+))?", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert used and {(first, second) if first in groups else (first,) for first, second in used} <= known

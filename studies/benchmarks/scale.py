@@ -1,0 +1,119 @@
+"""Long logs and long runs: what it takes to read and to resume them, and whether memory stays flat.
+
+    python studies/benchmarks/scale.py log [--records 100000]
+    python studies/benchmarks/scale.py memory [--trials 10000] [--json FILE]
+
+``log``: made-up trials of a space of 10^7 configs are logged; then the log is read, its trials are made, and the run
+is resumed for one batch more, beside what the policy alone takes to be told those trials and asked again.
+
+``memory``: programs of a small GEMM are built and run for real, and the resident memory of this process and of its
+workers, those that build and the one that runs, is read as the run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+import searchlab
+from searchlab.conformance import toys
+from searchlab.log import Plugin, read_log
+from searchlab.measure import Measurer, TableSettings
+from searchlab.records import Measurement, Trial
+from searchlab.registry import load
+from searchlab.space import Config, Space
+from searchlab.tuner import Cell, run_cell
+
+
+class MadeUp(Measurer):
+    """Answers at once, with a cost that any config has."""
+
+    repeatable = True
+
+    def measure(self, space: Space, configs: Sequence[Config], best: float = np.inf) -> Iterator[Measurement]:
+        return map(toys.smooth, configs)
+
+
+def time_log(records: int, policy: str, batch: int) -> None:
+    space = toys.Large()
+    cell = Cell(space, Plugin("made-up"), Plugin(policy), load("policy", policy), None, 0, batch, TableSettings("none"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "long.jsonl")
+        run_cell(cell, path, records, MadeUp())
+        start = time.perf_counter()
+        log = read_log(path)
+        read = time.perf_counter()
+        trials = log.trials
+        made = time.perf_counter()
+        alone = cell.start_policy()
+        for first in range(0, records, batch):
+            alone.ask(batch)
+            alone.tell(trials[first : first + batch])
+        alone.ask(batch)
+        policy_done = time.perf_counter()
+        run_cell(cell, path, records + batch, MadeUp())
+        resumed = time.perf_counter()
+        size = path.stat().st_size / 1e6
+    print(f"{records:,} records, {size:.1f} MB, policy {policy}")
+    print(f"read in {read - start:.2f} s, its trials made in {made - read:.2f} s")
+    print(f"resumed in {resumed - policy_done:.2f} s; the policy alone takes {policy_done - made:.2f} s of that")
+
+
+def megabytes(process: psutil.Process) -> float:
+    return process.memory_info().rss / 1e6
+
+
+def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:
+    """Resident MB of this process and of its workers, ten times over the run."""
+    rows: list[dict[str, float]] = []
+    own = psutil.Process(os.getpid())
+    start = time.perf_counter()
+
+    def on_trial(trial: Trial) -> None:
+        if (trial.index + 1) % max(1, trials // 20) == 0:
+            workers = sorted((megabytes(child) for child in own.children()), reverse=True)
+            row = {"trials": trial.index + 1, "parent": megabytes(own), "seconds": time.perf_counter() - start}
+            row |= {f"worker {number}": value for number, value in enumerate(workers, 1)}
+            rows.append(row)
+            print("  ".join(f"{name} {value:.0f}" for name, value in row.items()), flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        searchlab.tune(
+            "gemm:64x128x64", space="knob-template", policy="random", trials=trials, batch=batch,
+            log=Path(folder, "long.jsonl"), on_trial=on_trial,
+            measure={"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0},
+        )  # fmt: skip
+    return rows
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("log", "memory"))
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--policy", default="random", help="of the long log; one without a cost model (random)")
+    parser.add_argument("--trials", type=int, default=10_000)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the memory read here")
+    options = parser.parse_args(argv)
+    if options.what == "log":
+        time_log(options.records, options.policy, options.batch)
+        return
+    rows = watch_memory(options.trials, options.batch)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    half = len(rows) // 2
+    workers = {name for row in rows for name in row if name.startswith("worker")} | {"parent"}
+    grown = {name: rows[-1].get(name, 0.0) / rows[half].get(name, 1.0) for name in sorted(workers)}
+    print("at the end over half-way: " + ", ".join(f"{name} {ratio:.3f}" for name, ratio in grown.items()))
+
+
+if __name__ == "__main__":
+    main()
