@@ -4,8 +4,8 @@
 
 Each run answers from a table, in a process that is killed by SIGKILL, SIGTERM or SIGINT once its log has grown by a
 random number of bytes, and is then started again, until it has all its trials. After every kill the whole records of
-the log must still be what they were before it, and more; and the log at the end must be that of a run that nobody killed,
-but for times. The exit status is 1 where anything was lost.
+the log must still be what they were before it, and more; and the log at the end must be that of a run that nobody
+killed, but for times. The exit status is 1 where anything was lost.
 """
 
 from __future__ import annotations
