@@ -19,14 +19,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate, scores_of
+from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
-from searchlab.policy import NeverTwice
-from searchlab.records import Trial
 from searchlab.space import Config, Space
 
+from .guided import Guided
 
-class EvolutionaryModel(NeverTwice):
+
+class EvolutionaryModel(Guided):
     """Breeds programs for some generations by their predicted scores, and proposes the best new ones met.
 
     initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
@@ -57,34 +57,15 @@ class EvolutionaryModel(NeverTwice):
         epsilon: float = 0.05,
         predictions: int | None = None,
     ) -> None:
-        super().__init__(space, seed=seed)
-        self.cost_model = cost_model
-        self.initial = whole("initial", initial, 1)
+        super().__init__(space, seed=seed, cost_model=cost_model, initial=initial, epsilon=epsilon)
         self.generations = whole("generations", generations, 0)
         self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
         self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
         self.crossover_prob = real("crossover_prob", crossover_prob, 0, 1)
-        self.epsilon = real("epsilon", epsilon, 0, 1)
-        most = whole("population", population, 1) * (generations + 1)
-        if predictions is None:
-            predictions = min(256, most) if cost_model.features.builds_programs or space.builds_programs else most
-        self.predictions = whole("predictions", predictions, 1)
-        self.population = max(1, min(population, predictions // (generations + 1)))
+        self.predictions = self.affordable(predictions, whole("population", population, 1) * (generations + 1))
+        self.population = max(1, min(population, self.predictions // (generations + 1)))
 
-    def tell(self, trials: Sequence[Trial]) -> None:
-        super().tell(trials)
-        if self._ready():
-            self.cost_model.fit(self.trials)
-
-    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
-        return self.evolve(guided, rng) if guided else []
-
-    def _ready(self) -> bool:
-        enough = len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
-        return enough or self.cost_model.fitted  # by what it starts from, before any trial
-
-    def evolve(self, n: int, rng: np.random.Generator) -> list[Config]:
+    def search(self, n: int, rng: np.random.Generator) -> list[Config]:
         """The ``n`` new configs with the best predictions that were met in any generation, best first."""
         predicted: dict[Config, float] = {}
 
@@ -93,7 +74,7 @@ class EvolutionaryModel(NeverTwice):
             predicted.update(zip(new, self.cost_model.predict(new).tolist(), strict=True))
             return np.array([predicted[config] for config in configs])
 
-        population = self._first_generation(rng)
+        population = self.started(self.population, int(self.population * self.measured_ratio), rng)
         scores = predict(population)
         for _ in range(self.generations):
             if len(predicted) + len(population) > self.predictions:
@@ -102,11 +83,6 @@ class EvolutionaryModel(NeverTwice):
             scores = predict(population)
         # Of equals the one met first, as the sort of nlargest is stable.
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
-
-    def _first_generation(self, rng: np.random.Generator) -> list[Config]:
-        measured = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
-        best = list(dict.fromkeys(trial.config for trial in measured))[: int(self.population * self.measured_ratio)]
-        return best + [self.space.sample(rng) for _ in range(self.population - len(best))]
 
     def _next_generation(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
         """Children of ``population``, each chosen in proportion to its score; one predicted below 0 has no chance."""

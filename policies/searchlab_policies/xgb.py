@@ -14,14 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate, scores_of
+from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
-from searchlab.policy import NeverTwice
-from searchlab.records import Trial
 from searchlab.space import Config, Space, Value
 
+from .guided import Guided
 
-class Xgb(NeverTwice):
+
+class Xgb(Guided):
     """Proposes what a cost model, trained on all trials, predicts to be fast.
 
     initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
@@ -53,41 +53,22 @@ class Xgb(NeverTwice):
         epsilon: float = 0.05,
         predictions: int | None = None,
     ) -> None:
-        super().__init__(space, seed=seed)
-        self.cost_model = cost_model
-        self.initial = whole("initial", initial, 1)
+        super().__init__(space, seed=seed, cost_model=cost_model, initial=initial, epsilon=epsilon)
         self.steps = whole("steps", steps, 1)
         self.early_stop = whole("early_stop", early_stop, 1)
         self.temperature = real("temperature", temperature, 0)
         self.candidates = whole("candidates", candidates, 1)
         self.diversity = real("diversity", diversity, 0)
-        self.epsilon = real("epsilon", epsilon, 0, 1)
-        self.chains = whole("chains", chains, 1)
-        if predictions is None:
-            slow = cost_model.features.builds_programs or space.builds_programs
-            predictions = 256 if slow else chains * (steps + 1)
-        self.predictions = whole("predictions", predictions, 1)
-        self.chains = max(1, min(chains, predictions // (min(steps, 8) + 1)))
+        self.predictions = self.affordable(predictions, whole("chains", chains, 1) * (steps + 1))
+        self.chains = max(1, min(chains, self.predictions // (min(steps, 8) + 1)))
 
-    def tell(self, trials: Sequence[Trial]) -> None:
-        super().tell(trials)
-        if self._ready():
-            self.cost_model.fit(self.trials)
-
-    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
-        if not guided:
-            return []
-        candidates, scores = self.anneal(guided * self.candidates, rng)
-        return pick(candidates, scores, guided, self.diversity)
-
-    def _ready(self) -> bool:
-        enough = len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
-        return enough or self.cost_model.fitted  # by what it starts from, before any trial
+    def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        candidates, scores = self.anneal(n * self.candidates, rng)
+        return pick(candidates, scores, n, self.diversity)
 
     def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Array]:
         """The ``n`` best new configs that the chains meet, with the scores predicted for them, best first."""
-        points = self._starts(rng)
+        points = self.started(self.chains, self.chains // 2, rng)
         predicted: dict[Config, float] = {}
         best: list[tuple[float, int, Config]] = []  # a heap of (score, -when it was met, config): the worst is on top
 
@@ -121,12 +102,6 @@ class Xgb(NeverTwice):
             scores = np.where(accepted, new_scores, scores)
         best.sort(reverse=True)
         return [config for _, _, config in best], np.array([score for score, _, _ in best])
-
-    def _starts(self, rng: np.random.Generator) -> list[Config]:
-        """Where the chains begin: the best measured configs, at most half of the chains, and random ones."""
-        measured = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
-        points = list(dict.fromkeys(trial.config for trial in measured))[: self.chains // 2]
-        return points + [self.space.sample(rng) for _ in range(self.chains - len(points))]
 
 
 def pick(configs: Sequence[Config], scores: Array, n: int, diversity: float) -> list[Config]:

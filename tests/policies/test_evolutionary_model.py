@@ -96,7 +96,7 @@ def test_generations_find_what_a_true_model_knows() -> None:
     found = {}
     for generations in (0, 12):
         policy, _ = knowing(generations=generations)
-        configs = policy.evolve(8, np.random.default_rng(0))
+        configs = policy.search(8, np.random.default_rng(0))
         costs = [toys.smooth(config).cost for config in configs]
         assert len(set(configs)) == 8 and not set(configs) & set(policy.seen)
         assert costs == sorted(costs), "best first"
@@ -106,7 +106,7 @@ def test_generations_find_what_a_true_model_knows() -> None:
 
 def test_a_share_of_the_first_generation_is_measured() -> None:
     policy, features = knowing(population=20, measured_ratio=0.25, generations=0)
-    policy.evolve(1, np.random.default_rng(0))
+    policy.search(1, np.random.default_rng(0))
     best = sorted(policy.trials, key=lambda trial: trial.cost)
     assert features.asked[:5] == [trial.config for trial in best[:5]]
     assert not {trial.config for trial in best} & set(features.asked[5:])
@@ -114,13 +114,13 @@ def test_a_share_of_the_first_generation_is_measured() -> None:
 
 def test_nothing_is_bred_without_mutation_and_crossover() -> None:
     policy, features = knowing(population=40, mutation_prob=0, crossover_prob=0)
-    policy.evolve(1, np.random.default_rng(0))
+    policy.search(1, np.random.default_rng(0))
     assert len(features.asked) == 40
 
 
 def test_crossover_alone_takes_every_value_from_the_first_generation() -> None:
     policy, features = knowing(population=40, mutation_prob=0, crossover_prob=1)
-    policy.evolve(1, np.random.default_rng(0))
+    policy.search(1, np.random.default_rng(0))
     first, bred = features.asked[:40], features.asked[40:]
     assert bred
     values = {item for config in first for item in config.items()}

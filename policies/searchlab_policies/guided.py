@@ -1,0 +1,62 @@
+"""What policies share that propose what a cost model predicts to be fast."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from searchlab.costmodel import Surrogate, scores_of
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+SLOW_PREDICTIONS = 256
+"""How many configs are predicted for one batch where each takes a program, and so milliseconds and more."""
+
+
+class Guided(NeverTwice):
+    """Trains the model on all trials after each batch, and lets :meth:`search` fill the next one by its predictions.
+
+    initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
+        trained on other runs to start with.
+    epsilon: probability that a place in the batch goes to a random config.
+    """
+
+    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, initial: int, epsilon: float) -> None:
+        super().__init__(space, seed=seed)
+        self.cost_model = cost_model
+        self.initial = whole("initial", initial, 1)
+        self.epsilon = real("epsilon", epsilon, 0, 1)
+
+    @abstractmethod
+    def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        """About ``n`` configs with high predictions, best first."""
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        if self._ready():
+            self.cost_model.fit(self.trials)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
+        return self.search(guided, rng) if guided else []
+
+    def _ready(self) -> bool:
+        enough = len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
+        return enough or self.cost_model.fitted  # by what it starts from, before any trial
+
+    def affordable(self, predictions: int | None, most: int) -> int:
+        """How many distinct configs may be predicted for one batch, of ``most`` that a search would come to."""
+        if predictions is not None:
+            return whole("predictions", predictions, 1)
+        slow = self.cost_model.features.builds_programs or self.space.builds_programs
+        return min(SLOW_PREDICTIONS, most) if slow else most
+
+    def started(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
+        """``size`` configs to search from: at most ``measured`` of the best there are, and random ones."""
+        ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
+        best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
+        return best + [self.space.sample(rng) for _ in range(size - len(best))]
