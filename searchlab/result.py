@@ -81,6 +81,10 @@ class Result:
         from .tuner import make_space
 
         header = self.log.header
+        if ":" in header.fingerprint:  # of a task in another tuner's file: see searchlab.exchange
+            raise SearchlabError(
+                f"{self.log.path} was imported for analysis from {header.space.name}: its configs have no schedule here"
+            )
         space = make_space(header.space, parse_workload(header.workload), resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(

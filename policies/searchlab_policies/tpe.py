@@ -26,7 +26,7 @@ class Tpe(OptunaPolicy):
     """
 
     def __init__(
-        self, space: Space, *, seed: int, startup: int = 16, ei_candidates: int = 24, memory: int = 1000
+        self, space: Space, *, seed: int, startup: int = 16, ei_candidates: int = 24, memory: int = 500
     ) -> None:
         super().__init__(space, seed=seed, startup=whole("startup", startup, 1), memory=memory)
         self.ei_candidates = whole("ei_candidates", ei_candidates, 1)
