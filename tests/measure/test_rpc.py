@@ -18,7 +18,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from searchlab.cli_fleet import fleet as app
+from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log import read_log
 from searchlab.measure import RpcSettings

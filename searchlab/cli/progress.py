@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from .records import Trial
-from .workload import parse_workload
+from ..records import Trial
+from ..workload import parse_workload
 
 if TYPE_CHECKING:
-    from .study import StudyCell
+    from ..study import StudyCell
 
 
 class CellProgress:

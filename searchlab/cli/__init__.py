@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .cli_exchange import export, import_
-from .cli_fleet import fleet
-from .cli_hypertune import hypertune
-from .cli_log import logs
-from .cli_table import tables
-from .errors import SearchlabError
+from ..errors import SearchlabError
+from .exchange import export, import_
+from .fleet import fleet
+from .hypertune import hypertune
+from .log import logs
+from .table import tables
 from .terminal import (
     AsJson,
     MeasureSpec,
@@ -38,7 +38,7 @@ from .terminal import (
 )
 
 if TYPE_CHECKING:
-    from .result import Best, Result
+    from ..result import Best, Result
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,9 +51,6 @@ app = typer.Typer(
 app.add_typer(tables, name="table")
 app.add_typer(fleet, name="fleet")
 app.add_typer(logs, name="log")
-app.command(name="import")(import_)
-app.command(name="export")(export)
-app.command()(hypertune)
 
 
 def main() -> Never:
@@ -80,11 +77,11 @@ def run(
     ] = 1,
 ) -> None:
     """Run what is missing of a study, then report. Interrupted, it goes on where it was when run again."""
-    from .analysis import report as write_report
-    from .analysis import summary_table
-    from .jobs import check_jobs
+    from ..analysis import report as write_report
+    from ..analysis import summary_table
+    from ..jobs import check_jobs
+    from ..study import Study
     from .progress import StudyProgress
-    from .study import Study
 
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
@@ -125,8 +122,8 @@ def tune(
     measure: MeasureSpec = None,
 ) -> None:
     """Search one workload in one space with one policy. Run again it resumes; with more `--trials` it goes on."""
+    from ..study import tune as tune_cell
     from .progress import CellProgress
-    from .study import tune as tune_cell
 
     with interruptible(again()), CellProgress(out, trials) as progress:
         result = tune_cell(
@@ -157,8 +154,8 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Compare the runs in a directory: tables here; a page, report.html, pictures, CSV and JSON in DIR/report."""
-    from .analysis import report as write_report
-    from .analysis import summary_table
+    from ..analysis import report as write_report
+    from ..analysis import summary_table
 
     summary = write_report(directory)
     if as_json:
@@ -182,8 +179,8 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """The fastest program of a log."""
-    from .result import load_log
-    from .trust import drift, noise, sentences
+    from ..result import load_log
+    from ..trust import drift, noise, sentences
 
     result = load_log(log)
     found = result.best
@@ -219,7 +216,7 @@ def _shown(found: Best, result: Result, show: Show) -> str:
         return str(schedule.trace)
     if show is Show.tir:
         return str(schedule.mod.script())
-    from .measure.code import compile_program
+    from ..measure.code import compile_program
 
     host = compile_program(schedule.mod, result.space.target).mod
     return str((host.imports[0] if host.imports else host).inspect_source())  # of a GPU's program, its kernels
@@ -238,9 +235,9 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What there is: installed spaces, policies and cost models, and workloads that have a name."""
-    from .presets import preset_names
-    from .registry import installed
-    from .workload import parse_workload
+    from ..presets import preset_names
+    from ..registry import installed
+    from ..workload import parse_workload
 
     found: dict[str, dict[str, str]] = {}
     for one, group in ((Kind.spaces, "space"), (Kind.policies, "policy"), (Kind.costmodels, "cost model")):
@@ -263,10 +260,10 @@ def space_(workload: Workload, space: SpaceName, target: TargetSpec = "native", 
     """The knobs of a space, how many choices each has, and one sample."""
     import numpy as np
 
-    from .log import Plugin
-    from .target import resolve_target
-    from .tuner import make_space
-    from .workload import parse_workload
+    from ..log import Plugin
+    from ..target import resolve_target
+    from ..tuner import make_space
+    from ..workload import parse_workload
 
     made = make_space(Plugin(space), parse_workload(workload), resolve_target(target))
     sample = made.sample(np.random.default_rng(seed))
@@ -307,8 +304,8 @@ def costmodel_eval(
     as_json: AsJson = False,
 ) -> None:
     """How well cost models predict recorded trials that they were not trained on."""
-    from .costmodel_eval import evaluate, mean_quality, quality_table
-    from .tuner import as_plugin
+    from ..costmodel_eval import evaluate, mean_quality, quality_table
+    from ..tuner import as_plugin
 
     plugins = [as_plugin("cost model", _model(text))[0] for text in model]
     found = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
@@ -346,7 +343,7 @@ def check(
     features: Annotated[str, typer.Option(help="What the cost model sees: `knob` or `program`.")] = "knob",
 ) -> None:
     """Hold a policy, space or cost model against its contract: what was expected, what happened, the likely fix."""
-    from .conformance import cost_model_checks, policy_checks, run_checks, selected, space_checks
+    from ..conformance import cost_model_checks, policy_checks, run_checks, selected, space_checks
 
     spec = {"name": name, "options": dict(name_and_value(text) for text in option or [])}
     if kind is PluginKind.policy:
@@ -382,10 +379,15 @@ def schema() -> None:
     """The JSON Schema of study files."""
     import msgspec
 
-    from .study import StudySpec
+    from ..study import StudySpec
 
     print(json.dumps(msgspec.json.schema(StudySpec), indent=2))
 
 
 if __name__ == "__main__":
     main()
+
+
+app.command(name="import")(import_)
+app.command(name="export")(export)
+app.command()(hypertune)

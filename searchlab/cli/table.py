@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from .errors import SearchlabError
+from ..errors import SearchlabError
 from .terminal import AsJson, MeasureSpec, TargetOrOwn, again, interruptible, json_object, name_and_value, out
 
 tables = typer.Typer(no_args_is_help=True, help="Recorded measurements that stand in for the machine.")
@@ -36,9 +36,9 @@ def table_build(
     measure: MeasureSpec = None,
 ) -> None:
     """Measure all of a space, for each workload and space of a study. Run again it resumes."""
+    from ..table import TableJob, build_tables, placed, plan_tables, table_study
+    from ..tuner import OnTrial
     from .progress import CellProgress
-    from .table import TableJob, build_tables, placed, plan_tables, table_study
-    from .tuner import OnTrial
 
     settings = json_object(measure, "--measure")
     study = table_study(what, space, dict(name_and_value(text) for text in option or []), target, settings)
@@ -62,8 +62,8 @@ def table_info(
     as_json: AsJson = False,
 ) -> None:
     """What tables hold: how much of the space, how fast its programs are, what failed, how noisy the machine was."""
-    from .log import find_logs, read_log
-    from .table_info import TableInfo, info_table
+    from ..log import find_logs, read_log
+    from ..table_info import TableInfo, info_table
 
     found = [TableInfo(read_log(path)) for given in files for path in find_logs(given)]
     if not found:

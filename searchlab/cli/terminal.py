@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from .errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, SearchlabWarning
 
 out = Console(width=None if sys.stdout.isatty() else 100)
 

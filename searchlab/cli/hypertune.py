@@ -15,9 +15,9 @@ from rich.table import Table
 from .terminal import AsJson, again, interruptible, out
 
 if TYPE_CHECKING:
-    from .analysis.estimates import Estimate
-    from .hypertune import HyperPlan, Hypertuned
-    from .hypertune.score import Compared, TaskScores
+    from ..analysis.estimates import Estimate
+    from ..hypertune import HyperPlan, Hypertuned
+    from ..hypertune.score import Compared, TaskScores
 
 
 def hypertune(
@@ -62,8 +62,8 @@ def hypertune(
     """
     from rich.console import Console
 
-    from .hypertune import plan_hypertune
-    from .study import Study
+    from ..hypertune import plan_hypertune
+    from ..study import Study
 
     said = Console(stderr=True) if as_json else out
     directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
@@ -106,7 +106,7 @@ def _run(plan: HyperPlan, directory: Path, console: Any) -> Hypertuned:
 
 
 def _say_plan(plan: HyperPlan) -> None:
-    from .hypertune.options import spelled
+    from ..hypertune.options import spelled
 
     for note in plan.notes:
         _say(f"note: {note}")
