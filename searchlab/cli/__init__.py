@@ -384,10 +384,6 @@ def schema() -> None:
     print(json.dumps(msgspec.json.schema(StudySpec), indent=2))
 
 
-if __name__ == "__main__":
-    main()
-
-
 app.command(name="import")(import_)
 app.command(name="export")(export)
 app.command()(hypertune)
