@@ -1,0 +1,60 @@
+"""Logs in other tuners' formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import SearchlabError, did_you_mean
+from ..log import Log, find_logs, read_log
+
+FORMATS = ("metaschedule", "kernel-tuner", "kernel-tuner-cache", "iohprofiler", "optuna")
+
+
+def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, list[str]]:
+    """Write the logs at ``paths``, and in the directories among them, to ``out`` in ``format``.
+
+    Returns how many, and what of them the format cannot hold, a sentence each. Raises SearchlabError where there is no
+    log, or ``out`` cannot be written.
+    """
+    found = [(_name(path, given), read_log(path)) for given in paths for path in find_logs(given)]
+    if not found:
+        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, paths))}")
+    names = [name for name, _ in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SearchlabError(f"two logs are called {twice[0]!r}; give the directory that both are in, or one of them")
+    logs = [log for _, log in found]
+    try:
+        return len(logs), _export(found, logs, format, out)
+    except OSError as error:
+        raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
+
+
+def _name(path: Path, given: Path) -> str:
+    """A log's name among those exported: its path in the directory that was given."""
+    inside = path.relative_to(given) if path != given else Path(path.name)
+    return inside.as_posix().removesuffix(".gz").removesuffix(".jsonl")
+
+
+def _export(named: list[tuple[str, Log]], logs: list[Log], format: str, out: Path) -> list[str]:
+    if format == "metaschedule":
+        from .metaschedule_export import export
+
+        return export(logs, out)
+    if format == "iohprofiler":
+        from .iohprofiler import export
+
+        return export(logs, out)
+    if format == "optuna":
+        from .optuna_storage import export as export_studies
+
+        return export_studies(named, out)
+    if format not in FORMATS:
+        raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, FORMATS)}")
+    from .kernel_tuner import export_cache, export_t4
+
+    if len(logs) > 1:
+        raise SearchlabError(f"a file of Kernel Tuner is of one run, and these are {len(logs)} logs; give one of them")
+    if out.exists():
+        raise SearchlabError(f"{out} is there already; choose another file as --out")
+    return (export_t4 if format == "kernel-tuner" else export_cache)(logs[0], out)

@@ -1,0 +1,197 @@
+"""What a file of another tuner holds, whichever it is: tasks, and the trials of each.
+
+Reading one executes nothing that is in it: lines are JSON, checked for their types as they are decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, Protocol, TypeVar
+
+import msgspec
+
+from ..errors import SearchlabError
+from ..log import Header, Record, read_bytes
+from ..records import Failure
+from ..space import Config, Space, Value
+from ..workload import Workload
+
+T = TypeVar("T")
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Measured = tuple[list[Any], int, Seconds, Seconds]
+"""What AutoTVM and Ansor give of a trial: its times, MeasureErrorNo, what measuring took, seconds since 1970."""
+
+ERRORS: dict[int, tuple[str, Failure]] = {
+    1: ("INSTANTIATION_ERROR", "invalid"),
+    2: ("COMPILE_HOST", "build_error"),
+    3: ("COMPILE_DEVICE", "build_error"),
+    4: ("RUNTIME_DEVICE", "run_error"),
+    5: ("WRONG_ANSWER", "wrong_answer"),
+    6: ("BUILD_TIMEOUT", "build_timeout"),
+    7: ("RUN_TIMEOUT", "run_timeout"),
+    8: ("UNKNOWN_ERROR", "crash"),
+}
+"""``MeasureErrorNo`` of AutoTVM and Ansor, which number them alike (TVM 0.17), and what that is here."""
+
+NAMED = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch")
+"""What of a target decides which programs there are; the rest says what MetaSchedule may take for granted."""
+
+
+@dataclass(frozen=True)
+class ForeignTrial:
+    """A record of another tuner.
+
+    line: where it is in the file, from 1. config: what it chose, as the file spells it, for analysis.
+    source: what a space reads a config of its own from; its form is the format's.
+    run_seconds: all that measuring it took, where the format does not tell building from running.
+    time: seconds since 1970 when it was measured, 0 where it is not recorded.
+    record: the trial as a log of searchlab had it, where it was exported from one; nothing else but ``line`` and
+    ``source`` is set then.
+    """
+
+    line: int
+    config: dict[str, Value]
+    source: Any
+    seconds: tuple[float, ...] = ()
+    failure: Failure | None = None
+    message: str = ""
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    time: float = 0.0
+    record: Record | None = None
+
+
+@dataclass(frozen=True)
+class ForeignTask:
+    """All records of one computation for one target.
+
+    name: what the file calls it. workload: which of ours it is; None where that cannot be told, and then ``why`` not.
+    source: of the computation, what a space needs to read a config; its form is the format's.
+    native: the header of the log that it was exported from, where searchlab wrote it.
+    """
+
+    format: str
+    name: str
+    workload: Workload | None
+    why: str
+    target: dict[str, Any]
+    trials: list[ForeignTrial]
+    versions: dict[str, str] = field(default_factory=dict)
+    source: Any = None
+    native: Header | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the task as the file has it: the same for two files of one task, and never that of a space of ours."""
+        told = msgspec.json.encode([self.name, self.target], order="deterministic")
+        return f"{self.format}:{hashlib.sha256(told).hexdigest()[:16]}"
+
+
+class Reader(Protocol):
+    """What the module of a format gives."""
+
+    def read(self, path: Path) -> list[ForeignTask]:
+        """The tasks in the file at ``path``, in order. Raises SearchlabError, naming the line."""
+
+    def config_in(self, space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
+        """The config of ``space`` that ``trial`` is.
+
+        Raises InvalidConfig where it is none, and SearchlabError where ``space`` cannot read this format at all.
+        """
+
+
+def moment(seconds: float) -> datetime:
+    """When it was, ``seconds`` after 1970. Raises SearchlabError where there is no such day."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        raise SearchlabError(
+            f"a trial's time is {seconds:g} seconds after 1970, which is no date; the log is damaged"
+        ) from None
+
+
+def damaged(path: Path, line: int, why: object) -> NoReturn:
+    raise SearchlabError(f"{path}, line {line} is damaged: {why}") from None
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of ``path`` that are not empty, numbered from 1. Raises SearchlabError where there is none."""
+    empty = True
+    for number, line in enumerate(read_bytes(path).splitlines(), 1):
+        if line.strip():
+            empty = False
+            yield number, line
+    if empty:
+        raise SearchlabError(f"{path} is empty; it holds no record to import")
+
+
+def decode(path: Path, number: int, line: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
+    """What ``decoder`` makes of a line. Raises SearchlabError, naming it."""
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        damaged(path, number, error)
+
+
+def checked_seconds(path: Path, number: int, values: list[Any]) -> tuple[float, ...]:
+    """The times of a record that succeeded. Raises SearchlabError where one is no time."""
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            damaged(path, number, f"{value!r} is no time of a run in seconds")
+    if not values:
+        damaged(path, number, "it succeeded, and has no time")
+    return tuple(float(value) for value in values)
+
+
+def measured(path: Path, number: int, costs: list[Any], error: int) -> dict[str, Any]:
+    """``seconds``, ``failure`` and ``message`` of a record of AutoTVM or Ansor."""
+    if error == 0:
+        return {"seconds": checked_seconds(path, number, costs)}
+    if error not in ERRORS:
+        damaged(path, number, f"there is no MeasureErrorNo {error}")
+    name, failure = ERRORS[error]
+    told = [text for text in costs if isinstance(text, str)]  # AutoTVM keeps an error's text there, or 1e9
+    return {"failure": failure, "message": ": ".join([f"MeasureErrorNo.{name}", *told])}
+
+
+def value_of(given: Any) -> Value:
+    """A choice as a config holds it: a list of whole numbers is a tile, and any other structure its JSON."""
+    if isinstance(given, bool | int | float | str):
+        return given
+    if isinstance(given, list) and all(type(item) is int for item in given):
+        return tuple(given)
+    return msgspec.json.encode(given).decode()
+
+
+def parse_target(text: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A target in TVM's JSON form, from that or from the command line of older versions, ``llvm -mcpu=znver4``.
+
+    Raises ValueError where it is neither.
+    """
+    if isinstance(text, str) and text.lstrip().startswith("{"):
+        try:
+            text = msgspec.json.decode(text, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"target {text!r} is not valid JSON: {error}") from None
+    if not isinstance(text, str):
+        if not isinstance(text.get("kind"), str):
+            raise ValueError(f'target {dict(text)!r} has no "kind"')
+        return {name: value for name, value in sorted(text.items()) if value not in ("", None)}
+    kind, *options = text.split() or [""]
+    if not kind or kind.startswith("-"):
+        raise ValueError(f"target {text!r} does not start with its kind")
+    found: dict[str, Any] = {"kind": kind}
+    for option in options:
+        name, equals, value = option.lstrip("-").partition("=")
+        if not option.startswith("-") or not name:
+            raise ValueError(f"target {text!r}: {option!r} is no option")
+        if name in ("keys", "libs", "mattr"):
+            found[name] = value.split(",")
+        else:
+            found[name] = int(value) if value.isdecimal() else value if equals else True
+    return dict(sorted(found.items()))

@@ -1,0 +1,192 @@
+"""Other tuners' files as logs: in a space of ours where that is asked for and possible, else for analysis.
+
+A log for analysis keeps every record, its configs spelled as in the file, in a space that is named after the format and
+has a fingerprint of the task there: reports, figures and statistics take it as any other. A log in a space of ours has
+its fingerprint, and so serves as a table and to start a search from; records that are no config of it are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from ..errors import InvalidConfig, SearchlabError, did_you_mean
+from ..log import Header, LogWriter, Plugin, Record
+from ..space import Config
+from ..workload import Workload, parse_workload
+from .foreign import NAMED, ForeignTask, ForeignTrial, Reader, lines
+from .metaschedule import RECORDS, WORKLOADS
+
+FORMATS = ("autotvm", "ansor", "metaschedule")
+
+
+IMPORTED = {"kind": "imported"}
+"""The protocol in the header of a log that was imported: how the other tuner measured is not recorded."""
+
+
+@dataclass(frozen=True)
+class As:
+    """What to take a file for. workload, target: in place of what it says. seed, label: of the runs in a comparison."""
+
+    workload: str | None = None
+    space: Plugin | None = None
+    target: str | Mapping[str, Any] | None = None
+    seed: int = 0
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A log to write. left_out: the line and the reason of each record that is not in it."""
+
+    path: Path
+    header: Header
+    records: list[Record]
+    left_out: list[tuple[int, str]]
+    analysis: bool
+
+
+def detect(path: Path) -> str:
+    """The format of ``path``, from its name and first line. Raises SearchlabError where it is none that is known."""
+    if path.is_dir() or path.name in (WORKLOADS, RECORDS):
+        return "metaschedule"
+    number, first = next(lines(path))
+    try:
+        found = msgspec.json.decode(first)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SearchlabError(f"{path}, line {number} is not JSON, as records of {_known()} are: {error}") from None
+    if isinstance(found, dict) and isinstance(found.get("v"), str):
+        return "ansor"
+    if isinstance(found, dict) and ("input" in found or "v" in found):
+        return "autotvm"
+    raise SearchlabError(f"{path}, line {number} is no record of {_known()}; name the format if it is one: --format")
+
+
+def _known() -> str:
+    return ", ".join(FORMATS)
+
+
+def import_file(path: Path, out: Path, wanted: As, format: str | None = None) -> tuple[list[Imported], list[str]]:
+    """Write the tasks in the file at ``path`` as logs: the only one as ``out`` (``*.jsonl``), or all of them in the
+    directory that it is. Returns them, and why others are left out. Raises SearchlabError; then nothing is written.
+    """
+    format = format or detect(path)
+    if format not in FORMATS:
+        raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, FORMATS)}")
+    reader = cast(Reader, import_module(f".{format}", __package__))
+    tasks = reader.read(path)
+    single = out.name.endswith(".jsonl")
+    if single and len(tasks) > 1:
+        raise SearchlabError(f"{path} holds {len(tasks)} tasks ({_names(tasks)}); give a directory as --out")
+    made: list[Imported] = []
+    notes: list[str] = []
+    for number, task in enumerate(tasks):
+        try:
+            to = out if single else out / f"{format}-{number}.jsonl"
+            made.append(_imported(reader, task, to, wanted))
+        except SearchlabError as error:
+            if single or len(tasks) == 1:
+                raise
+            notes.append(f"{task.name}: {error}")
+    if not made:
+        raise SearchlabError(f"no task of {path} can be imported: {'; '.join(notes)}")
+    for one in made:
+        if one.path.exists():
+            raise SearchlabError(f"{one.path} is there already; choose another --out, or remove it")
+    for one in made:
+        writer = LogWriter(one.path, one.header, durable=False)
+        for record in one.records:
+            writer.append(record)
+        writer.close()
+    return made, notes
+
+
+def _names(tasks: list[ForeignTask]) -> str:
+    return ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
+
+
+def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Imported:
+    workload = _workload(task, wanted)
+    if task.native is not None and wanted.space is None:
+        kept = [trial.record for trial in task.trials if trial.record is not None]
+        kept.sort(key=lambda record: record.index)
+        changes = {"label": wanted.label} if wanted.label else {}
+        return Imported(path, msgspec.structs.replace(task.native, **changes), _numbered(kept), [], analysis=False)
+    begun = min((trial.time for trial in task.trials if trial.time > 0), default=0.0)
+    common: dict[str, Any] = {
+        "workload": str(workload), "policy": Plugin(task.format), "features": "", "seed": wanted.seed, "batch": 1,
+        "measure": IMPORTED, "label": wanted.label, "versions": task.versions, "created": begun,
+    }  # fmt: skip
+    if wanted.space is None:
+        target = task.target if wanted.target is None else _target(task, wanted).to_json()
+        header = Header(
+            space=Plugin(task.format, {"task": task.name}), fingerprint=task.fingerprint, target=target, **common
+        )
+        return Imported(path, header, _numbered([_record(t, t.config) for t in task.trials]), [], analysis=True)
+
+    from ..tuner import make_space
+
+    space = make_space(wanted.space, workload, _target(task, wanted))
+    records: list[Record] = []
+    left_out: list[tuple[int, str]] = []
+    for trial in task.trials:
+        try:
+            config = reader.config_in(space, task, trial)
+        except InvalidConfig as error:
+            left_out.append((trial.line, str(error)))
+        else:
+            records.append(_record(trial, config.to_json()))
+    if not records:
+        line, why = left_out[0]
+        raise SearchlabError(
+            f"none of the {len(left_out)} records is a config of {wanted.space.name} for {workload} on this target; "
+            f"line {line}: {why}. Without --space they are imported for analysis"
+        )
+    header = Header(
+        space=wanted.space.spelled(), fingerprint=space.fingerprint, target=space.target.to_json(), **common
+    )
+    return Imported(path, header, _numbered(records), left_out, analysis=False)
+
+
+def _workload(task: ForeignTask, wanted: As) -> Workload:
+    known = task.native.workload if task.native is not None else task.workload
+    if wanted.workload is None:
+        if known is None:
+            raise SearchlabError(task.why)
+        return parse_workload(known)
+    given = parse_workload(wanted.workload)
+    if known is not None and parse_workload(known) != given:
+        raise SearchlabError(f"{task.name} is {known}, not {given}; leave out --workload")
+    return given
+
+
+def _target(task: ForeignTask, wanted: As) -> Any:
+    """The target of the space: what was asked for, else as much of the file's as decides which programs there are."""
+    from ..target import resolve_target
+
+    if wanted.target is not None:
+        return resolve_target(wanted.target)
+    try:
+        return resolve_target({name: value for name, value in task.target.items() if name in NAMED})
+    except SearchlabError as error:
+        raise SearchlabError(
+            f"the target of {task.name} is none that can be used here ({error}); give --target"
+        ) from None
+
+
+def _record(trial: ForeignTrial, config: Mapping[str, Any]) -> Record:
+    if trial.record is not None:
+        return msgspec.structs.replace(trial.record, config=Config(config).to_json())
+    return Record(
+        index=0, config=dict(config), seconds=trial.seconds, failure=trial.failure, message=trial.message,
+        build_seconds=trial.build_seconds, run_seconds=trial.run_seconds, time=trial.time,
+    )  # fmt: skip
+
+
+def _numbered(records: list[Record]) -> list[Record]:
+    return [msgspec.structs.replace(record, index=index) for index, record in enumerate(records)]

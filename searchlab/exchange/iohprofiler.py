@@ -1,0 +1,94 @@
+"""Logs as IOHprofiler's data: a JSON file a strategy and workload, with a data file of every evaluation beside it.
+
+The format is that of IOHexperimenter 0.3.5 and later; IOHanalyzer and iohinspector read it. A run is a log, of a
+workload as the function, with the number of knobs as its dimension. A failed trial has an evaluation too, and the value
+``inf``, which no target is.
+
+There are no experiment attributes: iohinspector evaluates the values of those as Python, and a log may be a stranger's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import SearchlabError
+from ..log import Log
+from ..workload import parse_workload
+
+VERSION = "0.3.5"
+
+
+def export(logs: Sequence[Log], out: Path) -> list[str]:
+    """Write ``logs`` into the new directory ``out``, a folder for each strategy; what is not in it, a sentence a log.
+
+    Raises SearchlabError where ``out`` is there already.
+    """
+    if out.exists():
+        raise SearchlabError(f"{out} is there already; choose another directory as --out")
+    functions = {name: number for number, name in enumerate(dict.fromkeys(_function(log) for log in logs), 1)}
+    strategies: dict[tuple[str, str], dict[int, list[Log]]] = {}
+    notes = []
+    for log in logs:
+        if not log.records:
+            notes.append(f"{log.path} has no trial, and is left out")
+            continue
+        dimension = max(len(record.config) for record in log.records)
+        strategies.setdefault((_algorithm(log), _function(log)), {}).setdefault(dimension, []).append(log)
+    folders: dict[str, str] = {}
+    for (algorithm, function), by_dimension in strategies.items():
+        folder = folders.setdefault(algorithm, f"strategy{len(folders) + 1}")
+        _write(out / folder, algorithm, functions[function], function, by_dimension)
+    return notes
+
+
+def _function(log: Log) -> str:
+    return str(parse_workload(log.header.workload))
+
+
+def _algorithm(log: Log) -> str:
+    return f"{log.header.name} in {log.header.space_name}"
+
+
+def _write(folder: Path, algorithm: str, number: int, function: str, by_dimension: dict[int, list[Log]]) -> None:
+    name = function.replace(":", "_")
+    data = f"data_f{number}_{name}"
+    (folder / data).mkdir(parents=True, exist_ok=True)
+    scenarios: list[dict[str, Any]] = []
+    for dimension, logs in sorted(by_dimension.items()):
+        path = f"{data}/IOHprofiler_f{number}_DIM{dimension}.dat"
+        logs = sorted(logs, key=lambda log: log.header.seed)
+        (folder / path).write_text("".join(_data(log) for log in logs))
+        scenarios.append({"dimension": dimension, "path": path, "runs": [_run(log) for log in logs]})
+    header = logs[0].header
+    whole = {
+        "version": VERSION,
+        "suite": "searchlab",
+        "function_id": number,
+        "function_name": name,
+        "maximization": False,
+        "algorithm": {"name": algorithm, "info": header.cost_model.name if header.cost_model else ""},
+        "attributes": ["evaluations", "raw_y", "elapsed"],
+        "scenarios": scenarios,
+    }
+    (folder / f"IOHprofiler_f{number}_{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def _data(log: Log) -> str:
+    """Every evaluation: its number from 1, its seconds, and the seconds charged up to its end."""
+    rows = zip(log.costs.tolist(), log.elapsed.tolist(), strict=True)
+    return "evaluations raw_y elapsed\n" + "".join(
+        f"{number} {cost!r} {elapsed:.7g}\n" for number, (cost, elapsed) in enumerate(rows, 1)
+    )
+
+
+def _run(log: Log) -> dict[str, Any]:
+    """Its best as a number that JSON has: where all failed, the largest there is. Its x: the position of each choice is
+    known to the space alone, so it is left empty."""
+    costs = log.costs
+    index = int(costs.argmin())
+    best = float(costs[index]) if math.isfinite(costs[index]) else 1.7976931348623157e308
+    return {"instance": log.header.seed, "evals": len(costs), "best": {"evals": index + 1, "y": best, "x": []}}

@@ -1,0 +1,231 @@
+"""MetaSchedule's JSON databases: two files in a directory, workloads and tuning records.
+
+A tuning record holds a trace, times, a target and the arguments' shapes. What searchlab adds (see :class:`Note`) is in
+the trace itself, as an annotation that is taken off again: the program is the same, TVM reads it as ever, and a
+database that was copied, merged or pruned still has it.
+
+Lost on import: MetaSchedule keeps neither when nor why: a record has no time of day, and one of a program that failed
+says only that it did. Lost on export: configs of which there is no program, and measurements of another config.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidConfig, SearchlabError
+from ..log import FORMAT, Header, Record
+from ..metaschedule import TracedSpace
+from ..space import Config, Space, Value
+from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
+from .foreign import ForeignTask, ForeignTrial, checked_seconds, damaged, decode, lines, parse_target, value_of
+from .tasks import GUESS
+
+WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+NOTE = "searchlab.trial"
+FAILED = 1e10
+"""What MetaSchedule writes, in seconds, as the time of a program that failed."""
+
+Instruction = tuple[str, list[Any], list[Any], list[Any]]
+"""Kind, inputs, attributes, outputs."""
+Trace = tuple[list[Instruction], list[tuple[int, Any]]]
+"""The instructions, and the decision of each that samples, by its position."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a database of MetaSchedule has no place for: the run, and the trial as its log has it."""
+
+    header: Header
+    record: Record
+
+    def encoded(self) -> str:
+        """As the value of an annotation: in base64, as TVM's traces in JSON do not escape a quote."""
+        return base64.b64encode(msgspec.json.encode(self)).decode()
+
+    @classmethod
+    def decoded(cls, value: str) -> Note:
+        """The inverse of :meth:`encoded`, of a value as a trace has it, in quotes. Raises ValueError."""
+        return msgspec.json.decode(base64.b64decode(value.strip('"'), validate=True), type=cls)
+
+
+class _Workload(msgspec.Struct, array_like=True):
+    structural_hash: str
+    module: str
+    """Its graph of nodes in JSON, after eight bytes that say how long it is, in base64."""
+
+
+class _Tuned(msgspec.Struct, array_like=True):
+    trace: Trace
+    run_secs: list[Any] | None = None
+    target: dict[str, Any] | None = None
+    args_info: list[tuple[str, str, list[int]]] | None = None
+
+
+def files_of(path: Path) -> tuple[Path, Path]:
+    """The workloads and the tuning records of the database in the directory ``path``, or that the file is of."""
+    directory = path if path.is_dir() else path.parent
+    return directory / WORKLOADS, directory / RECORDS
+
+
+def read(path: Path) -> list[ForeignTask]:
+    """The tasks of the database at ``path``. Raises SearchlabError, naming the line."""
+    table, records = files_of(path)
+    decoder = msgspec.json.Decoder(_Workload)
+    workloads = [decode(table, number, text, decoder) for number, text in lines(table)]
+    tasks: dict[tuple[int, bytes], ForeignTask] = {}
+    pairs = msgspec.json.Decoder(tuple[int, _Tuned])
+    for number, text in lines(records):
+        index, tuned = decode(records, number, text, pairs)
+        if not 0 <= index < len(workloads):
+            damaged(records, number, f"it is of workload {index}, and {table} has {len(workloads)}")
+        for position, _ in tuned.trace[1]:
+            if not 0 <= position < len(tuned.trace[0]):
+                damaged(records, number, f"its trace decides instruction {position} of {len(tuned.trace[0])}")
+        note = _note(records, number, tuned.trace)
+        key = (index, msgspec.json.encode(note.header if note else tuned.target, order="sorted"))
+        if key not in tasks:
+            tasks[key] = _task(records, number, workloads[index], tuned, note)
+        tasks[key].trials.append(_trial(records, number, tuned, note))
+    return list(tasks.values())
+
+
+def _task(path: Path, number: int, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
+    try:
+        target = parse_target(tuned.target) if tuned.target is not None else {}
+    except ValueError as error:
+        damaged(path, number, error)
+    name = f"structural hash {workload.structural_hash}"
+    known = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
+    why = "" if known else f"the computation of {name} is no GEMM or conv2d of searchlab's; {GUESS}"
+    return ForeignTask(
+        "metaschedule", name, known, why, target, [], source=workload.module, native=note.header if note else None
+    )
+
+
+def _trial(path: Path, number: int, tuned: _Tuned, note: Note | None) -> ForeignTrial:
+    if note is not None:
+        return ForeignTrial(number, {}, tuned.trace, record=note.record)
+    config: dict[str, Value] = {"trace": _shape(tuned.trace)}
+    for position, decision in tuned.trace[1]:
+        config[f"{tuned.trace[0][position][0]}_{position}"] = value_of(decision)
+    times = tuned.run_secs or []
+    if not times or any(isinstance(second, int | float) and second >= FAILED for second in times):
+        why = "MetaSchedule records that it failed, and not why"
+        return ForeignTrial(number, config, tuned.trace, failure="run_error", message=why)
+    return ForeignTrial(number, config, tuned.trace, checked_seconds(path, number, times))
+
+
+def _shape(trace: Trace) -> str:
+    """A digest of what a trace does whatever its decisions, up to what finishes the program: which sketch it is."""
+    kinds = [instruction[0] for instruction in trace[0]]
+    end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
+    return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
+
+
+def _note(path: Path, number: int, trace: Trace) -> Note | None:
+    for kind, inputs, attributes, _ in trace[0]:
+        if kind == "Annotate" and attributes == [NOTE] and len(inputs) == 2:
+            try:
+                note = Note.decoded(str(inputs[1]))
+            except (msgspec.DecodeError, binascii.Error, RecursionError, ValueError) as error:
+                damaged(path, number, f"its annotation {NOTE!r} is none of this searchlab's: {error}")
+            if note.header.searchlab_log != FORMAT:
+                damaged(path, number, f"it is of log format {note.header.searchlab_log}; this searchlab has {FORMAT}")
+            return note
+    return None
+
+
+# --- which workload it is -----------------------------------------------------------------------------
+
+
+def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
+    """The GEMM or conv2d with these arguments whose module has this hash: TVM is given nothing from the file."""
+    from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
+
+    dtypes, shapes = [dtype for _, dtype, _ in args], [shape for _, _, shape in args]
+    for candidate in _candidates(dtypes, shapes):
+        if str(TvmWorkload(candidate.module).as_json()[0]) == structural_hash:
+            return candidate
+    return None
+
+
+def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload]:
+    """Every workload with arguments of these shapes, plain ones first."""
+    if not 3 <= len(shapes) <= 4 or dtypes[0] not in ACCUMULATED_IN:
+        return
+    bias = len(shapes) == 4
+    first, second, last = shapes[0], shapes[1], shapes[-1]
+    with suppress(SearchlabError):  # sizes below 1, which are no workload's
+        if [len(first), len(second), len(last)] == [2, 2, 2]:
+            for relu in (False, True):
+                yield gemm(first[0], second[1], first[1], dtypes[0], bias=bias, relu=relu)
+        elif [len(first), len(second), len(last)] == [4, 4, 4]:
+            (n, ci, h, w), (co, _, kh, kw) = first, second
+            rows, columns = _windows(h, kh, last[2]), _windows(w, kw, last[3])
+            pairs = sorted(product(rows, columns), key=lambda pair: (pair[0] != pair[1], pair))
+            for ((sy, py, dy), (sx, px, dx)), relu in product(pairs, (False, True)):
+                yield conv2d(
+                    n, h, w, co, ci, kh, kw, (sy, sx), (py, px), (dy, dx), dtypes[0], bias=bias, relu=relu
+                )  # fmt: skip
+
+
+def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
+    """(stride, padding, dilation) from the usual ones that make ``out`` pixels of ``size``."""
+    usual = product(range(1, 5), range(min(kernel, 12) + 1), range(1, 3 if kernel > 1 else 2))
+    return [(s, p, d) for s, p, d in usual if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == out]
+
+
+# --- which config of a space of ours it is ------------------------------------------------------------
+
+
+def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
+    """The config of the decisions in the trace, if the space then makes the very program that was measured.
+
+    Instructions of the trace are applied to searchlab's own module, whose blocks may have other names.
+    """
+    if not isinstance(space, TracedSpace):
+        raise SearchlabError(
+            "a record of MetaSchedule is a trace of sampled decisions; import it into a space that is made of those, "
+            "as sketch, or without --space, for analysis"
+        )
+    from tvm.s_tir import Schedule
+    from tvm.s_tir import Trace as TvmTrace
+    from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
+    from tvm_ffi import structural_equal
+
+    module = space.workload.module
+    ours = _block_names(str(TvmWorkload(module).as_json()[1]))
+    theirs = _block_names(task.source)
+    names = dict(zip(theirs, ours, strict=True)) if len(theirs) == len(ours) else {}
+    instructions = [
+        [kind, inputs, [names.get(attributes[0], attributes[0]), *attributes[1:]], outputs]
+        if kind == "GetSBlock" and attributes and isinstance(attributes[0], str)
+        else [kind, inputs, attributes, outputs]
+        for kind, inputs, attributes, outputs in trial.source[0]
+    ]
+    schedule = Schedule(module, error_render_level="fast")
+    try:
+        TvmTrace.apply_json_to_schedule([instructions, [list(pair) for pair in trial.source[1]]], schedule)
+    except (RuntimeError, ValueError, TypeError, LookupError) as error:
+        raise InvalidConfig(f"its trace cannot be applied: {(str(error).splitlines() or [''])[0]}") from None
+    config = space.config_of(schedule)
+    if not structural_equal(space.schedule(config).mod, schedule.mod):
+        raise InvalidConfig("the space makes another program of its decisions than the one that was measured")
+    return config
+
+
+def _block_names(module: str) -> list[str]:
+    """The names of the blocks of a serialised module, in its order; none where it is not one. It is only parsed."""
+    try:
+        nodes = msgspec.json.decode(base64.b64decode(module, validate=True)[8:])["nodes"]
+        return [str(nodes[node["data"]["name_hint"]]["data"]) for node in nodes if node["type"].endswith(".SBlock")]
+    except (binascii.Error, msgspec.DecodeError, RecursionError, UnicodeDecodeError, LookupError, TypeError):
+        return []

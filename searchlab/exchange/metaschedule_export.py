@@ -1,0 +1,73 @@
+"""Logs as one of MetaSchedule's JSON databases, written by TVM itself."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import InvalidConfig, SearchlabError
+from ..log import Log
+from ..result import Result
+from .metaschedule import FAILED, NOTE, Note, files_of
+
+
+def export(logs: Sequence[Log], out: Path) -> list[str]:
+    """Write ``logs`` to a new database in the directory ``out``; what is not in it, a sentence a log.
+
+    A record has one time, the median of its repeats (they are in its :class:`~.metaschedule.Note`): TVM goes by the
+    mean. So ``compile_tir`` gives the program that is the best of the log. Schedules every config, which imports the
+    log's plug-in and TVM. Raises SearchlabError where there is a database already, or a space is not there any more.
+    """
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+    from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+
+    for path in files_of(out):
+        if path.exists():
+            raise SearchlabError(f"{path} is there already; choose another directory as --out")
+    spaces = [Result(log).space for log in logs]
+    out.mkdir(parents=True, exist_ok=True)
+    database = JSONDatabase(work_dir=str(out))
+    notes = []
+    for log, space in zip(logs, spaces, strict=True):
+        module, target = space.workload.module, space.target.tvm
+        workload = database.commit_workload(module)
+        arguments = ArgInfo.from_prim_func(module["main"])
+        times = _times(log)
+        best = min(times, key=lambda index: times[index], default=-1)
+        left_out = 0
+        # What is equally fast is found in the order it was written in.
+        for record in sorted(log.records, key=lambda record: record.index != best):
+            try:
+                if record.failure == "invalid" or record.nearest:
+                    raise InvalidConfig("there is no program that was measured")
+                schedule = space.schedule(record.trial.config)
+            except InvalidConfig:
+                left_out += 1
+                continue
+            note = Note(log.header, record).encoded()
+            root = schedule.get_sblock("root")
+            schedule.annotate(root, NOTE, note)
+            schedule.unannotate(root, NOTE)
+            seconds = times.get(record.index, FAILED)
+            database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], target, arguments))
+        if left_out:
+            notes.append(f"{log.path}: {left_out} trials of which no program was measured are left out")
+    return notes
+
+
+def _times(log: Log) -> dict[int, float]:
+    """Seconds of each trial that succeeded, by its index.
+
+    Where the fastest were measured again, each of them has the time that the winner had as a trial, times what it took
+    in proportion to the winner then: only side by side can they be told apart. What was as fast as them by luck, as a
+    copy of a finalist may have been, has no less than the winner.
+    """
+    times = {record.index: record.measurement.cost for record in log.records if record.failure is None}
+    if log.final is None:
+        return times
+    again = {one.index: statistics.median(one.seconds) for one in log.final.finalists}
+    winner = Result(log).best.trial.index
+    least = times[winner]
+    scaled = {index: least * seconds / again[winner] for index, seconds in again.items()}
+    return {index: max(least, seconds) for index, seconds in times.items()} | scaled

@@ -1,0 +1,110 @@
+"""Logs as studies in an Optuna storage, for its dashboard, plots and importance evaluators.
+
+A study is a log, its trials those of the log: the value is the median of the repeats in seconds, to be minimised. A
+whole number is an integer parameter, between the least and the largest that occur; anything else is categorical, among
+what occurs, a tile as its JSON. What has no place there (repeats, failures, seconds charged, the header) is in the user
+attributes of trials and study.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import SearchlabError
+from ..log import Log, Record
+from .foreign import moment
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial
+
+JOURNAL = (".log", ".journal")
+
+
+def export(logs: Sequence[tuple[str, Log]], out: Path) -> list[str]:
+    """Write each log, under its study's name, to the storage ``out``: a journal if it ends in one of ``JOURNAL``, else
+    an SQLite database. It may be there already. Raises SearchlabError where it has a study of one of the names.
+    """
+    import optuna
+
+    storage, taken = _open(out)
+    if again := taken & {name for name, _ in logs}:
+        raise SearchlabError(f"{out} has a study {sorted(again)[0]!r} already; choose another file as --out")
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        for name, log in logs:
+            study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
+            study.set_user_attr("searchlab", msgspec.to_builtins(log.header))
+            distributions = _distributions(log)
+            study.add_trials([_trial(record, distributions) for record in log.records])
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    return []
+
+
+def _open(out: Path) -> tuple[BaseStorage, set[str]]:
+    """The storage, and the names of the studies in it."""
+    import optuna
+    from optuna.storages import JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend
+    from sqlalchemy.exc import SQLAlchemyError
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        journal = out.name.endswith(JOURNAL)
+        storage = JournalStorage(JournalFileBackend(str(out))) if journal else RDBStorage(f"sqlite:///{out}")
+        return storage, set(optuna.get_all_study_names(storage))
+    except (SQLAlchemyError, RuntimeError, ValueError, LookupError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise SearchlabError(f"{out} is no storage of Optuna: {reason}; choose another file as --out") from None
+
+
+def _parameter(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple) else value
+
+
+def _distributions(log: Log) -> dict[str, BaseDistribution]:
+    """Of each knob, from the values that occur."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    met: dict[str, list[Any]] = {}
+    for record in log.records:
+        for name, value in record.config.items():
+            met.setdefault(name, []).append(_parameter(value))
+    return {
+        name: IntDistribution(min(values), max(values))
+        if all(type(value) is int for value in values)
+        else CategoricalDistribution(list(dict.fromkeys(values)))
+        for name, values in met.items()
+    }
+
+
+def _trial(record: Record, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+    from optuna.trial import TrialState, create_trial
+
+    params = {name: _parameter(value) for name, value in record.config.items()}
+    failed = record.failure is not None
+    trial = create_trial(
+        state=TrialState.FAIL if failed else TrialState.COMPLETE,
+        value=None if failed else record.measurement.cost,
+        params=params,
+        distributions={name: distributions[name] for name in params},
+        user_attrs={
+            name: value
+            for name, value in msgspec.to_builtins(record).items()
+            if name not in ("index", "config", "time")
+        },
+    )
+    if record.time:
+        spent = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
+        trial.datetime_complete = moment(record.time).astimezone().replace(tzinfo=None)  # local, as Optuna's
+        trial.datetime_start = trial.datetime_complete - timedelta(seconds=spent)
+    return trial

@@ -1,0 +1,54 @@
+"""Logs to exchange: random configs of a real space, at made-up times, and some that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from searchlab.log import Final, Finalist, Header, Log, LogWriter, Plugin, Record, read_log
+from searchlab.records import Measurement, Trial
+from searchlab.target import resolve_target
+from searchlab.tuner import make_space
+from searchlab.workload import parse_workload
+
+DATA = Path(__file__).parent / "data"
+TARGET = {"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2}
+
+
+def made_log(
+    path: Path,
+    space: str = "sketch",
+    workload: str = "gemm:64x64x64",
+    trials: int = 6,
+    seed: int = 0,
+    again: tuple[int, ...] = (),
+) -> Log:
+    """Trial 1 is invalid, trial 2 timed out; of those that succeeded, a later one is faster.
+
+    again: trials that were measured again at the end, the last of them the fastest then.
+    """
+    plugin, target = Plugin(space), resolve_target(TARGET)
+    made = make_space(plugin, parse_workload(workload), target)
+    header = Header(
+        workload=str(made.workload), space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed,
+        batch=2, target=target.to_json(), measure={"kind": "local", "repeat": 3}, host={"cpu": "made up"}, workers=2,
+        created=1.7e9,
+    )  # fmt: skip
+    writer = LogWriter(path, header, durable=False)
+    for index, config in enumerate(made.sample_new(np.random.default_rng(seed), trials, ())):
+        seconds = 1e-3 / (index + 1)
+        # The median is not the mean: one of the repeats was disturbed, most in the fastest trial.
+        measured = Measurement(
+            (seconds, seconds * 1.01, seconds * 2 * (index + 1)), build_seconds=0.5, run_seconds=0.25
+        )
+        if index == 1:
+            measured = Measurement(failure="invalid", message="no program")
+        if index == 2:
+            measured = Measurement(failure="run_timeout", message="10 s", build_seconds=0.5, run_seconds=10)
+        writer.append(Record.of(Trial(index, config, measured), 0.125, 0.0))
+    if again:
+        finalists = [Finalist(one, (2e-3 / place,) * 3) for place, one in enumerate(again, 1)]
+        writer.append(Final(final=trials, finalists=tuple(finalists)))
+    writer.close()
+    return read_log(path)

@@ -1,0 +1,189 @@
+"""Files that are truncated, foreign or hostile: one sentence with the line, and nothing is run or written."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab.errors import SearchlabError
+from searchlab.exchange.imports import As, import_file
+from searchlab.log import Plugin
+
+from .logs import DATA
+
+AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"
+RECORDS, WORKLOADS = "database_tuning_record.json", "database_workload.json"
+DEEP = "[" * 100_000
+
+
+class Bomb:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def refused(path: Path, why: str, **wanted: Any) -> None:
+    out = path.parent / "never.jsonl"
+    with pytest.raises(SearchlabError, match=why):
+        import_file(path, out, As(**wanted))
+    assert not out.exists()
+
+
+def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
+    """``source`` with its second line changed."""
+    lines = source.read_text().splitlines()
+    changed = change(json.loads(lines[1]))
+    lines[1] = changed if isinstance(changed, str) else json.dumps(changed)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def put(*where: Any) -> Callable[[Any], Any]:
+    """Sets what is at the place that all but the last name to the last."""
+
+    def change(record: Any) -> Any:
+        inner = record
+        for step in where[:-2]:
+            inner = inner[step]
+        inner[where[-2]] = where[-1]
+        return record
+
+    return change
+
+
+AUTOTVM_CHANGES = [
+    (lambda r: json.dumps(r)[:120], "line 2 is damaged"),
+    (lambda r: DEEP, "line 2 is damaged"),
+    (put("result", 2, -1), "line 2 is damaged"),
+    (lambda r: json.dumps(put("result", 3, "@")(r)).replace('"@"', "1e999"), "line 2 is damaged"),
+    (put("result", 0, []), "line 2 is damaged: it succeeded, and has no time"),
+    (put("result", 0, 0, -1.0), "line 2 is damaged: -1.0 is no time"),
+    (put("result", 0, 0, "__import__('os').getpid()"), "line 2 is damaged.*no time"),
+    (put("result", 1, 99), "no MeasureErrorNo 99"),
+    (put("result", [1]), "line 2 is damaged"),
+    (put("input", 0, "-keys=cpu"), "line 2 is damaged.*does not start with its kind"),
+    (put("input", 0, "llvm os.system('true')"), "line 2 is damaged.*no option"),
+    (put("input", 0, 7), "its target is 7"),
+    (put("input", []), "its task is not"),
+    (put("config", {}), "line 2 is damaged.*entity"),
+    (put("config", "entity", [["tile_y"]]), "line 2 is damaged"),
+    (lambda r: "{}", "no record of AutoTVM"),
+    (lambda r: "[]", "line 2 is damaged"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), AUTOTVM_CHANGES)
+def test_autotvm(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+    refused(second(AUTOTVM, tmp_path / "a.log", change), why)
+
+
+def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    bomb = base64.b64encode(pickle.dumps(Bomb(ran))).decode()
+    refused(second(AUTOTVM, tmp_path / "a.log", lambda r: "\t".join([bomb] * 4)), "line 2 is damaged.*pickled")
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda r: json.dumps(r)[:-9], "line 2 is damaged"),
+        (put("i", 0, 0, "not JSON"), "workload key 'not JSON' is no JSON list"),
+        (put("i", 0, 0, DEEP), "is no JSON list"),
+        (put("i", 0, 0, "[]"), "workload key '\\[\\]'"),
+        (put("i", 0, 0, "[7]"), "does not start with a name"),
+        (put("i", 0, []), "its task is not"),
+        (put("i", 1, 1, [[]]), "transform step 0 has no kind"),
+        (put("r", 0, [0.0]), "0.0 is no time"),
+        (put("v", 6), "line 2 is damaged"),
+    ],
+)
+def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+    refused(second(ANSOR, tmp_path / "a.json", change), why)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda r: json.dumps(r)[:-99], "line 2 is damaged"),
+        (put(0, 3), "of workload 3"),
+        (put(0, -1), "of workload -1"),
+        (put(1, 0, 1, 0, 0, 999), "decides instruction 999"),
+        (put(1, 1, 0, "soon"), "no time"),
+        (put(1, 0, 0, 0, 3, 7), "line 2 is damaged"),
+        (put(1, 0, 0, 2, ["Annotate", ["b0", "\"{}\""], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
+        (put(1, 0, 0, 2, ["Annotate", ["b0", 7], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
+    ],
+)  # fmt: skip
+def test_metaschedule(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
+    shutil.copy(DATABASE / WORKLOADS, tmp_path)
+    second(DATABASE / RECORDS, tmp_path / RECORDS, change)
+    refused(tmp_path, why)
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        ["RunThis", [], [], []],
+        ["Split", ["l2"], [], []],
+        ["GetSBlock", [], ["nowhere", "main"], ["b9"]],
+        ["SamplePerfectTile", ["l2"], ["four", {}], ["v5"]],
+        ["Annotate", [None], [None], [None]],
+    ],
+)
+def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: Path) -> None:
+    shutil.copy(DATABASE / WORKLOADS, tmp_path)
+    second(DATABASE / RECORDS, tmp_path / RECORDS, put(1, 0, 0, 4, instruction))
+    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
+    assert made.left_out[0][0] == 2 and "cannot be applied" in made.left_out[0][1]
+
+
+@pytest.mark.parametrize("module", ["", "!", base64.b64encode(b"12345678" + DEEP.encode()).decode()])
+def test_a_module_is_only_parsed(module: str, tmp_path: Path) -> None:
+    shutil.copy(DATABASE / RECORDS, tmp_path)
+    (tmp_path / WORKLOADS).write_text(json.dumps(["6784452950838281763", module]))
+    import_file(tmp_path, tmp_path / "a.jsonl", As())  # for analysis, its hash and shapes say enough
+    refused(tmp_path, "none of the 8 records", space=Plugin("sketch"))
+    (tmp_path / WORKLOADS).write_text(json.dumps(["1", module]))
+    refused(tmp_path, "no GEMM or conv2d")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("", "is empty"), ("\n\n", "is empty"), ("hello\n", "line 1 is not JSON"), ("[1]", "line 1 is no record"),
+     ('{"searchlab_log": 1}', "line 1 is no record"), (DEEP, "line 1 is not JSON")],
+)  # fmt: skip
+def test_foreign_files(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    refused(tmp_path / "a.json", why)
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    refused(tmp_path / "none.log", "cannot read")
+    refused(tmp_path, "cannot read.*database_workload.json")
+
+
+@settings(max_examples=60, deadline=None)
+@given(source=st.sampled_from([AUTOTVM, ANSOR]), data=st.data())
+def test_a_byte_more_or_less_is_an_error_or_a_log(source: Path, data: st.DataObject, tmp_path_factory: Any) -> None:
+    text = bytearray(source.read_bytes())
+    position = data.draw(st.integers(0, len(text) - 1))
+    text[position : position + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    folder = tmp_path_factory.mktemp("damaged")
+    (folder / "a.log").write_bytes(text)
+    try:
+        made, _ = import_file(folder / "a.log", folder / "out", As())
+    except SearchlabError:
+        return
+    assert made and all(one.records for one in made)

@@ -1,0 +1,264 @@
+"""Records of AutoTVM, Ansor and MetaSchedule as logs, from real files."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.analysis import report
+from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.exchange.imports import As, detect, import_file
+from searchlab.exchange.tasks import workload_of
+from searchlab.log import Log, Plugin, read_log
+from searchlab.measure.table import TableMeasurer
+from searchlab.result import load_log
+from searchlab.study import tune
+from searchlab.target import resolve_target
+from searchlab.tuner import make_space
+from searchlab.workload import parse_workload
+from tests.cli.test_light import HEAVY
+from tests.cli.test_light import imported as imports_of
+
+from .logs import DATA
+
+AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"
+PAIRS = json.loads((DATA.parent.parent / "spaces/data/autotvm_conv2d_pairs.json").read_text())["pairs"]
+CONV2D = "conv2d:1x7x7x512x512x3x3:p1"
+TEMPLATE = Plugin("knob-template", {"template": "conv2d_no_batching"})
+HOPPER = {"kind": "cuda", "arch": "sm_90"}
+
+
+def imported(path: Path, out: Path, **wanted: Any) -> Log:
+    made, notes = import_file(path, out, As(**wanted))
+    assert len(made) == 1 and not notes
+    return read_log(out)
+
+
+def record(pair: dict[str, Any], result: list[Any], version: float = 0.2) -> str:
+    """A line of AutoTVM's tutorial on conv2d: a real entity, with a made-up result."""
+    task = ["cuda -keys=cuda,gpu -arch=sm_90", "tutorial/conv2d_no_batching",
+            [1, 7, 7, 512, 512, 3, 3, [1, 1], [1, 1]], {}]  # fmt: skip
+    if version == 0.1:
+        old = {"i": pair["index"], "t": "direct", "c": None, "e": pair["entity"]}
+        return json.dumps({"i": [*task, [], old], "r": result, "v": 0.1})
+    config = {**pair, "code_hash": None}
+    return json.dumps({"input": task, "config": config, "result": result, "version": 0.2, "tvm_version": "0.17.0"})
+
+
+@pytest.fixture
+def tutorial(tmp_path: Path) -> Path:
+    path = tmp_path / "conv2d.log"
+    lines = [record(pair, [[1e-3 * (i + 1), 2e-3 * (i + 1)], 0, 1.5, 1.6e9 + i], 0.1 if i % 2 else 0.2)
+             for i, pair in enumerate(PAIRS)]  # fmt: skip
+    path.write_text("\n".join([*lines, record(PAIRS[0], [[1e9], 7, 10.0, 1.7e9])]) + "\n")
+    return path
+
+
+# --- for analysis -------------------------------------------------------------------------------------
+
+
+def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path) -> None:
+    log = imported(AUTOTVM, tmp_path / "a.jsonl")
+    given = [json.loads(line) for line in AUTOTVM.read_text().splitlines()]
+    assert log.header.workload == "gemm:512x512x512"
+    assert log.header.target == {"kind": "llvm", "keys": ["cpu"], "mcpu": "skylake-avx512", "num-cores": 2}
+    assert log.header.space.name == "autotvm" and log.header.fingerprint.startswith("autotvm:")
+    assert log.header.versions == {"apache-tvm": "0.17.dev0"}
+    assert log.header.created == min(one["result"][3] for one in given)
+    assert log.costs.tolist() == [one["result"][0][0] if one["result"][1] == 0 else float("inf") for one in given]
+    assert [r.time for r in log.records] == [one["result"][3] for one in given]
+    assert [r.run_seconds for r in log.records] == [one["result"][2] for one in given]
+    assert [r.failure for r in log.records] == [None] * 4 + ["build_timeout"]
+    assert log.records[4].message == "MeasureErrorNo.BUILD_TIMEOUT"
+    assert dict(log.trials[0].config) == {
+        "tile_y": (-1, 16, 1), "tile_x": (-1, 16, 32), "tile_k": (-1, 256), "unroll": 0,
+    }  # fmt: skip
+
+
+def test_ansor_records_keep_their_transform_steps_as_words(tmp_path: Path) -> None:
+    log = imported(ANSOR, tmp_path / "a.jsonl")
+    given = [json.loads(line) for line in ANSOR.read_text().splitlines()]
+    assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "ansor"
+    assert log.costs.tolist() == [one["r"][0][0] for one in given]
+    for trial, one in zip(log.trials, given, strict=True):
+        steps = [[name.rpartition("_")[2], *json.loads(str(value))] for name, value in trial.config.items()]
+        assert steps == one["i"][1][1]
+
+
+def test_a_metaschedule_database_is_recognised_by_its_structural_hash(tmp_path: Path) -> None:
+    log = imported(DATABASE, tmp_path / "a.jsonl")
+    given = [json.loads(line) for line in (DATABASE / "database_tuning_record.json").read_text().splitlines()]
+    assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "metaschedule"
+    assert [list(r.seconds) for r in log.records] == [one[1][1] for one in given]
+    assert list(log.trials[0].config.values())[1:] == [(32, 2, 8, 1), (1, 2, 8, 32), (16, 32), 0]
+
+
+def test_imported_logs_are_compared(tmp_path: Path) -> None:
+    for path in (AUTOTVM, ANSOR):
+        imported(path, tmp_path / "logs" / f"{path.stem}.jsonl")
+    summary = report(tmp_path / "logs").to_json()
+    assert "autotvm" in json.dumps(summary) and "ansor" in json.dumps(summary)
+
+
+@pytest.mark.parametrize(("path", "format"), [(AUTOTVM, "autotvm"), (ANSOR, "ansor"), (DATABASE, "metaschedule")])
+def test_the_format_is_seen(path: Path, format: str) -> None:
+    assert detect(path) == format
+
+
+def test_records_are_imported_for_analysis_without_tvm(tmp_path: Path) -> None:
+    words = ["-m", "searchlab", "import", AUTOTVM, "--out", tmp_path / "a.jsonl"]
+    assert not imports_of(*words) & {*HEAVY, "matplotlib"}
+    assert len(read_log(tmp_path / "a.jsonl").records) == 5
+
+
+# --- in a space of ours -------------------------------------------------------------------------------
+
+
+def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_path: Path) -> None:
+    log = imported(tutorial, tmp_path / "a.jsonl", space=TEMPLATE)
+    space = make_space(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
+    assert log.header.workload == CONV2D and log.header.fingerprint == space.fingerprint
+    indices = [space.index_of(trial.config) for trial in log.trials]  # type: ignore[attr-defined]
+    assert indices == [pair["index"] for pair in PAIRS] + [PAIRS[0]["index"]]
+    assert log.records[-1].failure == "run_timeout"
+    assert load_log(log.path).space.fingerprint == space.fingerprint
+
+
+def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> None:
+    log = imported(tutorial, tmp_path / "a.jsonl", space=TEMPLATE)
+    space = make_space(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
+    table = TableMeasurer([log.path])
+    wanted = [log.trials[2].config, log.trials[0].config]
+    assert [m.seconds for m in table.measure(space, wanted)] == [(3e-3, 6e-3), (1e-3, 2e-3)]
+
+
+def test_decisions_of_metaschedule_become_configs_of_sketch(tmp_path: Path) -> None:
+    (made,), _ = import_file(DATABASE, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
+    log = read_log(made.path)
+    assert len(log.records) == 7 and [line for line, _ in made.left_out] == [8]  # its parallel extent was mutated
+    space = load_log(log.path).space
+    assert all(trial.config in space for trial in log.trials)
+    assert dict(log.trials[0].config) == {
+        "sketch": 0, "tile_i": (32, 2, 8, 1), "tile_j": (1, 2, 8, 32), "tile_p": (16, 32), "unroll_explicit": 0,
+    }  # fmt: skip
+
+
+def test_a_search_starts_from_an_imported_log(tmp_path: Path) -> None:
+    start = imported_sketch(tmp_path)
+    measure = {"kind": "table", "path": str(start), "missing": "nearest"}
+    with pytest.warns(match="nearest config"):
+        result = tune(
+            "gemm:512x512x512", space="sketch", policy="evolutionary", log=tmp_path / "run.jsonl", trials=4, batch=2,
+            target=read_log(start).header.target, measure=measure, warm_start=[start],
+        )  # fmt: skip
+    assert len(result.trials) == 4 and len(result.log.header.warm_start) == 1
+
+
+def imported_sketch(tmp_path: Path) -> Path:
+    import_file(DATABASE, tmp_path / "start.jsonl", As(space=Plugin("sketch")))
+    return tmp_path / "start.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted", "why"),
+    [
+        (ANSOR, {"space": Plugin("sketch")}, "transform steps of an Ansor record have no schedule"),
+        (AUTOTVM, {"space": Plugin("sketch")}, "is the entity of a template"),
+        (AUTOTVM, {"space": Plugin("knob-template")}, "none of the 5 records is a config of knob-template.*tile_y"),
+        (DATABASE, {"space": Plugin("knob-template")}, "trace of sampled decisions"),
+        (AUTOTVM, {"workload": "gemm:512x512x256"}, "is gemm:512x512x512, not gemm:512x512x256"),
+    ],
+)
+def test_what_cannot_be_of_a_space_or_workload(path: Path, wanted: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=why):
+        import_file(path, tmp_path / "a.jsonl", As(**wanted))
+    assert not (tmp_path / "a.jsonl").exists()
+
+
+def test_a_target_without_what_a_space_needs_is_to_be_given(tmp_path: Path) -> None:
+    text = record(PAIRS[0], [[1e-3], 0, 1.0, 1.6e9]).replace(" -arch=sm_90", " -model=v100")
+    (tmp_path / "old.log").write_text(text)
+    log = imported(tmp_path / "old.log", tmp_path / "a.jsonl", space=TEMPLATE, target=HOPPER)
+    assert log.header.target["arch"] == "sm_90"
+    foreign = imported(tmp_path / "old.log", tmp_path / "b.jsonl")
+    assert foreign.header.target == {"kind": "cuda", "keys": ["cuda", "gpu"], "model": "v100"}
+
+
+# --- which workload -----------------------------------------------------------------------------------
+
+TENSORS = [["TENSOR", [1, 64, 56, 56], "float32"], ["TENSOR", [128, 64, 3, 3], "float32"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "spelling"),
+    [
+        ("tutorial/matmul", [512, 256, 128, "float32"], "gemm:512x128x256"),
+        ("gemm", [64, 64, 64], "gemm:64x64x64"),
+        ("conv2d_layer", [1, 7, 7, 512, 512, 3, 3, [1, 1], [1, 1]], f"{CONV2D}:bias:relu"),
+        ("conv2d_nchw.cuda", [*TENSORS, [2, 2], [1, 1, 1, 1], [1, 1], "float32"], "conv2d:1x56x56x128x64x3x3:s2:p1"),
+        ("conv2d_NCHWc.x86", [*TENSORS, [1, 1], [0, 0], [2, 2], "NCHW", "NCHW", "float32"],
+         "conv2d:1x56x56x128x64x3x3:d2"),
+    ],
+)  # fmt: skip
+def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
+    assert str(workload_of(name, args)[0]) == spelling
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "why"),
+    [
+        ("searchlab/matmul", [512, 256, 128, "float32"], "which of the sizes"),
+        ("dense_nopack.x86", [], "does not know the task"),
+        ("conv2d_nchw.cuda", [TENSORS[0], ["TENSOR", [128, 32, 3, 3], "float32"], 1, 1, 1, "float32"], "groups"),
+        ("conv2d_nchw.cuda", [*TENSORS, [1, 1], [0, 1, 1, 0], [1, 1], "float32"], "not a .height, width."),
+        ("tutorial/matmul", [512, 256], "not 3 sizes"),
+        ("gemm", [0, 0, 0], "at least 1"),
+        ("conv2d_no_batching", [{}] * 9, "not 7 sizes"),
+    ],
+)
+def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> None:
+    workload, said = workload_of(name, args)
+    assert workload is None and "--workload" in said and re.search(why, said)
+
+
+def test_a_task_that_is_not_known_is_imported_as_what_the_user_says(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(ANSOR.read_text().replace("512, 512, 512", "512, 512, 256"))
+    with pytest.raises(SearchlabError, match="--workload"):
+        imported(tmp_path / "a.json", tmp_path / "a.jsonl")
+    log = imported(tmp_path / "a.json", tmp_path / "a.jsonl", workload="gemm:512x512x256")
+    assert log.header.workload == "gemm:512x512x256"
+
+
+def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
+    mixed = AUTOTVM.read_text() + AUTOTVM.read_text().replace("512, 512, 512", "64, 64, 64").replace("0.17", "0.16")
+    (tmp_path / "mixed.log").write_text(mixed + AUTOTVM.read_text().replace("searchlab/matmul", "mine/secret"))
+    with pytest.raises(SearchlabError, match="holds 3 tasks"):
+        import_file(tmp_path / "mixed.log", tmp_path / "a.jsonl", As())
+    made, notes = import_file(tmp_path / "mixed.log", tmp_path / "logs", As())
+    assert [one.header.workload for one in made] == ["gemm:512x512x512", "gemm:64x64x64"]
+    assert all(len(read_log(one.path).records) == 5 for one in made)
+    assert len(notes) == 1 and "mine/secret" in notes[0]
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    imported(ANSOR, tmp_path / "a.jsonl")
+    with pytest.raises(SearchlabError, match="there already"):
+        imported(ANSOR, tmp_path / "a.jsonl")
+
+
+def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
+    """The same decisions, but the program was finished in another way than the space finishes it."""
+    from searchlab.exchange import metaschedule
+
+    (task,) = metaschedule.read(DATABASE)
+    space = make_space(Plugin("sketch"), parse_workload("gemm:512x512x512"),
+                       resolve_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}))  # fmt: skip
+    trial = task.trials[0]
+    assert metaschedule.config_in(space, task, trial) in space
+    trial.source[0][:] = [one for one in trial.source[0] if one[0] != "Vectorize"]
+    with pytest.raises(InvalidConfig, match="another program"):
+        metaschedule.config_in(space, task, trial)

@@ -1,0 +1,152 @@
+"""Logs as MetaSchedule's databases, opened by TVM itself, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tvm.s_tir import Schedule
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+from tvm.s_tir.meta_schedule.tir_integration import compile_tir
+from tvm_ffi import structural_equal
+
+from searchlab.errors import SearchlabError
+from searchlab.exchange.exports import export_logs
+from searchlab.exchange.imports import As, import_file
+from searchlab.exchange.metaschedule import Note
+from searchlab.log import Log, Plugin, read_log
+from searchlab.result import Result
+
+from .logs import made_log
+
+SPACES = [
+    ("sketch", "gemm:64x64x64"),
+    ("knob-template", "gemm:64x64x64"),
+    ("guided-gemm", "gemm:64x64x64"),
+    ("trace", "conv2d:1x8x8x16x16x3x3:p1:bias:relu"),
+]
+
+
+def database_of(logs: list[Path], out: Path) -> JSONDatabase:
+    count, _ = export_logs(logs, "metaschedule", out)
+    assert count == len(logs)
+    return JSONDatabase(work_dir=str(out), allow_missing=False)
+
+
+def back(directory: Path, out: Path, **wanted: Any) -> list[Log]:
+    made, notes = import_file(directory, out, As(**wanted))
+    assert not notes
+    return [read_log(one.path) for one in made]
+
+
+@pytest.mark.parametrize(("space", "workload"), SPACES)
+def test_compile_tir_gives_the_best_program_of_the_log(space: str, workload: str, tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", space, workload)
+    database = database_of([log.path], tmp_path / "db")
+    result = Result(log)
+    found = compile_tir(database, result.space.workload.module, result.space.target.tvm)
+    assert isinstance(found, Schedule)
+    assert structural_equal(found.mod, result.best.schedule().mod)
+
+
+@pytest.mark.parametrize(("space", "workload"), SPACES)
+def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: str, tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", space, workload)
+    _, notes = export_logs([log.path], "metaschedule", tmp_path / "db")
+    assert len(notes) == 1 and "1 trials" in notes[0]
+    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
+    kept = [record for record in log.records if record.failure != "invalid"]
+    assert again.header == log.header
+    assert list(again.records) == [msgspec.structs.replace(one, index=index) for index, one in enumerate(kept)]
+    assert Result(again).best.config == Result(log).best.config
+
+
+def test_decisions_say_the_same_as_what_searchlab_noted(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", "sketch", trials=8)
+    export_logs([log.path], "metaschedule", tmp_path / "db")
+    (noted,) = back(tmp_path / "db", tmp_path / "b.jsonl")
+    (made,), _ = import_file(
+        tmp_path / "db", tmp_path / "c.jsonl", As(space=Plugin("sketch"), target=log.header.target)
+    )
+    space = Result(log).space
+    canonical = [space.canonical(trial.config) for trial in noted.trials]  # type: ignore[attr-defined]
+    read = [trial.config for trial in read_log(made.path).trials]
+    assert not made.left_out and {*read} == {*canonical}
+
+
+@pytest.mark.parametrize("again", [(3, 5, 4), (5, 4, 3), (3,)])
+def test_the_winner_of_the_finalists_is_first(again: tuple[int, ...], tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", "knob-template", again=again)
+    database = database_of([log.path], tmp_path / "db")
+    result = Result(log)
+    assert result.best.trial.index == again[-1]
+    found = compile_tir(database, result.space.workload.module, result.space.target.tvm)
+    assert structural_equal(found.mod, result.best.schedule().mod)
+    (restored,) = back(tmp_path / "db", tmp_path / "b.jsonl")
+    assert [r.seconds for r in restored.records] == [r.seconds for r in log.records if r.failure != "invalid"]
+
+
+def test_several_logs_share_a_database(tmp_path: Path) -> None:
+    logs = [
+        made_log(tmp_path / "logs" / "a.jsonl", "knob-template", seed=0),
+        made_log(tmp_path / "logs" / "b.jsonl", "knob-template", "gemm:32x32x64", seed=1),
+        made_log(tmp_path / "logs" / "c.jsonl", "sketch", seed=2),
+    ]
+    export_logs([tmp_path / "logs"], "metaschedule", tmp_path / "db")
+    database = JSONDatabase(work_dir=str(tmp_path / "db"))
+    assert len(database) == sum(record.failure != "invalid" for log in logs for record in log.records)
+    assert [log.header for log in back(tmp_path / "db", tmp_path / "back")] == [log.header for log in logs]
+
+
+def test_what_tvm_pruned_is_still_read(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", "knob-template")
+    (tmp_path / "pruned").mkdir()
+    database_of([log.path], tmp_path / "db").dump_pruned(JSONDatabase(work_dir=str(tmp_path / "pruned")))
+    (again,) = back(tmp_path / "pruned", tmp_path / "b.jsonl")
+    assert [trial.config for trial in again.trials] == [Result(log).best.config]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"workload": "gemm:none"}, "needs 3 whole numbers"), ({"searchlab_log": 99}, "line 1 .* log format 99")],
+)
+def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
+    export_logs([log.path], "metaschedule", tmp_path / "db")
+    header = msgspec.structs.replace(log.header, **changes)
+    note = Note(log.header, log.records[0]).encoded()
+    records = tmp_path / "db" / "database_tuning_record.json"
+    assert note in records.read_text()
+    records.write_text(records.read_text().replace(note, Note(header, log.records[0]).encoded()))
+    with pytest.raises(SearchlabError, match=why):
+        back(tmp_path / "db", tmp_path / "b.jsonl")
+
+
+def test_a_database_is_not_added_to(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
+    export_logs([log.path], "metaschedule", tmp_path / "db")
+    with pytest.raises(SearchlabError, match="there already"):
+        export_logs([log.path], "metaschedule", tmp_path / "db")
+
+
+@pytest.mark.parametrize(
+    "workload", ["gemm:24x40x56:bias:relu", "gemm:32x32x32:float16", "conv2d:1x9x7x4x6x3x2:s2x1:p1"]
+)
+def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) -> None:
+    """As MetaSchedule itself would have written it: the note's annotation is taken out of the traces."""
+    log = made_log(tmp_path / "a.jsonl", "sketch", workload)
+    export_logs([log.path], "metaschedule", tmp_path / "db")
+    records = tmp_path / "db" / "database_tuning_record.json"
+    plain = []
+    for line in records.read_text().splitlines():
+        index, (trace, *rest) = msgspec.json.decode(line)
+        trace[0] = [one for one in trace[0] if one[2] != ["searchlab.trial"]]
+        plain.append(msgspec.json.encode([index, [trace, *rest]]).decode())
+    records.write_text("\n".join(plain))
+    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
+    assert again.header.workload == workload and again.header.space.name == "metaschedule"
+    best = [record.measurement.cost for record in log.records if record.failure is None]
+    assert sorted(cost for cost in again.costs if cost < 1) == pytest.approx(sorted(best))
+    assert [record.failure for record in again.records].count("run_error") == 1
