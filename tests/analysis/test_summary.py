@@ -137,7 +137,7 @@ def test_spellings_of_one_workload_are_one(tmp_path: Path) -> None:
 
 def test_hosts_that_differ_are_noted(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1], host={"cpu": "x"})
-    write(tmp_path, "a", 1, [1], host={"cpu": "y"})
+    write(tmp_path, "a", 1, [2], host={"cpu": "y"})
     assert only(tmp_path).notes == [
         "The logs differ in their host (gemm-100x100x50-knob-a-0.jsonl and gemm-100x100x50-knob-a-1.jsonl): "
         "compare seconds with care."
