@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,11 @@ collect_ignore = ["example_plugin"]  # a package of its own, whose tests run whe
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and gpu_name() is None:
         pytest.skip("runs CUDA programs, and there is no NVIDIA GPU here that TVM can use")
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C end what tests start: a script's background job ignores it, and so does all that it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
