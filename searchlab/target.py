@@ -83,6 +83,14 @@ class Target:
         return tvm.target.Target({**cores, **self.spec})
 
     @cached_property
+    def is_foreign(self) -> bool:
+        """Whether it names another kind of machine than this one: then what links here does not link for it."""
+        from tvm.target import codegen
+
+        ours = str(codegen.llvm_get_system_triple())
+        return self.spec.get("mtriple", ours) != ours
+
+    @cached_property
     def simd_bytes(self) -> int:
         """Width of a vector register."""
         from tvm.target import codegen

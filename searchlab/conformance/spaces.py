@@ -305,7 +305,7 @@ def runs_here(target: Target) -> bool:
     from tvm.target import codegen
 
     here = str(codegen.llvm_get_system_cpu())
-    return target.kind == "llvm" and "mtriple" not in target.spec and target.spec.get("mcpu", here) == here
+    return target.kind == "llvm" and not target.is_foreign and target.spec.get("mcpu", here) == here
 
 
 def _check_builds(space: SpaceSubject) -> None:

@@ -94,7 +94,7 @@ class RemoteRunner:
         """The name and the bytes of a file that holds ``objects``, as a plain server loads it."""
         from tvm.support import cc, tar
 
-        compiler = self.settings.cc or ("" if "mtriple" in self.target.spec else cc.get_cc())
+        compiler = self.settings.cc or ("" if self.target.is_foreign else cc.get_cc())
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder, f"{number}.o")) for number in range(len(objects))]
             for file, data in zip(files, objects, strict=True):
