@@ -88,7 +88,7 @@ class Target:
         from tvm.target import codegen
 
         ours = str(codegen.llvm_get_system_triple())
-        return self.spec.get("mtriple", ours) != ours
+        return bool(self.spec.get("mtriple", ours) != ours)
 
     @cached_property
     def simd_bytes(self) -> int:
