@@ -58,5 +58,7 @@ def test_a_trace_is_made_or_the_reason_is_given(tmp_path: Path) -> None:
     assert other["trace"] is None and "knobs differ" in other["note"]
     page = (tmp_path / "report" / "report.html").read_text()
     assert "sch.split" in page and "knobs differ" in page and "searchlab best other-knobs.jsonl --show trace" in page
+    with Traces(read_cells(tmp_path), 1e-9) as traces:  # asked at once: the child has not even imported TVM
+        assert "was not made in the time" in traces.programs()[0].note
     report(tmp_path, traces=0.0)
     assert "traces were not asked for" in (tmp_path / "report" / "report.html").read_text()
