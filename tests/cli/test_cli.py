@@ -143,6 +143,9 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     [
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xbg", "--log", "a"], "did you mean 'xgb'"),
         (["tune", "gemm:8x8x8", "--space", "no", "--policy", "xgb", "--log", "a"], "unknown space 'no'"),
+        (["tune", "gemm:8x8x8", "--space", "guided-gemm,block=knobs", "--policy", "grid", "--log", "a"],
+         "did you mean 'blocks'"),
+        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xgb,epsilon=2", "--log", "a"], "epsilon"),
         (["tune", "gem:8x8x8", "--space", "knob-template", "--policy", "xgb", "--log", "a"], "did you mean 'gemm'"),
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--log", "."], "cannot write the log"),
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--target", "vulkan", "--log", "a"],
@@ -202,6 +205,7 @@ def test_list_and_space_and_schema() -> None:
     assert set(listed["policies"]) >= {"random", "grid", "evolutionary", "xgb", "tpe"}
     assert listed["workloads"]["resnet50/conv3.2b"] == "conv2d:1x28x28x128x128x3x3:p1"
     assert json.loads(searchlab("list", "spaces", "--json").stdout).keys() == {"spaces"}
+    assert " kc " in searchlab("space", "gemm:64x64x64", "--space", "guided-gemm", "--option", "blocks=knobs").stdout
     shown = searchlab("space", "gemm:64x64x64", "--space", "knob-template").stdout
     assert "9,800 configs" in shown and "tile_i" in shown
     schema = json.loads(searchlab("schema").stdout)
