@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -90,6 +90,14 @@ class Space(ABC):
 
     builds_programs = False
     """Whether a decision takes the time it takes to schedule a program, milliseconds, and not microseconds."""
+
+    made_with: Mapping[str, Any]
+    """Its options as they were given by name, which a log must hold for the space to be made again."""
+
+    def __new__(cls, *_: object, **given: Any) -> Self:
+        made = super().__new__(cls)
+        made.made_with = {name: value for name, value in given.items() if name not in ("workload", "target")}
+        return made
 
     def __init__(self, workload: Workload, target: Target) -> None:
         self.workload = workload

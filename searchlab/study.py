@@ -290,13 +290,16 @@ def tune(
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if isinstance(space, Space):
-        made, space_plugin = space, Plugin(f"{type(space).__module__}:{type(space).__qualname__}")
+        made = space
+        space_plugin = Plugin(f"{type(space).__module__}:{type(space).__qualname__}", dict(space.made_with))
     else:
         space_plugin, _ = as_plugin("space", space)
         spec = default_target(settings) if target is None else target
         made = make_space(space_plugin, parse_workload(workload), resolve_target(spec))
     if str(made.workload) != str(parse_workload(workload)):
         raise SearchlabError(f"the space is of {made.workload}, not of {parse_workload(workload)}")
+    if target is not None and resolve_target(target) != made.target:
+        raise SearchlabError(f"the space is for the target {made.target}, not for {resolve_target(target)}")
     policy_plugin, cls = as_plugin("policy", policy)
     model = CostModelSpec(as_plugin("cost model", cost_model)[0], features) if takes_cost_model(cls) else None
     runs = earlier_runs([Path(path) for path in warm_start])

@@ -226,6 +226,11 @@ def _load(text: str) -> TraceFunction:
     except ImportError as error:
         raise SearchlabError(f"trace function {text!r} cannot be loaded: {error}") from None
     if not callable(function := getattr(found, name, None)):
+        if module == "__main__":
+            raise SearchlabError(
+                f"trace function {text!r} was defined in a script or notebook, which is not this one; "
+                f"put it in a module that can be imported, or into this script"
+            )
         public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
         raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")
     return function  # type: ignore[no-any-return]

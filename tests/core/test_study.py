@@ -17,6 +17,9 @@ from searchlab.records import Trial
 from searchlab.result import load_log
 from searchlab.space import Config, Space
 from searchlab.study import Study, tune
+from searchlab.target import Target
+from searchlab.workload import gemm
+from searchlab_spaces.guided_gemm import GuidedGemm
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided
@@ -227,6 +230,27 @@ def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="the space is of gemm:64x64x64, not of gemm:8x8x8"):
         tune("gemm:8x8x8", space=toys.Small(), policy="random", log=tmp_path / "a.jsonl")
     assert table.read_bytes() == before
+
+
+def test_a_space_given_as_made_is_searched_for_its_own_target_alone(tmp_path: Path, native: Target) -> None:
+    space = GuidedGemm(gemm(64, 64, 64), native)
+    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", space, toys.smooth))}
+    how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 1, "measure": table}
+    with pytest.raises(SearchlabError, match='the space is for the target .*, not for .*"arch": "sm_90"'):
+        tune(space.workload, space=space, target={"kind": "cuda", "arch": "sm_90"}, **how)
+    assert not how["log"].exists()
+    assert len(tune(space.workload, space=space, target="native", **how).trials) == 1
+
+
+def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, native: Target) -> None:
+    """Two variants have the same knobs, and so a config that fits both: only the options tell them apart."""
+    packed, other = (GuidedGemm(gemm(64, 64, 64), native, variant=variant) for variant in ("packed", "micro-kernel"))
+    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", packed, toys.smooth))}
+    how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
+    found = tune(packed.workload, space=packed, **how)
+    assert str(load_log(how["log"]).best.schedule().trace) == str(found.best.schedule().trace)
+    with pytest.raises(SearchlabError, match="is the log of another run"):
+        tune(other.workload, space=other, **how)
 
 
 SCRIPT = """

@@ -212,6 +212,7 @@ def test_a_function_defined_anywhere_travels_to_workers(native: Target) -> None:
         ("no_such_module:f", "cannot be loaded: No module named 'no_such_module'"),
         ("searchlab_spaces.stochastic:stochastic_schedule_nn", "did you mean 'stochastic_schedule_mm'"),
         ("searchlab_spaces.stochastic:PIXELS", "has no function 'PIXELS'"),
+        ("__main__:mine", "defined in a script or notebook, which is not this one"),
         (7, "not a function"),
     ],
 )
