@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .apply import apply_best, apply_history_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
     from .policy import NeverTwice, Policy
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .workload import Workload, conv2d, gemm, parse_workload
 
 _HOMES = {
+    "apply": ("apply_best", "apply_history_best"),
     "costmodel": ("CostModel", "Surrogate"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
     "policy": ("NeverTwice", "Policy"),
@@ -51,6 +53,8 @@ __all__ = [
     "UnsupportedSpace",
     "UnsupportedWorkload",
     "Workload",
+    "apply_best",
+    "apply_history_best",
     "conv2d",
     "gemm",
     "load_log",

@@ -1,14 +1,20 @@
-"""Logs as one of MetaSchedule's JSON databases, written by TVM itself."""
+"""Logs as one of MetaSchedule's JSON databases, written by TVM itself.
+
+The best of each log is in it once more for every form in which Relax has its workload, so that
+``relax.transform.MetaScheduleApplyDatabase`` puts it into a model: see :mod:`.relax_forms`.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import InvalidConfig, SearchlabError
 from ..log import Log
 from ..result import Result
+from ..space import Space
 from .metaschedule import FAILED, NOTE, Note, files_of
 
 
@@ -45,14 +51,43 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
             except InvalidConfig:
                 left_out += 1
                 continue
-            note = Note(log.header, record).encoded()
-            root = schedule.get_sblock("root")
-            schedule.annotate(root, NOTE, note)
-            schedule.unannotate(root, NOTE)
             seconds = times.get(record.index, FAILED)
+            _noted(schedule, Note(log.header, record))
             database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], target, arguments))
+            if record.index == best:
+                notes += _commit_for_relax(database, log, space, best, seconds)
         if left_out:
             notes.append(f"{log.path}: {left_out} trials of which no program was measured are left out")
+    return notes
+
+
+def _noted(schedule: Any, note: Note) -> None:
+    root = schedule.get_sblock("root")
+    schedule.annotate(root, NOTE, note.encoded())
+    schedule.unannotate(root, NOTE)
+
+
+def _commit_for_relax(database: Any, log: Log, space: Space, best: int, seconds: float) -> list[str]:
+    """The trial ``best`` as records of the forms that Relax has the workload in; why it is not, a sentence a form."""
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+    from tvm.s_tir.meta_schedule.database import TuningRecord
+
+    from .relax_forms import relax_forms, replayed
+
+    record = log.records[best]
+    trace = space.schedule(record.trial.config).trace
+    notes = []
+    for form in relax_forms(space.workload):
+        try:
+            schedule = replayed(trace, form)
+        except (RuntimeError, ValueError, TypeError, LookupError) as error:
+            why = (str(error).splitlines() or [""])[0]
+            notes.append(f"{log.path}: the best program is there, but not for Relax, as its trace fails: {why}")
+            continue
+        _noted(schedule, Note(log.header, record))
+        workload, arguments = database.commit_workload(form), ArgInfo.from_prim_func(form["main"])
+        target = space.target.tvm
+        database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], target, arguments))
     return notes
 
 

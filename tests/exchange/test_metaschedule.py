@@ -96,7 +96,8 @@ def test_several_logs_share_a_database(tmp_path: Path) -> None:
     ]
     export_logs([tmp_path / "logs"], "metaschedule", tmp_path / "db")
     database = JSONDatabase(work_dir=str(tmp_path / "db"))
-    assert len(database) == sum(record.failure != "invalid" for log in logs for record in log.records)
+    once_more = len(logs)  # the best of each, for Relax
+    assert len(database) == sum(record.failure != "invalid" for log in logs for record in log.records) + 2 * once_more
     assert [log.header for log in back(tmp_path / "db", tmp_path / "back")] == [log.header for log in logs]
 
 
@@ -142,6 +143,8 @@ def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) 
     plain = []
     for line in records.read_text().splitlines():
         index, (trace, *rest) = msgspec.json.decode(line)
+        if index > 0:
+            continue  # for Relax
         trace[0] = [one for one in trace[0] if one[2] != ["searchlab.trial"]]
         plain.append(msgspec.json.encode([index, [trace, *rest]]).decode())
     records.write_text("\n".join(plain))

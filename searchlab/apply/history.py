@@ -1,0 +1,149 @@
+"""Tuned functions put back into a model: each log's best program in place of what computes the same in a module."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import SearchlabError, SearchlabWarning
+from ..log import find_logs
+from ..result import Best, Result, load_log
+from ..target import Target, resolve_target
+from ..workload import Gemm, Workload, parse_workload
+
+if TYPE_CHECKING:
+    import tvm
+
+    from .matching import Computation
+
+OneLog = str | Path | Result
+Logs = OneLog | Sequence[OneLog]
+
+
+def apply_history_best(
+    mod: tvm.IRModule, logs: Logs, target: str | Mapping[str, Any] | Target | None = None
+) -> tvm.IRModule:
+    """``mod`` with the best program that ``logs`` hold in place of each TIR function that computes their workloads.
+
+    A function is replaced where it is the same computation as a workload's, whatever its names, the order of its
+    arguments, the type of its indices and its axes of extent 1: see :mod:`~searchlab.apply.matching`. It keeps its
+    name, arguments and attributes, and is marked as scheduled (``tirx.is_scheduled``) and not to be fused
+    (``op_pattern``), so that later passes leave it alone; what is scheduled already is left. Everything else of the
+    module stays as it is, functions of unknown shape among it.
+
+    logs: a log, a :class:`~searchlab.result.Result`, a directory of logs, or several of these. Of several of one
+        workload the fastest trial counts. Logs without a success, and those that were imported for analysis, whose
+        configs have no schedule here, do not.
+    target: what to build for, as :func:`~searchlab.target.resolve_target` takes it; logs of other targets do not
+        count. None: that of the logs, if it is the same for all.
+
+    Warns (SearchlabWarning) of each workload that no function computes. Raises SearchlabError where a log cannot be
+    read, and where none counts.
+    """
+    from tvm.tirx import PrimFunc
+
+    from .matching import Computation, in_place_of, order_of
+
+    best = _best(_results(logs), None if target is None else resolve_target(target))
+    functions = {
+        variable: Computation(function)
+        for variable, function in mod.functions.items()
+        if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False)
+    }
+    replaced: dict[Any, Any] = {}
+    missing: list[Workload] = []
+    for workload, found in best.items():
+        reference = Computation(workload.prim_func())
+        orders = {variable: order_of(function, reference) for variable, function in functions.items()}
+        matched = {variable: order for variable, order in orders.items() if order is not None}
+        if not matched:
+            missing.append(workload)
+            continue
+        program = found.schedule().mod["main"]
+        for variable, order in matched.items():
+            replaced[variable] = in_place_of(functions[variable].func, program, order)
+    if missing:
+        named = {variable.name_hint: function for variable, function in functions.items()}
+        warnings.warn(_no_match(missing, named), SearchlabWarning, stacklevel=2)
+    made = mod.clone()
+    for variable, function in replaced.items():
+        made.update_func(variable, function)
+    return made
+
+
+def _results(logs: Logs) -> list[Result]:
+    given: Sequence[OneLog] = [logs] if isinstance(logs, str | Path | Result) else logs
+    found: list[Result] = []
+    for one in given:
+        found += [one] if isinstance(one, Result) else [load_log(path) for path in find_logs(Path(one))]
+    if not found:
+        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, given)) or 'an empty list of logs'}")
+    return found
+
+
+def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
+    """The fastest of each workload."""
+    usable = [one for one in results if ":" not in one.log.header.fingerprint and np.isfinite(one.log.costs).any()]
+    if not usable:
+        paths = ", ".join(str(one.log.path) for one in results[:4]) + (", ..." if len(results) > 4 else "")
+        raise SearchlabError(
+            f"no log has a successful trial of a space of searchlab's: {paths}; tune first, or give other logs"
+        )
+    targets = {resolve_target(one.log.header.target) for one in usable}
+    listed = "; ".join(sorted(map(str, targets)))
+    if target is None:
+        if len(targets) > 1:
+            raise SearchlabError(f"the logs are of {len(targets)} targets: {listed}; say with target= which it is")
+        (target,) = targets
+    found: dict[Workload, Best] = {}
+    for one in usable:
+        if resolve_target(one.log.header.target).spec != target.spec:
+            continue
+        workload = parse_workload(one.log.header.workload)
+        if workload not in found or one.best.seconds < found[workload].seconds:
+            found[workload] = one.best
+    if not found:
+        raise SearchlabError(f"no log is for the target {target}, but for {listed}; tune for it, or build for theirs")
+    return found
+
+
+def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
+    names = [f"{name}({_signature(function)})" for name, function in functions.items()]
+    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    said = f"no function of the module computes {', '.join(map(str, missing))}, so it is not put back; "
+    said += f"unscheduled functions of the module: {listed or 'none'}"
+    for workload in missing:
+        if transposed := [name for name, one in functions.items() if _is_transposed(one, workload)]:
+            said += (
+                f"; {', '.join(transposed)} computes {workload} from B as [n, k], which is another computation: "
+                f"store the weights as [k, n]"
+            )
+    return said
+
+
+def _signature(function: Computation) -> str:
+    return (
+        ", ".join(
+            f"{parameter.ty.dtype}{[int(extent) for extent in parameter.ty.shape]}"
+            for parameter in function.func.params
+        )
+        if function.arguments is not None
+        else "of unknown shape"
+    )
+
+
+def _is_transposed(function: Computation, workload: Workload) -> bool:
+    """Whether ``function`` is the GEMM ``workload``, but for B being [n, k]."""
+    from tvm.s_tir import Schedule
+
+    from .matching import Computation, order_of
+
+    if not isinstance(workload, Gemm):
+        return False
+    schedule = Schedule(workload.module)
+    schedule.transform_layout(schedule.get_sblock(workload.op), ("read", 1), lambda k, n: (n, k))
+    return order_of(function, Computation(schedule.mod["main"])) is not None

@@ -1,0 +1,140 @@
+"""Whether two functions are the same computation, and one put in the other's place.
+
+They are where TVM lowers both to the same loops over the same flat memory: every pass on the way keeps what a function
+computes, so what is equal after them was equal before. Names of functions, arguments, buffers, blocks and loops drop
+out, and so do the order of the arguments, the type of the indices, axes of extent 1, conditions that always hold, and
+buffers that only copy an argument. What does not: the order of loops and operands, dtypes, and how elements lie. That
+arguments do not overlap is taken for granted, as Relax does of what it calls by ``call_tir``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import Any
+
+from tvm import IRModule
+from tvm.ir.expr import TensorLoad
+from tvm.ir.transform import Sequential
+from tvm.s_tir import SBlockRealize, Schedule, ScheduleError
+from tvm.s_tir import transform as s_tir_transform
+from tvm.tirx import BufferStore, DeclBuffer, IntImm, PrimFunc, SeqStmt, buffer_data, decl_buffer
+from tvm.tirx import transform as tirx_transform
+from tvm_ffi import structural_equal
+
+Argument = tuple[str, int]
+"""dtype and number of elements."""
+
+OPAQUE = 8
+"""``OpPatternKind.kOpaque`` of Relax: FuseOps, part of its pipeline for GPUs, fuses such a function with no other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Computation:
+    """A function and the flat form in which it is compared."""
+
+    func: PrimFunc
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...] | None:
+        """Of each parameter; None where one is no dense buffer of fixed shape, or the body is already lowered."""
+        found = [_argument(parameter) for parameter in self.func.params]
+        if None in found or not isinstance(self.func.body, SBlockRealize):
+            return None
+        return tuple(one for one in found if one is not None)
+
+    @cached_property
+    def _plain(self) -> PrimFunc:
+        """Without the buffers that only copy another, as the unpadded input of a conv2d in Relax."""
+        schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
+        root = schedule.get_sblock(self.func.body.block.name_hint)
+        inner = list(schedule.get(root).alloc_buffers)
+        for block in schedule.get_child_blocks(root):
+            if _copies(schedule.get(block), inner):
+                with suppress(ScheduleError):  # another block writes to that buffer too
+                    schedule.compute_inline(block)
+        return schedule.mod["main"]
+
+    def flat(self, order: Sequence[int]) -> PrimFunc:
+        """Its loops over flat arguments, these in ``order``."""
+        func = self._plain
+        parameters = [func.params[index] for index in order]
+        sizes = [_argument(parameter) for parameter in parameters]
+        flat = [decl_buffer((size,), dtype) for dtype, size in (one for one in sizes if one is not None)]
+        views = [DeclBuffer(one, data=buffer_data(whole)) for one, whole in zip(parameters, flat, strict=True)]
+        attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
+        made = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
+        return _lowered()(IRModule({"main": made}))["main"]
+
+    @cached_property
+    def own(self) -> PrimFunc:
+        return self.flat(range(len(self.func.params)))
+
+
+def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | None:
+    """The parameters of ``func`` in the order of ``reference``'s, where both are the same computation, else None."""
+    if func.arguments is None or reference.arguments is None or sorted(func.arguments) != sorted(reference.arguments):
+        return None
+    for order in _orders(func.arguments, reference.arguments):
+        if structural_equal(func.flat(order), reference.own):
+            return order
+    return None
+
+
+def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> PrimFunc:
+    """``program`` with the parameters and attributes of ``func``, marked as scheduled and not to be fused.
+
+    order: the parameters of ``func`` in the order of those of ``program``, as :func:`order_of` gives it.
+    """
+    views = [
+        DeclBuffer(parameter, data=buffer_data(func.params[index]))
+        for parameter, index in zip(program.params, order, strict=True)
+    ]
+    made = PrimFunc(func.params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
+    return made.with_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE})
+
+
+def _orders(given: Sequence[Argument], wanted: Sequence[Argument]) -> Iterator[tuple[int, ...]]:
+    for order in permutations(range(len(given))):
+        if [given[index] for index in order] == list(wanted):
+            yield order
+
+
+def _argument(parameter: Any) -> Argument | None:
+    shape = getattr(parameter.ty, "shape", None)
+    if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
+        return None
+    dense = not len(parameter.ty.strides) and isinstance(parameter.ty.elem_offset, IntImm)
+    if not dense or int(parameter.ty.elem_offset) != 0 or parameter.ty.storage_scope not in ("", "global"):
+        return None
+    return str(parameter.ty.dtype.dtype), math.prod(int(extent) for extent in shape)
+
+
+def _copies(block: Any, inner: Sequence[Any]) -> bool:
+    """Whether ``block`` writes one of the buffers ``inner`` and is nothing but ``inner[i, j] = other[i, j]``."""
+    store = block.body
+    if block.init is not None or not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
+        return False
+    place = list(store.indices)
+    return (
+        any(store.buffer.same_as(one) for one in inner)
+        and structural_equal(place, [axis.var for axis in block.iter_vars])
+        and structural_equal(place, list(store.value.indices))
+        and structural_equal(list(store.buffer.shape), list(store.value.source.ty.shape))
+    )
+
+
+def _lowered() -> Sequential:
+    return Sequential([
+        s_tir_transform.LowerInitBlock(),
+        s_tir_transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir_transform.ConvertBlocksToOpaque(),
+        s_tir_transform.LowerOpaqueBlock(),
+        tirx_transform.FlattenBuffer(),
+        tirx_transform.NarrowDataType(32),
+        tirx_transform.StmtSimplify(),
+    ])  # fmt: skip

@@ -1,0 +1,110 @@
+"""A workload as Relax has it, after LegalizeOps alone, or after FuseOps and FuseTIR too.
+
+``relax.transform.MetaScheduleApplyDatabase`` looks a function up as it stands, but for the names in it. Relax has
+64-bit indices, the bias of a conv2d as [1, co, 1, 1], a copy of the input where that is not padded, and leaves an
+``op_pattern`` on what it did not fuse: none of it is so in the workload that was tuned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Var
+from tvm.s_tir import SBlock, Schedule
+from tvm_ffi import structural_equal, structural_map
+
+from ..workload import Conv2d, Workload
+
+
+def relax_forms(workload: Workload) -> list[tvm.IRModule]:
+    """Modules of one function ``main``, in which blocks have the names that they have in ``workload``'s own."""
+    legal = relax.transform.LegalizeOps()(_graph(workload))
+    fused = tvm.ir.transform.Sequential([
+        relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR(),
+    ])(legal)  # fmt: skip
+    found: list[tvm.IRModule] = []
+    for module in (legal, fused):
+        functions = [one for one in module.functions.values() if isinstance(one, tvm.tirx.PrimFunc)]
+        if len(functions) > 1:
+            continue  # the epilogue is in functions of its own, which are no workload
+        form = tvm.IRModule({"main": _named(functions[0], workload).with_attr("global_symbol", "main")})
+        if not any(structural_equal(form, other) for other in found):
+            found.append(form)
+    return found
+
+
+def replayed(trace: Any, form: tvm.IRModule) -> Schedule:
+    """``trace``, of the workload that ``form`` is of, on ``form``."""
+    schedule = Schedule(form)
+    if COPY in [schedule.get(block).name_hint for block in schedule.get_child_blocks(schedule.get_sblock("root"))]:
+        schedule.compute_inline(schedule.get_sblock(COPY))
+    trace.apply_to_schedule(schedule, remove_postproc=False)
+    return schedule
+
+
+COPY = "copy"
+"""The name of the block that copies the input of a conv2d which is not padded."""
+
+
+def _graph(workload: Workload) -> tvm.IRModule:
+    """A Relax function ``main`` of the workload's operands."""
+    builder = relax.BlockBuilder()
+    shapes = {name: list(shape) for name, shape in list(workload.shapes.items())[:-1]}
+    if isinstance(workload, Conv2d) and workload.bias:
+        shapes["bias"] = [1, workload.co, 1, 1]
+    operands = [
+        relax.Var(name, relax.TensorType(shape, workload.out_dtype if name == "bias" else workload.dtype))
+        for name, shape in shapes.items()
+    ]
+    with builder.function("main", operands):
+        with builder.dataflow():
+            result = builder.emit_output(_finished(builder, workload, operands))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def _finished(builder: relax.BlockBuilder, workload: Workload, operands: list[relax.Var]) -> relax.Expr:
+    first, second = operands[:2]
+    if isinstance(workload, Conv2d):
+        result = relax.op.nn.conv2d(
+            first, second, workload.stride, workload.padding, workload.dilation, out_dtype=workload.out_dtype
+        )
+    else:
+        result = relax.op.matmul(first, second, workload.out_dtype)
+    if workload.bias:
+        result = relax.op.add(builder.emit(result), operands[2])
+    return relax.op.nn.relu(builder.emit(result)) if workload.relu else result
+
+
+def _named(function: Any, workload: Workload) -> Any:
+    """``function`` with its blocks and buffers, which are those of the workload in order, named as there.
+
+    A trace gets blocks by name, and a block that packs or pads a buffer is named after that.
+    """
+    blocks, buffers = _parts(function)
+    own_blocks, own_buffers = _parts(workload.prim_func())
+    inputs = len(function.params)
+    names = [COPY] * (len(blocks) - len(own_blocks)) + own_blocks
+    renamed = dict(zip(blocks, names, strict=True))
+    copied = [COPY] * (len(buffers) - len(own_buffers))
+    titles = [*(one.name for one in own_buffers[:inputs]), *copied, *(one.name for one in own_buffers[inputs:])]
+    variables = {one: Var(title, one.ty) for one, title in zip(buffers, titles, strict=True)}
+
+    def rename(block: Any) -> Any:
+        if block.name_hint not in renamed:
+            return block
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, renamed[block.name_hint], block.body, block.init,
+            block.alloc_buffers, block.match_buffers, block.annotations,
+        )  # fmt: skip
+
+    return structural_map(function, [(SBlock, rename), (Var, lambda one: variables.get(one, one))])
+
+
+def _parts(function: Any) -> tuple[list[str], list[Any]]:
+    """Names of the blocks of a function, in order, and its buffers: parameters, then what it allocates."""
+    schedule = Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
+    blocks = [str(schedule.get(one).name_hint) for one in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    return blocks, [*function.params, *function.body.block.alloc_buffers]

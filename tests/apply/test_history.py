@@ -1,0 +1,395 @@
+"""Tuned functions put back into Relax modules: which are, which are not, and that results stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, te, topi
+from tvm.ir.transform import Sequential
+from tvm.s_tir import Schedule
+from tvm.s_tir import dlight as dl
+from tvm.script import tirx as T
+from tvm_ffi import structural_equal
+
+from searchlab import apply_history_best, load_log, resolve_target
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.exchange.exports import export_logs
+from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.records import Measurement, Trial
+from searchlab.tuner import make_space
+from searchlab.workload import parse_workload
+
+from ..exchange.logs import TARGET as OTHER
+from ..exchange.logs import made_log
+
+HERE: dict[str, Any] = {"kind": "llvm", "num-cores": 2}
+"""A target whose programs run on every machine."""
+
+Emit = Callable[..., Any]
+
+
+def log_of(path: Path, workload: str, space: str = "sketch", seconds: float = 1e-3, seed: int = 0) -> Path:
+    """A log of one random config, at a made-up time."""
+    plugin, target = Plugin(space), resolve_target(HERE)
+    made = make_space(plugin, parse_workload(workload), target)
+    header = Header(
+        workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed, batch=1,
+        target=target.to_json(), measure={},
+    )  # fmt: skip
+    writer = LogWriter(path, header, durable=False)
+    (config,) = made.sample_new(np.random.default_rng(seed), 1, ())
+    writer.append(Record.of(Trial(0, config, Measurement((seconds,))), 0.0, 0.0))
+    writer.close()
+    return path
+
+
+def graph(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
+    """A Relax module whose ``main`` is ``emit(builder, *operands)``."""
+    builder = relax.BlockBuilder()
+    operands = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
+    with builder.function("main", operands):
+        with builder.dataflow():
+            result = builder.emit_output(emit(builder, *operands))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def legal(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
+    return relax.transform.LegalizeOps()(graph(emit, *shapes, dtype=dtype))
+
+
+def fused(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
+    passes = [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
+    return Sequential(passes)(legal(emit, *shapes, dtype=dtype))
+
+
+def called(functions: list[Any], *shapes: tuple[int, ...], out: tuple[int, ...], dtype: str = "float32") -> Any:
+    """A Relax module that calls the last of ``functions`` with operands of ``shapes``."""
+    builder = relax.BlockBuilder()
+    operands = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
+    with builder.function("main", operands):
+        for function in functions:
+            variable = builder.add_func(function.without_attr("global_symbol"), "tir")
+        result = builder.emit(relax.call_tir(variable, operands, relax.TensorType(out, dtype)))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def scheduled(module: tvm.IRModule) -> set[str]:
+    return {
+        variable.name_hint
+        for variable, function in module.functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc) and function.attrs.get("tirx.is_scheduled", False)
+    }
+
+
+def run(module: tvm.IRModule, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    machine = relax.VirtualMachine(tvm.compile(module, target=resolve_target(HERE).tvm), tvm.cpu())
+    result: np.ndarray[Any, Any] = machine["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+    return result
+
+
+def operands(module: tvm.IRModule) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(0)
+    shapes = [([int(extent) for extent in one.ty.shape], str(one.ty.dtype)) for one in module["main"].params]
+    return [rng.integers(-8, 8, shape).astype(dtype) for shape, dtype in shapes]  # whose sums are exact in any order
+
+
+def unchanged(module: tvm.IRModule, logs: Path) -> tvm.IRModule:
+    with pytest.warns(SearchlabWarning, match="no function of the module computes"):
+        made = apply_history_best(module, logs)
+    assert structural_equal(made, module)
+    return made
+
+
+def biased(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
+    return relax.op.add(builder.emit(relax.op.matmul(a, b)), bias)
+
+
+def rectified(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
+    return relax.op.nn.relu(builder.emit(biased(builder, a, b, bias)))
+
+
+def convolved(**options: Any) -> Emit:
+    def emit(builder: relax.BlockBuilder, data: Any, weight: Any, bias: Any) -> Any:
+        result = builder.emit(relax.op.nn.conv2d(data, weight, **options))
+        flat = len(bias.ty.shape) == 1
+        broadcast = builder.emit(relax.op.reshape(bias, (1, bias.ty.shape[0], 1, 1))) if flat else bias
+        return relax.op.nn.relu(builder.emit(relax.op.add(result, broadcast)))
+
+    return emit
+
+
+FUSED = [
+    ("gemm:8x12x20:bias:relu", "sketch", rectified, ((8, 20), (20, 12), (12,))),
+    ("gemm:1x16x32:bias:relu", "knob-template", rectified, ((1, 32), (32, 16), (1, 16))),
+    ("gemm:8x12x20:bias", "guided-gemm", biased, ((1, 8, 20), (20, 12), (1, 1, 12))),
+    (
+        "conv2d:1x8x8x16x4x3x3:p1:bias:relu",
+        "guided-conv2d",
+        convolved(padding=1),
+        ((1, 4, 8, 8), (16, 4, 3, 3), (1, 16, 1, 1)),
+    ),
+    (
+        "conv2d:2x8x9x6x4x1x3:s2x1:bias:relu",
+        "knob-template",
+        convolved(strides=(2, 1)),
+        ((2, 4, 8, 9), (6, 4, 1, 3), (6,)),
+    ),
+    (
+        "conv2d:1x8x8x6x4x3x3:p0x2:d1x2:bias:relu",
+        "sketch",
+        convolved(padding=(0, 2), dilation=(1, 2)),
+        ((1, 4, 8, 8), (6, 4, 3, 3), (1, 6, 1, 1)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("workload", "space", "emit", "shapes"), FUSED)
+def test_what_relax_fused_is_replaced(
+    workload: str, space: str, emit: Emit, shapes: tuple[tuple[int, ...], ...], tmp_path: Path
+) -> None:
+    module = fused(emit, *shapes)
+    result = load_log(log_of(tmp_path / "a.jsonl", workload, space))
+    made = apply_history_best(module, result)
+    (name,) = scheduled(made)
+    assert name.startswith("fused_")
+    assert not scheduled(module)
+    for variable, function in module.functions.items():
+        if variable.name_hint != name:
+            assert structural_equal(made[variable.name_hint], function)
+    before, after = module[name], made[name]
+    assert list(after.params) == list(before.params)
+    assert dict(after.attrs.items()) == {**dict(before.attrs.items()), "tirx.is_scheduled": True, "op_pattern": 8}
+    assert structural_equal(after.body.seq[-1], result.best.schedule().mod["main"].body, map_free_vars=True)
+
+    arrays = operands(module)
+    shapes_of = list(result.space.workload.shapes.items())[:-1]
+    inputs = {name: array.reshape(shape) for (name, shape), array in zip(shapes_of, arrays, strict=True)}
+    found = run(made, *arrays)
+    np.testing.assert_array_equal(found, run(module, *arrays))
+    np.testing.assert_array_equal(found.ravel(), result.space.workload.reference(inputs).ravel())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8"])
+def test_what_relax_did_not_fuse_is_replaced(dtype: str, tmp_path: Path) -> None:
+    out = "int32" if dtype == "int8" else dtype
+    module = legal(lambda _, a, b: relax.op.matmul(a, b, out), (8, 20), (20, 12), dtype=dtype)
+    made = apply_history_best(module, log_of(tmp_path / "a.jsonl", f"gemm:8x12x20:{dtype}"))
+    assert scheduled(made) == {"matmul"}
+    arrays = operands(module)
+    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+
+
+def two_layers(builder: relax.BlockBuilder, x: Any, w0: Any, b0: Any, w1: Any, b1: Any) -> Any:
+    return biased(builder, builder.emit(rectified(builder, x, w0, b0)), w1, b1)
+
+
+LAYERS = ((4, 24), (24, 16), (16,), (16, 8), (8,))
+
+
+def test_only_what_was_tuned_is_replaced_and_dlight_leaves_it(tmp_path: Path) -> None:
+    module = fused(two_layers, *LAYERS)
+    made = apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:4x16x24:bias:relu"))
+    assert scheduled(made) == {"fused_matmul_add_relu"}
+    with resolve_target(HERE).tvm:
+        late = dl.ApplyDefaultSchedule(dl.cpu.GEMV())(made)
+    assert structural_equal(late["fused_matmul_add_relu"], made["fused_matmul_add_relu"])
+    again = apply_history_best(made, log_of(tmp_path / "b.jsonl", "gemm:4x8x16:bias"))
+    assert len(scheduled(again)) == 2
+    arrays = operands(module)
+    np.testing.assert_array_equal(run(again, *arrays), run(module, *arrays))
+
+
+def test_a_directory_of_logs_and_every_function_that_computes_one(tmp_path: Path) -> None:
+    def emit(builder: relax.BlockBuilder, x: Any, w: Any, b: Any) -> Any:
+        once = builder.emit(rectified(builder, x, w, b))
+        return biased(builder, builder.emit(relax.op.matmul(once, w)), w, b)
+
+    log_of(tmp_path / "logs" / "a.jsonl", "gemm:16x16x16:bias:relu")
+    log_of(tmp_path / "logs" / "deep" / "b.jsonl", "gemm:16x16x16:bias", "knob-template")
+    log_of(tmp_path / "c.jsonl", "gemm:16x16x16")
+    module = fused(emit, (16, 16), (16, 16), (16,))
+    made = apply_history_best(module, [tmp_path / "logs", str(tmp_path / "c.jsonl")])
+    assert len(scheduled(made)) == 3
+    arrays = operands(module)
+    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+
+
+@pytest.mark.parametrize("faster", [0, 1])
+def test_the_faster_of_two_logs_counts(faster: int, tmp_path: Path) -> None:
+    logs = [
+        log_of(tmp_path / f"{i}.jsonl", "gemm:8x12x20", seconds=1e-3 / (1 + (i == faster)), seed=i) for i in range(2)
+    ]
+    programs = [load_log(log).best.schedule().mod["main"].body for log in logs]
+    assert not structural_equal(*programs, map_free_vars=True)
+    made = apply_history_best(legal(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12)), logs)
+    assert structural_equal(made["matmul"].body.seq[-1], programs[faster], map_free_vars=True)
+
+
+# --- functions from elsewhere -------------------------------------------------------------------------
+
+
+@T.prim_func(s_tir=True)
+def by_hand(
+    bias: T.Buffer((12,), "float32"),
+    weight: T.Buffer((20, 12), "float32"),
+    x: T.Buffer((8, 20), "float32"),
+    z: T.Buffer((8, 12), "float32"),
+) -> None:
+    y = T.sblock_alloc_buffer((8, 12), "float32")
+    for i, j, k in T.grid(8, 12, 20):
+        with T.sblock("Y"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                y[vi, vj] = T.float32(0)
+            y[vi, vj] = y[vi, vj] + x[vi, vk] * weight[vk, vj]
+    for i, j in T.grid(8, 12):
+        with T.sblock("Z"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            z[vi, vj] = y[vi, vj] + bias[vj]
+
+
+def test_arguments_in_another_order(tmp_path: Path) -> None:
+    module = called([by_hand], (12,), (20, 12), (8, 20), out=(8, 12))
+    made = apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20:bias"))
+    assert scheduled(made) == {"tir"}
+    bias, weight, x = operands(module)
+    np.testing.assert_array_equal(run(made, bias, weight, x), x @ weight + bias)
+
+
+def product(scale: float = 1.0, start: float = 0.0, transposed: bool = False, leak: float | None = None) -> Any:
+    """A GEMM 8x12x20 by TE, or something near it."""
+    a = te.placeholder((8, 20), name="x")
+    b = te.placeholder((12, 20) if transposed else (20, 12), name="w")
+    k = te.reduce_axis((0, 20), "k")
+    plus = te.comm_reducer(lambda x, y: x + y, lambda dtype: tvm.tirx.const(start, dtype))
+
+    def term(i: Any, j: Any) -> Any:
+        one = a[i, k] * (b[j, k] if transposed else b[k, j])
+        return one if scale == 1.0 else one * tvm.tirx.const(scale, "float32")
+
+    c = te.compute((8, 12), lambda i, j: plus(term(i, j), axis=k), name="y")
+    return te.create_prim_func([a, b, c if leak is None else topi.nn.leaky_relu(c, leak)])
+
+
+def test_what_te_makes_is_replaced(tmp_path: Path) -> None:
+    module = called([product()], (8, 20), (20, 12), out=(8, 12))
+    made = apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
+    assert scheduled(made) == {"tir"}
+    a, b = operands(module)
+    np.testing.assert_array_equal(run(made, a, b), a @ b)
+
+
+@pytest.mark.parametrize(
+    ("near", "workload"),
+    [
+        ({"scale": 2.0}, "gemm:8x12x20"),
+        ({"start": 1.0}, "gemm:8x12x20"),
+        ({"leak": 0.01}, "gemm:8x12x20:relu"),
+        ({"leak": 0.0}, "gemm:8x12x20"),
+        ({}, "gemm:8x12x20:relu"),
+        ({}, "gemm:8x20x12"),
+    ],
+)
+def test_near_misses_are_left(near: dict[str, Any], workload: str, tmp_path: Path) -> None:
+    module = called([product(**near)], (8, 20), (20, 12), out=(8, 12))
+    unchanged(module, log_of(tmp_path / "a.jsonl", workload))
+
+
+def test_another_dtype_stride_or_axis_of_the_bias_is_left(tmp_path: Path) -> None:
+    half = legal(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12), dtype="float16")
+    unchanged(half, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
+    columns = fused(biased, (16, 20), (20, 16), (16, 1))
+    unchanged(columns, log_of(tmp_path / "b.jsonl", "gemm:16x16x20:bias"))
+    strided = fused(convolved(padding=1, dilation=2), (1, 4, 9, 9), (6, 4, 3, 3), (6,))
+    unchanged(strided, log_of(tmp_path / "c.jsonl", "conv2d:1x9x9x6x4x3x3:p1:s2x1:bias:relu"))
+
+
+def test_transposed_weights_are_named(tmp_path: Path) -> None:
+    square = tmp_path / "b.jsonl"
+    module = called([product(transposed=True)], (8, 20), (12, 20), out=(8, 12))
+    with pytest.warns(SearchlabWarning, match=r"; tir computes gemm:8x12x20 from B as \[n, k\]") as caught:
+        apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
+    assert "tir(float32[8, 20], float32[12, 20], float32[8, 12])" in str(caught[0].message)
+    log_of(square, "gemm:16x16x16")
+    a, b = te.placeholder((16, 16), name="a"), te.placeholder((16, 16), name="b")
+    function = te.create_prim_func([a, b, topi.matmul(a, b, transp_b=True)])
+    unchanged(called([function], (16, 16), (16, 16), out=(16, 16)), square)
+
+
+def test_unknown_shapes_and_scheduled_functions_are_left(tmp_path: Path) -> None:
+    log = log_of(tmp_path / "a.jsonl", "gemm:8x12x20")
+    n = te.var("n", "int64")
+    a, b = te.placeholder((n, 20), name="a"), te.placeholder((20, 12), name="b")
+    dynamic = tvm.IRModule({"f": te.create_prim_func([a, b, topi.matmul(a, b)])})
+    with pytest.warns(SearchlabWarning, match=r": f\(of unknown shape\)$"):
+        assert structural_equal(apply_history_best(dynamic, log), dynamic)
+    done = tvm.IRModule({"f": product().with_attr("tirx.is_scheduled", True)})
+    unchanged(done, log)
+    schedule = Schedule(tvm.IRModule({"main": product()}))
+    schedule.parallel(schedule.get_loops(schedule.get_sblock("y"))[0])
+    unchanged(schedule.mod, log)
+
+
+# --- logs ---------------------------------------------------------------------------------------------
+
+
+def test_logs_of_another_target_do_not_count(tmp_path: Path) -> None:
+    module = legal(lambda _, a, b: relax.op.matmul(a, b), (64, 64), (64, 64))
+    fast = made_log(tmp_path / "fast.jsonl", "knob-template").path  # its best takes less than 1e-3
+    slow = log_of(tmp_path / "slow.jsonl", "gemm:64x64x64", "knob-template")
+    with pytest.raises(SearchlabError, match="the logs are of 2 targets: .* say with target="):
+        apply_history_best(module, tmp_path)
+    for target, log in ((HERE, slow), (OTHER, fast)):
+        made = apply_history_best(module, tmp_path, target)
+        program = load_log(log).best.schedule().mod["main"].body
+        assert structural_equal(made["matmul"].body.seq[-1], program, map_free_vars=True)
+    with pytest.raises(SearchlabError, match="no log is for the target .* but for .*skylake-avx512"):
+        apply_history_best(module, fast, HERE)
+
+
+def test_logs_without_anything_to_apply_are_refused(tmp_path: Path) -> None:
+    module = legal(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
+    with pytest.raises(SearchlabError, match="there is no log"):
+        apply_history_best(module, tmp_path)
+    with pytest.raises(SearchlabError, match="an empty list"):
+        apply_history_best(module, [])
+    with pytest.raises(SearchlabError, match="cannot read"):
+        apply_history_best(module, tmp_path / "none.jsonl")
+    log = log_of(tmp_path / "a.jsonl", "gemm:8x12x20")
+    header = log.read_text().splitlines()[0]
+    log.write_text(f"{header}\n")
+    with pytest.raises(SearchlabError, match="no log has a successful trial"):
+        apply_history_best(module, log)
+
+
+# --- the way through a MetaSchedule database ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workload", "space", "emit", "shapes"), [FUSED[0], FUSED[3], FUSED[4], FUSED[5]])
+def test_metaschedule_puts_back_what_was_exported(
+    workload: str, space: str, emit: Emit, shapes: tuple[tuple[int, ...], ...], tmp_path: Path
+) -> None:
+    module = fused(emit, *shapes)
+    log = log_of(tmp_path / "a.jsonl", workload, space)
+    assert export_logs([log], "metaschedule", tmp_path / "db") == (1, [])
+    with resolve_target(HERE).tvm:
+        made = relax.transform.MetaScheduleApplyDatabase(str(tmp_path / "db"))(module)
+    assert scheduled(made) == scheduled(apply_history_best(module, log))
+    arrays = operands(module)
+    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+
+
+@pytest.mark.parametrize("make", [legal, fused])
+def test_metaschedule_puts_back_a_product_alone(make: Any, tmp_path: Path) -> None:
+    module = make(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
+    export_logs([log_of(tmp_path / "a.jsonl", "gemm:8x12x20")], "metaschedule", tmp_path / "db")
+    with resolve_target(HERE).tvm:
+        made = relax.transform.MetaScheduleApplyDatabase(str(tmp_path / "db"))(module)
+    assert scheduled(made) == {"matmul"}
