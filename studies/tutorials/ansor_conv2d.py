@@ -1,0 +1,149 @@
+"""Ansor's tutorial "Auto-scheduling a Convolution Layer", in searchlab: a computation alone, and a program for it.
+
+    python studies/tutorials/ansor_conv2d.py [--small] [--trials 64] [--out DIR] [--target native|cuda]
+
+A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It declares a convolution
+with bias and ReLU, prints its DAG and the sketches that follow from it, searches them by evolution on a cost model,
+applies, checks, times and shows the best program, and then goes on with 5 more trials. Without ``--target`` it tunes
+for the GPU of this machine, and where there is none for the CPU.
+
+Its full size is the last 3x3 layer of ResNet-50, which takes about a minute on two cores; on two of an AMD EPYC (Zen 5)
+it printed, among more::
+
+    conv2d(n, f, y, x) += (pad[n, rc, (y+ry), (x+rx)]*weight[f, rc, ry, rx])
+    Sketch 0 of 3:
+    The best of 64 trials in results/tutorials/ansor_conv2d-llvm.jsonl: 172.1 GFLOPS, Config({'sketch': 0, ...
+    The result is what numpy computes.
+    One run takes 1.4000 ms: 165.1 GFLOPS.
+    69 trials in the log: 64 as they were, 5 new.
+    The best now: 176.7 GFLOPS, trial 59.
+
+The fastest programs are timed again at the end of each run, hence two figures for the best. ``--target cuda`` has not
+been run on a GPU yet: its sketches were looked at, and one kernel of them compiled by nvcc.
+"""
+
+# %% Imports and options
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import tvm
+
+import searchlab
+from searchlab.apply.inspect import text
+from searchlab.cuda import gpu_name
+from searchlab.measure.code import compile_program, device_of
+from searchlab_spaces.sketch import Sketch
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--small", action="store_true", help="a convolution of 14x14x16 and 6 trials, in seconds")
+parser.add_argument("--trials", type=int, help="programs to build and time, before the 5 more (64; 6 with --small)")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the log goes")
+parser.add_argument("--target", choices=["native", "cuda"], help="the GPU where there is one, else this CPU (native)")
+args = parser.parse_args([] if "ipykernel" in sys.modules else None)
+trials = (6 if args.small else 64) if args.trials is None else args.trials
+
+try:
+    target = searchlab.resolve_target(args.target or ("cuda" if gpu_name() else "native"))
+except searchlab.SearchlabError as error:  # the GPU that was asked for is not there
+    sys.exit(str(error))
+
+# %% Define the computation
+# The tutorial's: the last 3x3 layer of ResNet-50, with bias and ReLU. There is no template, and no schedule either.
+n, h, w, co, ci = (1, 14, 14, 16, 16) if args.small else (1, 7, 7, 512, 512)
+workload = searchlab.conv2d(n, h, w, co, ci, 3, 3, stride=1, padding=1, bias=True, relu=True)
+print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
+
+# %% Its DAG, and the sketches
+# A sketch is the structure of a program: which loops are tiled, how deep, what is inlined, cached, computed where. Its
+# numbers are left open. The sketches are derived from the computation by rules; here they are MetaSchedule's, TVM's
+# successor of Ansor. As TVM prints a sketch, ``sample_`` is what is open.
+space = Sketch(workload, target)
+print("Computational DAG:")
+print(space.dag())
+for number, sketch in enumerate(space.sketches):
+    print(f"\nSketch {number} of {len(space.sketches)}:")
+    print(sketch)
+
+# %% Search
+# ``evolutionary-model`` is Ansor's search: programs are bred for some generations by what a cost model, trained on all
+# trials so far, predicts of them, and the best of them are measured. ``features="program"`` is Ansor's way too: the
+# model sees each store of the program, its loops and memory accesses, and not the knobs. The first 8 trials are random.
+log = args.out / f"ansor_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
+
+
+def search(trials: int, known: int = 0) -> searchlab.Result:
+    """The run of so many trials: those in the log are taken from there. Prints all but the ``known`` first."""
+
+    def show(trial: searchlab.Trial) -> None:
+        if trial.index >= known:
+            said = trial.measurement.failure or f"{workload.flops / trial.cost / 1e9:7.1f} GFLOPS"
+            print(f"  trial {trial.index:3d}: {said}", flush=True)
+
+    return searchlab.tune(
+        workload,
+        space="sketch",
+        policy={"name": "evolutionary-model", "options": {"initial": 8}},
+        features="program",
+        trials=trials,
+        seed=0,
+        target=target,
+        log=log,
+        on_trial=show,
+    )
+
+
+print(f"\nSearch, {trials} trials:")
+result = search(trials)
+
+# %% Apply the best
+# The log alone is enough for that: it gives the schedule again, and the module that it makes, an ordinary TVM module.
+schedule, module = searchlab.apply_best(log)
+print(f"\nThe best of {len(result.trials)} trials in {log}: {result.best.gflops:.1f} GFLOPS, {result.best.config}")
+
+# %% Check it, and time it
+# TVM would use half of the cores where they are hyper-threads, so it is told to use those that the trials were measured
+# on, before it runs anything in this process.
+os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
+function = compile_program(module, target).jit()
+device = device_of(target.kind)
+inputs = workload.inputs(seed=1)
+unwritten = np.full(list(workload.shapes.values())[-1], np.nan, workload.out_dtype)
+arguments = [tvm.runtime.tensor(array, device) for array in [*inputs.values(), unwritten]]
+function["main"](*arguments)
+rtol, atol = workload.tolerance()
+np.testing.assert_allclose(arguments[-1].numpy(), workload.reference(inputs), rtol=rtol, atol=atol)
+print("\nThe result is what numpy computes.")
+
+timer = function.time_evaluator("main", device, repeat=5, min_repeat_ms=50)
+seconds = float(np.median(timer(*arguments).results))
+print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1f} GFLOPS.")
+
+# %% Look at it
+# As TensorIR; as a Python script that makes it with TVM alone, in which what was open is decided; and as what is
+# compiled: LLVM's intermediate representation of a CPU's program, the CUDA C++ of a GPU's kernels. On the command line
+# these are ``searchlab best LOG --show tir``, ``python`` and ``source``.
+best = result.best
+print("\nTensorIR:")
+print(text(result, best, "tir"))
+print("\nPython schedule:")
+print(text(result, best, "python"))
+lines = text(result, best, "source").splitlines()
+print(f"\nThe first of {len(lines)} lines of {'CUDA' if target.kind == 'cuda' else 'LLVM IR'}:")
+print("\n".join(lines[:40]))
+
+# %% Go on with 5 more trials
+# Resuming a search is running it again with more ``trials``: the policy starts afresh and is told what the log holds
+# until that ends, and from there on programs are measured. What was in the log stays as it was, byte for byte.
+before = log.read_bytes()
+done = result.trials
+print(f"\nThe search again, {trials + 5} trials:")
+resumed = search(trials + 5, known=len(done))
+assert resumed.trials[: len(done)] == done, "a trial was measured again"
+assert log.read_bytes().startswith(before), "the log was written anew"
+print(f"\n{len(resumed.trials)} trials in the log: {len(done)} as they were, {len(resumed.trials) - len(done)} new.")
+print(f"The best now: {resumed.best.gflops:.1f} GFLOPS, trial {resumed.best.trial.index}.")

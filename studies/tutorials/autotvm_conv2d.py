@@ -1,0 +1,182 @@
+"""AutoTVM's tutorial "Tuning High Performance Convolution on NVIDIA GPUs", in searchlab: a template and its search.
+
+    python studies/tutorials/autotvm_conv2d.py [--small] [--trials 20] [--out DIR] [--target native|cuda]
+
+A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It writes a schedule with
+its numbers left open, prints the space that this makes, searches it by 20 trials of xgb, and checks and times
+the best program. Without ``--target`` it tunes for the GPU of this machine, and where there is none for the CPU.
+
+Its full size is AutoTVM's workload, (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1)), which takes about 15 seconds on two
+cores; on two of an AMD EPYC (Zen 5) it printed, among more::
+
+    ConfigSpace (len=11520, space_map=
+    The space of AutoTVM's tutorial has 10,454,400 configs:
+    [('tile_f', [-1, 8]), ('tile_y', [-1, 7]), ('tile_x', [-1, 1]), ('tile_rc', [-1, 2]), ('order', [2, 1, 0]),
+     ('unroll', ['unroll', 'unroll']), ('pack_weight', 1)],None,11313
+    The result is what numpy computes.
+    One run takes 1.5594 ms: 148.3 GFLOPS.
+
+``--target cuda`` has not been run on a GPU yet: its space was looked at, and its published config compiled by nvcc. Of
+300 random configs of that space 71 were within the limits of an sm_90; 20 trials are few there.
+"""
+
+# %% Imports and options
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tvm
+
+import searchlab
+from searchlab.cuda import gpu_name
+from searchlab.measure.code import compile_program, device_of
+from searchlab_spaces.knob_template import KnobTemplate
+from searchlab_spaces.knobs import TemplateConfig
+from searchlab_spaces.template_registry import template
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--small", action="store_true", help="a convolution of 14x14x16 and 10 trials, in seconds")
+parser.add_argument("--trials", type=int, help="programs to build and time (20; 10 with --small)")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the log goes")
+parser.add_argument("--target", choices=["native", "cuda"], help="the GPU where there is one, else this CPU (native)")
+args = parser.parse_args([] if "ipykernel" in sys.modules else None)
+trials = (10 if args.small else 20) if args.trials is None else args.trials
+
+try:
+    target = searchlab.resolve_target(args.target or ("cuda" if gpu_name() else "native"))
+except searchlab.SearchlabError as error:  # the GPU that was asked for is not there
+    sys.exit(str(error))
+
+# %% The workload
+# The tutorial's: the last 3x3 layer of ResNet-50. A workload is also its spelling, which names it in files and on the
+# command line.
+full = searchlab.conv2d(1, 7, 7, 512, 512, 3, 3, stride=1, padding=1)
+workload = searchlab.conv2d(1, 14, 14, 16, 16, 3, 3, stride=1, padding=1) if args.small else full
+print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
+
+
+# %% Step 1: define the search space
+# A template is a schedule that asks ``cfg`` for its numbers. First it defines its knobs, from the workload's loops:
+#
+# - ``define_split``: how a loop is cut into nested ones; ``cfg[name].apply(sch, loop)`` does it, ``.size`` says how
+#   long they are. Each part is a divisor of the loop, so no iteration is wasted.
+# - ``define_reorder``: in which order loops are nested.
+# - ``define_annotate``: which loops are unrolled (or vectorised, with another policy).
+# - ``define_knob``: any value from a list, with which the template may do what it likes.
+#
+# In AutoTVM ``define_split`` gave axes that later knobs were defined on. Here knobs are defined on the loops of the
+# workload, before any is cut, and are applied to those that came of them: an order of three reduction loops is the same
+# knob, whichever parts of them it is applied to.
+#
+# This one is for CPUs. Channels are vectorised, ``lanes`` of them; a tile of pixels is unrolled, and kept in registers
+# while everything is summed that goes into it. The result is written in NCHW after that.
+@template("tutorial_conv2d", op="conv2d", target="llvm")
+def tutorial_conv2d(cfg: TemplateConfig, sch: Schedule, target: searchlab.Target) -> None:
+    """Direct convolution of a padded image, NCHW, tiled over channels and pixels; blocked by channels inside."""
+    conv = sch.get_sblock("conv2d")
+    _, f, y, x, rc, ry, rx = sch.get_loops(conv)
+    cfg.define_split("tile_f", f, num_outputs=2, max_factor=32)
+    cfg.define_split("tile_y", y, num_outputs=2, max_factor=16)
+    cfg.define_split("tile_x", x, num_outputs=2, max_factor=16)
+    cfg.define_split("tile_rc", rc, num_outputs=2)
+    cfg.define_reorder("order", [rc, ry, rx], policy="all")
+    cfg.define_annotate("unroll", [ry, rx], policy="try_unroll")
+    cfg.define_knob("pack_weight", [0, 1])
+
+    lanes = cfg["tile_f"].size[1]
+    if cfg["pack_weight"].val:  # [co, ci, kh, kw] -> [co / lanes, ci, kh, kw, lanes], in every run of the program
+        packed = sch.cache_read(conv, 1, "global")
+        sch.transform_layout(packed, ("write", 0), lambda o, i, a, b: (o // lanes, i, a, b, o % lanes))
+        sch.parallel(sch.get_loops(packed)[0])
+    result = sch.cache_write(conv, 0, "global")
+    sch.transform_layout(conv, ("write", 0), lambda n, o, h, w: (n, o // lanes, h, w, o % lanes))
+
+    n, f, y, x, rc, ry, rx = sch.get_loops(conv)
+    f_outer, f_inner = cfg["tile_f"].apply(sch, f)
+    y_outer, y_inner = cfg["tile_y"].apply(sch, y)
+    x_outer, x_inner = cfg["tile_x"].apply(sch, x)
+    rc_outer, rc_inner = cfg["tile_rc"].apply(sch, rc)
+    sch.reorder(n, f_outer, y_outer, x_outer, rc_outer, rc_inner, ry, rx, y_inner, x_inner, f_inner)
+    cfg["order"].apply(sch, [rc_inner, ry, rx])
+    cfg["unroll"].apply(sch, [ry, rx])
+    sch.unroll(y_inner)
+    sch.unroll(x_inner)
+    sch.vectorize(f_inner)
+    for loops in ([n, f_outer, y_outer], sch.get_loops(result)[:2], sch.get_loops(sch.get_sblock("pad"))[:2]):
+        sch.parallel(sch.fuse(*loops))
+    sch.decompose_reduction(conv, rc_outer)
+
+
+# The decorator registers it in this process alone. In a module of its own, and named as ``"module:function"``, it is
+# also found by ``searchlab best``, which makes the programs of a log again. For CUDA the template of AutoTVM's tutorial
+# comes with searchlab, under the name that it had there.
+template_name = "conv2d_no_batching" if target.kind == "cuda" else "tutorial_conv2d"
+space = KnobTemplate(workload, target, template=template_name)
+print(f"The space of {template_name}:")
+print(space)
+
+# %% AutoTVM's own space
+# Every config has an index, and indices are AutoTVM's: so are those of its published logs. A space can be looked at
+# without the device it is for. This is the one of the tutorial, with the best config of the log that was published with
+# it: number 9,881,539 of 10,454,400.
+theirs = KnobTemplate(full, searchlab.resolve_target({"kind": "cuda", "arch": "sm_90"}), template="conv2d_no_batching")
+published = theirs.config_at(9881539)
+assert theirs.index_of(published) == 9881539 and published in theirs
+print(f"The space of AutoTVM's tutorial has {len(theirs):,} configs:")
+print(theirs)
+print(f"Its config 9881539: {theirs.show(published)}\n")
+
+# %% Step 2: search through the space
+# ``xgb`` is AutoTVM's XGBTuner: simulated annealing on what an XGBoost model, trained on all trials so far, predicts.
+# The first 8 trials are random. Every trial is in the log when the next batch begins: run again, the script measures
+# nothing that is there, and with more ``--trials`` it goes on.
+log = args.out / f"autotvm_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
+
+
+def show(trial: searchlab.Trial) -> None:
+    said = trial.measurement.failure or f"{workload.flops / trial.cost / 1e9:7.1f} GFLOPS"
+    print(f"  trial {trial.index:3d}: {said}", flush=True)
+
+
+result = searchlab.tune(
+    workload,
+    space=space,
+    policy={"name": "xgb", "options": {"initial": 8}},
+    trials=trials,
+    seed=0,
+    log=log,
+    on_trial=show,
+)
+
+# %% The best config
+# Each program was checked when it was first run, and the fastest five were timed again at the end, in turn.
+best = result.best
+print(f"\nBest config, of {len(result.trials)} trials in {log}:")
+print(space.show(best.config))
+print(f"index {space.index_of(best.config)} of {len(space)}, a member: {best.config in space}")
+
+# %% Check it, and time it
+# The program is an ordinary TVM module. TVM would use half of the cores where they are hyper-threads, so it is told to
+# use those that the trials were measured on, before it runs anything in this process.
+os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
+module = compile_program(best.schedule().mod, target).jit()
+device = device_of(target.kind)
+inputs = workload.inputs(seed=1)
+unwritten = np.full(list(workload.shapes.values())[-1], np.nan, workload.out_dtype)
+arguments = [tvm.runtime.tensor(array, device) for array in [*inputs.values(), unwritten]]
+module["main"](*arguments)
+rtol, atol = workload.tolerance()
+np.testing.assert_allclose(arguments[-1].numpy(), workload.reference(inputs), rtol=rtol, atol=atol)
+print("The result is what numpy computes.")
+
+timer = module.time_evaluator("main", device, repeat=5, min_repeat_ms=50)
+seconds = float(np.median(timer(*arguments).results))
+print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1f} GFLOPS.")

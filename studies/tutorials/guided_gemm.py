@@ -1,0 +1,192 @@
+"""A guided GEMM, from three loops to a micro-kernel: what each step brings, and what is left to search.
+
+    python studies/tutorials/guided_gemm.py [--small] [--trials 16] [--out DIR]
+
+A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It times a GEMM of 512 x 512
+x 512 as its definition, in blocks, packed and with a micro-kernel; shows the block sizes that follow from the caches;
+goes through packing, the six algorithms and dtypes; and ends with the GEMMs of ResNet-50 beside numpy's BLAS. It is for
+CPUs only: a GPU has none of the caches that this is about.
+
+A search tries 16 programs in each space, 580 in all, which takes two and a half minutes on two cores; with ``--small``
+it is 20 s. On two cores of an AMD EPYC (Zen 5) it printed, among others:
+
+    Variants, the best of 16:
+      basic          nr 64                        2.764 ms     97.1 GFLOPS
+      blocked        mr 16 x nr 64                2.469 ms    108.7 GFLOPS
+      packed         mr 1 x nr 48                 1.470 ms    182.6 GFLOPS
+      micro-kernel   mr 9 x nr 32                 0.610 ms    440.0 GFLOPS
+    ...
+    Geometric mean of the ratios over 20 layers: 1.23
+"""
+
+# %% Imports and options
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+import searchlab
+from searchlab.presets import preset_names
+from searchlab_spaces.blis_model import blocking, kc_for, mc_for, nc_for
+from searchlab_spaces.gemm_algorithms import ALGORITHMS, UNROLLED
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--small", action="store_true", help="a GEMM of 96 x 96 x 96, two layers and 2 trials, in seconds")
+parser.add_argument("--trials", type=int, help="programs to build and time in each space (16; 2 with --small)")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the logs go")
+args = parser.parse_args([] if "ipykernel" in sys.modules else None)
+trials = (2 if args.small else 16) if args.trials is None else args.trials
+out = args.out / ("guided_gemm-small" if args.small else "guided_gemm")
+
+target = searchlab.resolve_target("native")
+size = 96 if args.small else 512
+name = f"gemm:{size}x{size}x{size}"
+print(f"{name} on {target.spec['mcpu']}, {target.cores} cores, vectors of {target.simd_bytes} bytes\n")
+
+
+# %% How each question is asked
+# Sections compare spaces, or workloads. That is what a study does: each workload is searched in each space, and each
+# run is a log. What is in the logs is not measured again, nor is a program that another space of the study had already.
+# Random search is good enough here: what is left open is no more than a micro-tile, mr rows by nr columns of C that are
+# held in registers while k is summed over.
+def search(study: str, workloads: Sequence[str], spaces: Mapping[str, dict[str, Any]]) -> list[searchlab.Result]:
+    """A run of ``trials`` trials for each workload and each space, which is given as label -> options."""
+    settings = {
+        "workloads": list(workloads),
+        "spaces": [{"name": "guided-gemm", "label": label, "options": options} for label, options in spaces.items()],
+        "policies": ["random"],
+        "trials": trials,
+        "target": "native",
+        "measure": {"kind": "local", "min_repeat_ms": 1 if args.small else 10},
+    }
+    return searchlab.Study.from_dict(settings).run(out / study)
+
+
+def line(label: str, result: searchlab.Result) -> str:
+    """The best of a run: its micro-tile, the median time of one run of it, and GFLOPS."""
+    best = result.best
+    tile = " x ".join(f"{knob} {value}" for knob, value in best.config.items())
+    return f"  {label:14} {tile:24} {1e3 * best.seconds:9.3f} ms {best.gflops:8.1f} GFLOPS"
+
+
+# All that is asked about one GEMM is one study. The default of each option is a space of its own only once.
+variants = {variant: {"variant": variant} for variant in ("basic", "blocked", "packed", "micro-kernel")}
+packing = {"neither": {"pack_a": False, "pack_b": False}, "B": {"pack_a": False}, "A": {"pack_b": False}}
+algorithms = {algorithm: {"algorithm": algorithm} for algorithm in ALGORITHMS if algorithm != "B3A2C0"}
+spaces = {**variants, **packing, **algorithms, "searched blocks": {"blocks": "knobs"}}
+found = dict(zip(spaces, search("spaces", [name], spaces), strict=True))
+default = found["micro-kernel"]
+
+# %% From basic to micro-kernel
+# Each variant adds one step to the one before. ``basic`` is the three loops of the definition, j vectorised.
+# ``blocked`` has five loops around them, over blocks that stay in the caches and over micro-tiles. ``packed`` first
+# copies each block into the order that it is read in. ``micro-kernel`` keeps the whole micro-tile in registers.
+print(f"Variants, the best of {trials}:")
+for variant in variants:
+    print(line(variant, found[variant]))
+
+# The program itself: the loops, from the outside, around the micro-kernel. ``ax`` loops are those that pack.
+print("\nThe loops of the best program with a micro-kernel:")
+for text in default.best.schedule().mod.script().splitlines():
+    if text.lstrip().startswith(("for ", "with T.sblock(")):
+        print(text.removeprefix("    "))
+
+# %% What the model computes
+# mc, nc and kc are not searched. They follow from the caches alone (Low et al., "Analytical Modeling Is Enough for
+# High-Performance BLIS", 2016): a micro-panel of A, mr x kc, and one of B, kc x nr, stay in L1; a block of A, mc x kc,
+# in L2; a panel of B, kc x nc, in L3. ``kc_for``, ``mc_for`` and ``nc_for`` are the paper's formulas; ``blocking`` then
+# evens the blocks out over this problem and these cores, and takes all of k at once while the micro-panels fit in L2.
+gemm = searchlab.parse_workload(name)
+assert isinstance(gemm, searchlab.workload.Gemm)
+print("\nCaches:", ", ".join(f"L{i} {c.size >> 10} KiB, {c.ways} ways" for i, c in enumerate(target.caches, 1)))
+print("   mr   nr    paper:  kc    mc     nc    here:  kc    mc    nc")
+itemsize = np.dtype(gemm.dtype).itemsize
+lanes = target.simd_bytes // itemsize
+for mr, nr in ((4, lanes), (8, 2 * lanes), (14, 2 * lanes), (6, 4 * lanes)):
+    kc = kc_for(target.caches[0], mr, nr, itemsize)
+    mc = mc_for(target.caches[1], mr, nr, kc, itemsize)
+    # Without an L3, B streams from memory, however wide its panel is.
+    nc = nc_for(target.caches[2], nr, kc, mc, itemsize) if len(target.caches) > 2 else gemm.n
+    cut = blocking(gemm, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED}, target.cores)
+    print(f"  {mr:3}  {nr:3}          {kc:4}  {mc:4}  {nc:5}          {cut.kc:4}  {cut.mc:4}  {cut.nc:4}")
+
+# Whether the model leaves much to be found can be asked: with ``blocks="knobs"`` mc, nc and kc are searched as well.
+knobs = found["searched blocks"].best
+print(f"\nBlocks by the model, and mc, nc and kc searched too, the best of {trials}:")
+print(f"  {default.best.gflops:.1f} and {knobs.gflops:.1f} GFLOPS; the latter with {dict(knobs.config)}")
+
+# %% Packing
+# A packed copy is read in the order it lies in, without a stride that may miss the TLB or meet the same few sets of a
+# cache. It costs a pass over the operand, and pays where that is read often: that of A the more columns there are, that
+# of B the more rows. With ``"knob"`` for an option the search decides.
+print(f"\nPacked operands, the best of {trials}:")
+for label in packing:
+    print(line(label, found[label]))
+print(line("both", default))
+
+# %% Algorithms
+# B3A2C0 is GotoBLAS's and BLIS's: a block of B stays in L3, one of A in L2, a micro-tile of C in registers. The others
+# of the family give these places to other operands. Where A or B is in registers, C streams through them and is written
+# at every step: the micro-tile is then kr x mr, or kr x nr.
+print(f"\nAlgorithms, the best of {trials}:")
+print(line("B3A2C0", default))
+for algorithm in algorithms:
+    print(line(algorithm, found[algorithm]))
+
+# %% Dtypes
+# The same schedule for any dtype: only how many elements a vector holds differs. int8 is summed in int32, float16 in
+# float16, which few CPUs have instructions for. For int8 a FLOP is an operation on integers.
+dtypes = ("float32", "float64", "float16", "int8")
+print(f"\nDtypes, the best of {trials}:")
+for dtype, result in zip(
+    dtypes, search("dtypes", [f"{name}:{dtype}" for dtype in dtypes], {"default": {}}), strict=True
+):
+    print(line(dtype, result))
+
+# %% The layers of ResNet-50
+# Each distinct GEMM that im2row makes of a convolution of ResNet-50 v1.5 at batch 1, and numpy's BLAS beside it. Ours
+# is what the search measured, numpy's is timed in this process afterwards: good enough to see what is to be expected.
+# studies/benchmarks/kernels.py times both in turn, on the same memory, and gives the figures of the README. Where
+# OPENBLAS_CORETYPE is set, OpenBLAS has other kernels than those for this CPU.
+layers: dict[searchlab.Workload, str] = {}
+for preset in preset_names():
+    if "/gemm" in preset:
+        layers.setdefault(searchlab.parse_workload(preset), preset)
+if args.small:
+    wanted = ("resnet50/gemm2.1a", "resnet50/gemm5.2a")
+    layers = {layer: preset for layer, preset in layers.items() if preset in wanted}
+
+
+def blas_seconds(layer: searchlab.Workload) -> float:
+    """Median time of numpy's matmul over a tenth of a second, after one that wakes its threads."""
+    a, b = layer.inputs().values()
+    result = np.matmul(a, b)
+    times: list[float] = []
+    while sum(times) < 0.1:
+        start = time.perf_counter()
+        np.matmul(a, b, out=result)
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+kernels = next((info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"), "unknown")
+print(f"\nThe GEMMs of ResNet-50, the best of {trials}, A read in place; numpy's BLAS has chosen {kernels} kernels:")
+print("  layer                       M x N x K        mr x nr  packed   GFLOPS   numpy's   ratio")
+ratios = []
+results = search("layers", list(layers.values()), {"pack_b": {"pack_a": False, "pack_b": "knob"}})
+for (layer, preset), result in zip(layers.items(), results, strict=True):
+    assert isinstance(layer, searchlab.workload.Gemm)
+    best = result.best
+    blas = layer.flops / blas_seconds(layer) / 1e9
+    ratios.append(best.gflops / blas)
+    shape, tile = f"{layer.m} x {layer.n} x {layer.k}", f"{best.config['mr']} x {best.config['nr']}"
+    packed = "B" if best.config["pack_b"] else "-"
+    print(f"  {preset:18} {shape:>20} {tile:>12} {packed:>7} {best.gflops:8.1f} {blas:9.1f} {ratios[-1]:7.2f}")
+print(f"Geometric mean of the ratios over {len(ratios)} layers: {np.exp(np.mean(np.log(ratios))):.2f}")

@@ -1,0 +1,253 @@
+"""The chapter "Automatic Program Optimization" of the course Machine Learning Compilation, in searchlab.
+
+    python studies/tutorials/metaschedule.py [--small] [--trials 64] [--out DIR] [--target native|cuda]
+
+A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It schedules a GEMM of 128 x
+128 x 128 by hand, leaves the numbers of the schedule open, searches them by hand, at random and with a cost model, has
+the whole space derived from the computation, and puts the best program back into a model. Without ``--target`` it
+tunes for the GPU of this machine, and where there is none for the CPU. It was not run on a GPU yet.
+
+Each of six searches tries 64 programs, which takes 40 s on two cores; with ``--small`` it is 10 s. On two cores of an
+AMD EPYC (Zen 5) it printed, among others:
+
+    The function as it is: 3.87 GFLOPS
+    Scheduled by hand: 15.09 GFLOPS
+    ...
+    Best GFLOPS after so many trials:         8       16       32       64   trials
+      one tile   random                    65.4     65.4     65.4     65.4        7
+      one tile   evolutionary-model        65.4     65.4     65.4     65.4        7
+      all tiles  random                   238.4    238.4    266.5    449.3       64
+      all tiles  evolutionary-model       238.4    408.7    448.1    458.8       64
+      automatic  random                   461.3    461.3    461.3    461.3       64
+      automatic  evolutionary-model       461.3    461.3    461.3    461.5       64
+    ...
+    The model as it was: 1.1775 ms, and numpy's result
+    The model tuned: 0.1003 ms, and numpy's result
+"""
+
+# %% Imports and options
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.s_tir import Schedule
+
+import searchlab
+from searchlab.cuda import gpu_name
+from searchlab.measure.code import compile_program, device_of
+from searchlab_spaces.stochastic_cuda import stochastic_schedule_mm_cuda
+from searchlab_spaces.trace import Trace
+
+if TYPE_CHECKING:
+    from tvm.s_tir.schedule import LoopRV
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--small", action="store_true", help="a GEMM of 64 x 64 x 64 and 4 trials, in seconds")
+parser.add_argument("--trials", type=int, help="programs that each search may build and time (64; 4 with --small)")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the logs go")
+parser.add_argument("--target", choices=["native", "cuda"], help="the GPU where there is one, else this CPU (native)")
+args = parser.parse_args([] if "ipykernel" in sys.modules else None)
+trials = (4 if args.small else 64) if args.trials is None else args.trials
+
+try:
+    target = searchlab.resolve_target(args.target or ("cuda" if gpu_name() else "native"))
+except searchlab.SearchlabError as error:  # the GPU that was asked for is not there
+    sys.exit(str(error))
+cuda = target.kind == "cuda"
+# TVM would use half of the cores where they are hyper-threads, so it is told to use those that trials are measured on,
+# before it runs anything in this process.
+os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
+
+# %% A primitive tensor function
+size = 64 if args.small else 128
+workload = searchlab.gemm(size, size, size)
+print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
+print(workload.module.script())
+
+
+# %% A schedule by hand
+# A schedule transforms the function step by step, and what it computes stays the same.
+def by_hand(sch: Schedule, width: int = 4) -> None:
+    """j is split, and its inner part, ``width`` columns, goes inside of k. On a GPU a thread sums one of them."""
+    block = sch.get_sblock("gemm")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, [None, width])
+    sch.reorder(i, j0, k, j1)
+    if cuda:
+        sch.reorder(i, j0, j1, k)
+        sch.bind(sch.fuse(i, j0), "blockIdx.x")
+        sch.bind(j1, "threadIdx.x")
+    sch.decompose_reduction(block, k)
+
+
+device = device_of(target.kind)
+inputs = workload.inputs(seed=1)
+arguments = [
+    tvm.runtime.tensor(array, device) for array in (*inputs.values(), np.zeros((size, size), workload.out_dtype))
+]
+expected = workload.reference(inputs)  # now: the threads of numpy's BLAS stay busy for a while after each call
+
+
+def gflops(sch: Schedule) -> float:
+    """How fast the program of a schedule is, once its result was found to be numpy's."""
+    program = compile_program(sch.mod, target).jit()
+    program["main"](*arguments)
+    rtol, atol = workload.tolerance()
+    np.testing.assert_allclose(arguments[-1].numpy(), expected, rtol=rtol, atol=atol)
+    timer = program.time_evaluator("main", device, repeat=3, min_repeat_ms=10)
+    return workload.flops / float(np.median(timer(*arguments).results)) / 1e9
+
+
+plain = Schedule(workload.module)
+if not cuda:  # a GPU runs no loop that is bound to no thread
+    print(f"The function as it is: {gflops(plain):.2f} GFLOPS")
+manual = Schedule(workload.module)
+by_hand(manual)
+print(f"Scheduled by hand: {gflops(manual):.2f} GFLOPS\n")
+
+# Every step is in the schedule's trace, which is Python that does them again.
+print("Its trace:")
+print(manual.trace)
+
+
+# %% A stochastic schedule
+# Why 4 columns? Here the number is drawn: ``sample_perfect_tile`` gives two factors of the loop, random variables that
+# later steps take like numbers. What was drawn is in the trace as a ``decision``.
+def stochastic(sch: Schedule) -> None:
+    """As ``by_hand``, of a width that is drawn."""
+    block = sch.get_sblock("gemm")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=64))
+    sch.reorder(i, j0, k, j1)
+    if cuda:
+        sch.reorder(i, j0, j1, k)
+        sch.bind(sch.fuse(i, j0), "blockIdx.x")
+        sch.bind(j1, "threadIdx.x")
+    sch.decompose_reduction(block, k)
+
+
+SEEDS = (123456789, 987654321, 192837465, 918273645)  # TVM's first draws from small seeds are all alike
+print("\nThe same with a number left open, drawn twice:")
+for seed in SEEDS[:2]:
+    drawn = Schedule(workload.module, seed=seed)
+    stochastic(drawn)
+    print(drawn.trace)
+
+# %% The function is a space
+# In searchlab that function is a search space: whatever it samples is a knob, and a config holds the decisions. From a
+# config the same program is made again at any time, which is what a log needs.
+space = Trace(workload, target, function=stochastic)
+configs = list(space.enumerate())
+print(f"\nAs a space it has {len(configs)} configs, from {configs[0]} to {configs[-1]}")
+
+# %% Random search, by hand
+# Draw, build, time, keep the best. Nobody sees to it that a program is not drawn twice, that one that crashes does not
+# take this process along, or that the times can be trusted.
+found: list[tuple[float, Schedule]] = []
+print("\nRandom search by hand:")
+for seed in SEEDS:
+    drawn = Schedule(workload.module, seed=seed)
+    stochastic(drawn)
+    found.append((gflops(drawn), drawn))
+    print(f"  {found[-1][0]:8.2f} GFLOPS, {space.config_of(drawn)}")
+print(f"The best: {max(speed for speed, _ in found):.2f} GFLOPS")
+
+
+# %% A larger space
+# One tile is soon tried out. This function tiles all three loops; how far they are unrolled is drawn as well. On a GPU
+# the one that comes with searchlab takes its place, in which tiles are drawn from the inside out, so that threads and
+# registers suffice whatever is drawn.
+def tiled(sch: Schedule) -> None:
+    """Rows and columns in three, k in two, the inner columns vectorised, the outer rows and columns in parallel."""
+    block = sch.get_sblock("gemm")
+    i, j, k = sch.get_loops(block)
+
+    def split(loop: LoopRV, parts: int, most: int) -> list[LoopRV]:
+        return list(sch.split(loop, sch.sample_perfect_tile(loop, n=parts, max_innermost_factor=most)))
+
+    (i0, i1, i2), (j0, j1, j2), (k0, k1) = split(i, 3, 16), split(j, 3, 64), split(k, 2, 64)
+    sch.reorder(i0, j0, i1, j1, k0, k1, i2, j2)
+    sch.vectorize(j2)
+    sch.annotate(i1, "pragma_auto_unroll_max_step", sch.sample_categorical([0, 64, 512], [1 / 3] * 3))
+    sch.annotate(i1, "pragma_unroll_explicit", 1)
+    sch.parallel(sch.fuse(i0, j0))
+    sch.decompose_reduction(block, k0)
+
+
+# %% Search, with and without a cost model, and in the automatic space
+# ``random`` draws. ``evolutionary-model`` searches as MetaSchedule does: programs evolve on what a model, trained on
+# those measured so far, predicts of them. ``sketch`` is the automatic space: MetaSchedule's rules derive it from the
+# computation, nobody writes a schedule. All of it is one study, each run of it a log: run again, the script measures
+# nothing that is there, and with more ``--trials`` it goes on. Nor is anything measured twice within the study: both
+# searches of one tile end when its few configs are known.
+#
+# The log holds the name of a function, which is all that can be written down: ``__main__:tiled`` for one of a script or
+# notebook. This script can read such a log; for others to do so, put the function into a module, and name it as
+# ``"my_module:tiled"``.
+larger = stochastic_schedule_mm_cuda if cuda else tiled
+study = searchlab.Study.from_dict({
+    "workloads": [str(workload)],
+    "spaces": [
+        {"name": "trace", "label": "one tile", "options": {"function": stochastic}},
+        {"name": "trace", "label": "all tiles", "options": {"function": larger}},
+        {"name": "sketch", "label": "automatic"},
+    ],
+    "policies": ["random", {"name": "evolutionary-model", "options": {"initial": min(8, trials)}}],
+    "cost_models": [{"name": "xgboost", "features": "program"}],
+    "trials": trials,
+    "target": target.to_json(),
+})  # fmt: skip
+results = study.run(args.out / f"metaschedule-{'small-' if args.small else ''}{target.kind}")
+
+steps = sorted({max(1, trials // 8), max(1, trials // 4), max(1, trials // 2), trials})
+print(f"\nBest GFLOPS after so many trials: {''.join(f'{step:9}' for step in steps)}   trials")
+for result in results:
+    header, curve = result.log.header, result.to_frame()["best_gflops"]
+    speeds = "".join(f"{curve[min(step, len(curve)) - 1]:9.1f}" for step in steps)
+    print(f"  {header.space_name:10} {header.name:20} {speeds}   {len(curve):6}")
+
+best = max((result.best for result in results), key=lambda best: best.gflops)
+print(f"\nThe best of all: {best.gflops:.1f} GFLOPS, here {gflops(best.schedule()):.1f}, of")
+print(best.schedule().trace)
+
+# %% Back into the model
+# A small network in Relax: two linear layers, bias and ReLU. Lowered to TensorIR, its first layer is a function that
+# computes the workload, whatever that is called there. ``apply_history_best`` puts the fastest program of the logs in
+# its place; the other functions stay as they are.
+batch, classes = size, 10
+builder = relax.BlockBuilder()
+shapes = {"x": (batch, size), "w0": (size, size), "b0": (size,), "w1": (size, classes)}
+variables = [relax.Var(name, relax.TensorType(shape, "float32")) for name, shape in shapes.items()]
+with builder.function("main", variables):
+    with builder.dataflow():
+        x, w0, b0, w1 = variables
+        hidden = builder.emit(relax.op.nn.relu(relax.op.add(relax.op.matmul(x, w0), b0)))
+        output = builder.emit_output(relax.op.matmul(hidden, w1))
+    builder.emit_func_output(output)
+model = relax.transform.LegalizeOps()(builder.get())
+tuned = searchlab.apply_history_best(model, results, target)
+
+print("\nThe model's functions, and where the tuned program went:")
+for variable, function in tuned.functions.items():
+    if isinstance(function, tvm.tirx.PrimFunc):
+        scheduled = function.attrs.get("tirx.is_scheduled", False)
+        print(f"  {variable.name_hint:10} {'tuned' if scheduled else 'as it was'}")
+
+# Both models in Relax's virtual machine. On a GPU TVM gives the functions that nobody scheduled a schedule of its own.
+generator = np.random.default_rng(2)
+values = [generator.standard_normal(shape).astype("float32") for shape in shapes.values()]
+tensors = [tvm.runtime.tensor(value, device) for value in values]
+output_expected = np.maximum(values[0] @ values[1] + values[2], 0) @ values[3]
+print()
+for title, module in (("as it was", model), ("tuned", tuned)):
+    machine = relax.VirtualMachine(tvm.compile(module, target.tvm), device)
+    np.testing.assert_allclose(machine["main"](*tensors).numpy(), output_expected, rtol=1e-3, atol=1e-3)
+    seconds = float(np.median(machine.time_evaluator("main", device, repeat=5, min_repeat_ms=20)(*tensors).results))
+    print(f"The model {title}: {1e3 * seconds:.4f} ms, and numpy's result")

@@ -1,0 +1,36 @@
+"""Running a tutorial as a user does: a script, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TUTORIALS = Path(__file__).parents[2] / "studies" / "tutorials"
+
+
+def run_tutorial(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``studies/tutorials/NAME.py`` with these arguments, on a machine whose GPUs are hidden."""
+    return subprocess.run(
+        [sys.executable, str(TUTORIALS / f"{name}.py"), *arguments],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def printed(name: str, *arguments: str) -> str:
+    """What it prints. Raises AssertionError, with its errors, where it fails."""
+    done = run_tutorial(name, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refusal(name: str, *arguments: str) -> str:
+    """The one sentence in which it refuses to run. Raises AssertionError where it runs, or ends otherwise."""
+    done = run_tutorial(name, *arguments)
+    assert done.returncode == 1 and not done.stdout, done.stdout
+    (sentence,) = done.stderr.splitlines()
+    return sentence
