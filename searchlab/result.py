@@ -42,7 +42,22 @@ class Best:
 
     def schedule(self) -> Schedule:
         """The schedule of this config: its ``.mod`` is the program, its ``.trace`` how it came about."""
-        return self._result.space.schedule(self.config)
+        space = self._result.space
+        try:
+            return space.schedule(self.config)
+        except SearchlabError:
+            raise
+        except Exception as error:  # whatever a plug-in raises
+            raise SearchlabError(
+                f"the space {self._result.log.header.space.name!r} makes no schedule of trial {self.trial.index}: "
+                f"{type(error).__name__}: {error}"
+            ) from None
+
+    def text(self, what: str) -> str:
+        """What ``searchlab best --show WHAT`` prints: see :data:`searchlab.apply.inspect.TEXTS`."""
+        from .apply.inspect import text
+
+        return text(self._result, self, what)
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,9 @@ def sentinel(trials: Sequence[Trial]) -> Trial | None:
 
 def drift(log: Log) -> list[float]:
     """Each time the sentinel was timed, its seconds over those it was first measured at; all 1 on a steady machine."""
-    first = sentinel(log.trials)
-    return [record.sentinel / first.cost for record in log.records if record.sentinel is not None and first]
+    readings = [record.sentinel for record in log.records if record.sentinel is not None]
+    first = sentinel(log.trials) if readings else None
+    return [reading / first.cost for reading in readings] if first else []
 
 
 def largest_drift(log: Log) -> float | None:

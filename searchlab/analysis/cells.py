@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,12 +146,13 @@ def footing_notes(cells: Sequence[Cell]) -> list[str]:
         for field in _NOTED
         if (found := _different(cells, (field,)))
     ]
-    for cell in cells:
-        ratio = largest_drift(cell.log)
-        if ratio is not None and abs(ratio - 1) > DRIFT:
-            notes.append(
-                f"The machine drifted during {cell.file}: its first program once took {ratio:.2f} times as long."
-            )
+    drifts = [(ratio, cell) for cell in cells if (ratio := largest_drift(cell.log)) is not None]
+    if drifted := [(ratio, cell) for ratio, cell in drifts if abs(ratio - 1) > DRIFT]:
+        ratio, cell = max(drifted, key=lambda found: abs(math.log(found[0])))
+        most = "" if len(drifted) == 1 else f"{len(drifted)} of {len(drifts)} runs, most in "
+        notes.append(
+            f"The machine drifted during {most}{cell.file}: its first program once took {ratio:.2f} times as long."
+        )
     shares = []
     for strategy in dict.fromkeys(cell.strategy for cell in cells):
         near = [record.nearest for cell in cells if cell.strategy == strategy for record in cell.log.records]

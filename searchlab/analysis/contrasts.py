@@ -19,7 +19,7 @@ from math import comb
 import msgspec
 import numpy as np
 
-from .aggregates import Sample, improvement
+from .aggregates import Sample, improvement, improvement_interval
 from .curves import Floats
 from .ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
 
@@ -33,8 +33,8 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """Two strategies on one measure.
 
     runs: how many the smaller of them has. improvement: probability that a run of ``first`` is better than one of
-    ``second`` on the same workload, a tie counted half. p: two-sided, of this pair alone. adjusted: with Holm's
-    correction over all pairs.
+    ``second`` on the same workload, a tie counted half; lower, upper: its 95 % bootstrap interval. p: two-sided, of
+    this pair alone. adjusted: with Holm's correction over all pairs.
     """
 
     first: str
@@ -43,6 +43,8 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     test: str
     runs: int
     improvement: float
+    lower: float
+    upper: float
     p: float
     adjusted: float
 
@@ -67,19 +69,25 @@ def contrasts(measure: str, runs: Mapping[str, Runs]) -> list[Contrast]:
     which = [(names[i], names[j]) for i, j in pairs(len(names))]
     tests = [_test(runs[one], runs[other], ALPHA / len(which)) for one, other in which]
     adjusted = holm(np.array([p for _, p in tests]))
-    return [
-        Contrast(
-            first=one,
-            second=other,
-            measure=measure,
-            test=test,
-            runs=min(len(runs[one]), len(runs[other])),
-            improvement=improvement(_sample(runs[one]), _sample(runs[other])),
-            p=p,
-            adjusted=float(corrected),
+    samples = {name: _sample(found) for name, found in runs.items()}
+    compared = []
+    for (one, other), (test, p), corrected in zip(which, tests, adjusted, strict=True):
+        lower, upper = improvement_interval(samples[one], samples[other])
+        compared.append(
+            Contrast(
+                first=one,
+                second=other,
+                measure=measure,
+                test=test,
+                runs=min(len(runs[one]), len(runs[other])),
+                improvement=improvement(samples[one], samples[other]),
+                lower=lower,
+                upper=upper,
+                p=p,
+                adjusted=float(corrected),
+            )
         )
-        for (one, other), (test, p), corrected in zip(which, tests, adjusted, strict=True)
-    ]
+    return compared
 
 
 def _test(one: Runs, other: Runs, needed: float) -> tuple[str, float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .diagram import Diagram
-from .plots import COLOURS
+from .plots import COLOURS, GREY, plain, save, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,6 @@ _ROW = 0.26  # inches from name to name, and
 _BAR = 0.13  # from bar to bar
 _MARGIN = 0.33  # of the width, at both sides, for the names
 _NAME = 22  # characters
-_GREY = "#555555"
 _STYLE = {"svg.hashsalt": "searchlab", "font.size": 10}
 
 
@@ -47,9 +46,8 @@ def draw_diagram(path: Path, diagram: Diagram, order: Sequence[str] | None = Non
         _scale(axes, last)
         _bars(axes, diagram)
         _names(axes, diagram, bars, rows, order or diagram.strategies)
-        axes.text((1 + last) / 2, 0.52, _title(diagram), ha="center", fontsize=9.5, color=_GREY)
-        figure.savefig(path.with_name(path.name + ".png"), metadata={"Software": None})
-        figure.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
+        axes.text((1 + last) / 2, 0.52, _title(diagram), ha="center", fontsize=9.5, color=GREY)
+        save(figure, path)
 
 
 def _title(diagram: Diagram) -> str:
@@ -71,9 +69,9 @@ def _bars(axes: Axes, diagram: Diagram) -> None:
     for level, clique in enumerate(diagram.cliques, 1):
         ranks = [diagram.ranks[place] for place in clique]
         axes.plot(
-            (min(ranks), max(ranks)), (-_BAR * level,) * 2, color=_GREY, linewidth=3, solid_capstyle="round", zorder=3
+            (min(ranks), max(ranks)), (-_BAR * level,) * 2, color=GREY, linewidth=3, solid_capstyle="round", zorder=3
         )
-        axes.plot(ranks, [-_BAR * level] * len(ranks), "o", color=_GREY, markersize=5, zorder=3, clip_on=False)
+        axes.plot(ranks, [-_BAR * level] * len(ranks), "o", color=GREY, markersize=5, zorder=3, clip_on=False)
 
 
 def _names(axes: Axes, diagram: Diagram, bars: float, rows: int, order: Sequence[str]) -> None:
@@ -86,12 +84,12 @@ def _names(axes: Axes, diagram: Diagram, bars: float, rows: int, order: Sequence
         end = 1 - reach if left else last + reach
         colour = COLOURS[order.index(name) % len(COLOURS)]
         axes.plot((rank, rank, end), (0, down, down), color=colour, linewidth=1.1, clip_on=False)
-        shown = name if len(name) <= _NAME else name[: _NAME // 2] + "…" + name[-_NAME // 2 + 1 :]
+        shown = plain(shortened(name, _NAME))
         label = f"{shown}  {rank:.2f}" if left else f"{rank:.2f}  {shown}"
         axes.text(
             end + (-reach if left else reach) / 3,
             down,
-            label.replace("$", r"\$"),  # a dollar would start a formula
+            label,
             ha="right" if left else "left",
             va="center",
         )

@@ -35,7 +35,7 @@ class Reached(msgspec.Struct, frozen=True):
     median: over all seeds, the censored ones counted as infinity; lower, upper: its 95 % bootstrap interval. Each is
     None where it is infinite, which the median is unless more than half of the seeds reached the target.
     expected: ERT (see :func:`~searchlab.analysis.targets.expected_running_time`), None where no seed did. penalised:
-    PAR-10.
+    PAR-10, whose budget is the most that any run of the workload had.
     """
 
     reached: int
@@ -53,17 +53,17 @@ def spread(values: list[float]) -> Spread:
     return Spread(median, lower, upper, values)
 
 
-def reached(values: list[float], spent: list[float]) -> Reached:
-    """values: what each seed took, infinity if it ended before; spent: what it had then."""
-    hits, budgets = np.array(values), np.array(spent)
+def reached(values: list[float], spent: list[float], budget: float) -> Reached:
+    """values: what each seed took, infinity if it ended before; spent: what it had then; budget: of PAR-10."""
+    hits = np.array(values)
     lower, upper = bootstrap([hits], median)
     return Reached(
         reached=int(np.isfinite(hits).sum()),
         median=_finite(float(median([hits]))),
         lower=_finite(lower),
         upper=_finite(upper),
-        expected=_finite(expected_running_time(hits, budgets)),
-        penalised=penalised_average(hits, budgets),
+        expected=_finite(expected_running_time(hits, np.array(spent))),
+        penalised=penalised_average(hits, budget),
         by_seed=[_finite(value) for value in values],
     )
 

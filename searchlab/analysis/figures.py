@@ -65,7 +65,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """A chart. brief: under its picture's title. says: how to read it. step: whether lines are constant between points.
-    digits: after the point.
+    digits: after the point. ends: whether where a line ends says something.
     """
 
     key: str
@@ -75,6 +75,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     views: list[View]
     step: bool = True
     digits: int = 2
+    ends: bool = True
 
 
 def workload_figures(item: WorkloadSummary, runs: Runs) -> list[Figure]:
@@ -327,7 +328,7 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
         quantity="part of all runs above it",
     )  # fmt: skip
     return Figure(
-        key="runs", title="Distribution of runs", views=[view],
+        key="runs", title="Distribution of runs", views=[view], ends=False,
         brief="how many of all runs have a larger area under the curve",
         says="The part of all runs of all workloads whose area under the convergence curve is above a value. A line "
         "that lies above another everywhere is better whatever one asks of it.",

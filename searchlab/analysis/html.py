@@ -102,6 +102,7 @@ def _data(names: Sequence[str], figures: Mapping[str, Sequence[Figure]]) -> dict
             f"{number}-{figure.key}": {
                 "step": figure.step,
                 "digits": figure.digits,
+                "ends": figure.ends,
                 "views": {
                     view.key: {
                         "label": view.label, "quantity": view.quantity, "log": view.log,
@@ -165,7 +166,9 @@ def _rows(x: Sequence[float]) -> list[int]:
 def pair_matrix(
     rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], measure: str
 ) -> list[tuple[str, list[dict[str, Any] | None]]]:
-    """For each strategy against each: how probably a run of it is better, and Holm's p; None against itself."""
+    """For each strategy against each: how probably a run of it is better, with the interval, and Holm's p; None against
+    itself.
+    """
     about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
     matrix = []
     for one in rows:
@@ -175,9 +178,12 @@ def pair_matrix(
                 cells.append(None)
                 continue
             c = about.get((one.strategy, other.strategy)) or about[other.strategy, one.strategy]
-            chance = c.improvement if c.first == one.strategy else 1 - c.improvement
+            chance, lower, upper = c.improvement, c.lower, c.upper
+            if c.first != one.strategy:
+                chance, lower, upper = 1 - chance, 1 - upper, 1 - lower
             sure = c.adjusted <= ALPHA and chance != 0.5
-            cells.append({"chance": chance, "p": c.adjusted, "word": ("better" if chance > 0.5 else "worse") * sure})
+            word = ("better" if chance > 0.5 else "worse") * sure
+            cells.append({"chance": chance, "lower": lower, "upper": upper, "p": c.adjusted, "word": word})
         matrix.append((one.strategy, cells))
     return matrix
 

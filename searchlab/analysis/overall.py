@@ -58,7 +58,7 @@ def overall(workloads: Sequence[WorkloadSummary]) -> Overall | None:
     names = [strategy.strategy for strategy in strategies]
     compared = contrasts(AREA, {name: _runs([row[name] for row in rows], workloads, common) for name in names})
     means = np.array([[np.mean(row[name].area.by_seed) for name in names] for row in rows])
-    first, second = (f"{s.area.value:.2f} [{s.area.lower:.2f}, {s.area.upper:.2f}]" for s in strategies[:2])
+    first, second = (_shown(strategy.area) for strategy in strategies[:2])
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
@@ -82,6 +82,11 @@ def _strategy(rows: Sequence[StrategySummary]) -> OverallStrategy:
 
 def _estimate(sample: Sample, statistic: Callable[[Sample], Floats]) -> Estimate:
     return Estimate(float(statistic(sample)), *bootstrap(sample, statistic))
+
+
+def _shown(area: Estimate) -> str:
+    """Without an interval that has no width: of one seed on each workload there is nothing to resample."""
+    return f"{area.value:.2f}" + f" [{area.lower:.2f}, {area.upper:.2f}]" * (area.lower < area.upper)
 
 
 def _runs(

@@ -30,13 +30,13 @@ _GAP = 0.2  # inches between the lines of the legend
 _HANDLE = 0.34  # inches of a line's sample
 _LOG_FROM = 100.0  # ratio of the last x to the first from which a logarithmic axis is the more readable
 _NAME = 34  # characters
-_GREY = "#555555"
-_STYLE = {
+GREY = "#555555"
+STYLE = {
     "svg.hashsalt": "searchlab",
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": _GREY,
+    "axes.edgecolor": GREY,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": "#e4e4e4",
@@ -63,7 +63,7 @@ class Frame:
     """What a picture's lines stand in: its axes' labels, and horizontal lines, the highest first, with their names.
 
     bottom, top: ends of the y axis, None to fit the lines, and 0 in any case. digits: after the point. step: whether
-    lines are constant between points.
+    lines are constant between points. ends: whether where a line ends says something.
     """
 
     axis: str
@@ -73,6 +73,7 @@ class Frame:
     top: float | None = None
     digits: int = 1
     step: bool = True
+    ends: bool = True
 
 
 def draw(path: Path, *, title: str, subtitle: str, frame: Frame, lines: Iterable[Line]) -> None:
@@ -85,7 +86,7 @@ def draw(path: Path, *, title: str, subtitle: str, frame: Frame, lines: Iterable
     from matplotlib.figure import Figure
 
     shown = sorted(lines, key=lambda line: (-line.band.median[-1], line.name))
-    with matplotlib.style.context(["default", _STYLE]):
+    with matplotlib.style.context(["default", STYLE]):
         figure = Figure(figsize=(_WIDTH, max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1))), dpi=_DPI)
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
@@ -94,23 +95,33 @@ def draw(path: Path, *, title: str, subtitle: str, frame: Frame, lines: Iterable
         _scale(axes, shown, frame)
         _levels(axes, frame)
         _legend(figure, axes, shown, frame)
-        _heading(figure, title, 0.3, fontsize=12, fontweight="bold")
+        heading(figure, title, 0.3, fontsize=12, fontweight="bold")
         if len({line.band.x[-1] for line in shown}) > 1:
             subtitle += "; dotted: held after the last trial"
-        _heading(figure, subtitle, 0.52, fontsize=9.5, color=_GREY)
-        figure.savefig(path.with_name(path.name + ".png"), metadata={"Software": None})
-        figure.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
+        heading(figure, subtitle, 0.52, fontsize=9.5, color=GREY)
+        save(figure, path)
 
 
-def _heading(figure: Figure, words: str, down: float, *, fontsize: float, **look: Any) -> None:
+def heading(figure: Figure, words: str, down: float, *, fontsize: float, left: float = _LEFT, **look: Any) -> None:
     """``words`` over the axes, ``down`` inches from the top, in letters small enough to fit."""
-    text = figure.text(_LEFT / _WIDTH, 1 - down / figure.get_figheight(), _plain(words), fontsize=fontsize, **look)
+    text = figure.text(left / _WIDTH, 1 - down / figure.get_figheight(), plain(words), fontsize=fontsize, **look)
     width = text.get_window_extent().width / figure.dpi
-    text.set_fontsize(min(fontsize, fontsize * (_WIDTH - _LEFT - 0.3) / width))
+    text.set_fontsize(min(fontsize, fontsize * (_WIDTH - left - 0.3) / width))
 
 
-def _plain(words: str) -> str:
+def save(figure: Figure, path: Path) -> None:
+    """As ``path``.png and ``path``.svg; without a date, so that equal pictures are equal files."""
+    figure.savefig(path.with_name(path.name + ".png"), metadata={"Software": None})
+    figure.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
+
+
+def plain(words: str) -> str:
     return words.replace("$", r"\$")  # a dollar would start a formula
+
+
+def shortened(name: str, most: int) -> str:
+    """With its middle left out where it has more than ``most`` characters."""
+    return name if len(name) <= most else name[: most // 2] + "…" + name[-most // 2 + 1 :]
 
 
 def _look(line: Line) -> dict[str, Any]:
@@ -126,8 +137,8 @@ def _look(line: Line) -> dict[str, Any]:
 
 
 def _label(line: Line, frame: Frame) -> str:
-    name = line.name if len(line.name) <= _NAME else line.name[: _NAME // 2] + "…" + line.name[-_NAME // 2 + 1 :]
-    return _plain(f"{name}{'*' * line.marked}  {line.band.median[-1]:.{frame.digits}f}")
+    end = f"  {line.band.median[-1]:.{frame.digits}f}" if frame.ends else ""
+    return plain(f"{shortened(line.name, _NAME)}{'*' * line.marked}{end}")
 
 
 def _place(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
@@ -193,7 +204,7 @@ def _scale(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     else:
         axes.set_xlim(0, last if last > first else 2 * last or 1.0)
     low = min(0.0, *(float(line.band.lower.min()) for line in lines)) if frame.bottom is None else frame.bottom
-    high = max(float(line.band.upper.max()) for line in lines)
+    high = max(*(float(line.band.upper.max()) for line in lines), *(level for level, _ in frame.levels), 0.0)
     axes.set_ylim(low * 1.04, frame.top if frame.top is not None else high * 1.04 or 1.0)
     axes.set_xlabel(frame.axis)
     axes.set_ylabel(frame.quantity)
@@ -208,9 +219,7 @@ def _levels(axes: Axes, frame: Frame) -> None:
     for place, (level, text) in enumerate(frame.levels):
         dash, align = ("-", "bottom") if place == 0 else ((0, (4, 3)), "top")
         axes.axhline(level, color="#888888", linewidth=0.8, linestyle=dash, zorder=1.5)
-        axes.text(
-            0.008, level, text, fontsize=8.5, color=_GREY, va=align, transform=across, zorder=5, path_effects=halo
-        )
+        axes.text(0.008, level, text, fontsize=8.5, color=GREY, va=align, transform=across, zorder=5, path_effects=halo)
 
 
 def _legend(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
@@ -218,7 +227,7 @@ def _legend(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> 
     box = axes.get_position()
     width, height = box.width * _WIDTH, box.height * figure.get_figheight()
     low, high = axes.get_ylim()
-    ends = (np.array([line.band.median[-1] for line in lines]) - low) / (high - low)
+    ends = np.clip((np.array([line.band.median[-1] for line in lines]) - low) / (high - low), 0.0, 1.0)
     for line, end, y in zip(lines, ends, spread(ends, _GAP / height), strict=True):
         look = _look(line)
         left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width

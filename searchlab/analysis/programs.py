@@ -1,4 +1,5 @@
-"""The fastest program of each strategy, and how it came about: its schedule trace, made again in a process of its own.
+"""The best program of each cell, and how that of each strategy came about: its schedule trace, made again in a process
+of its own.
 
 A log holds configs; a trace takes the space, hence its plug-in and TVM. Reading logs must take neither, nor run code
 that a log names, nor wait: so a child process makes the traces, of registered spaces only, while the report is being
@@ -11,9 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self
 
 import msgspec
@@ -21,6 +21,7 @@ import numpy as np
 
 from ..log import Plugin
 from ..registry import installed
+from ..result import Result
 from ..traces import Made, Wanted
 from .cells import Cell, Comparison
 
@@ -29,10 +30,13 @@ BUDGET = 20.0
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """The fastest trial of a strategy on a workload, over its seeds; the earliest by seed where several are as fast.
+    """The best program of a cell, as :attr:`searchlab.result.Result.best` has it.
 
-    trial: from 1. again: GFLOPS when it was measured again at the end of its run, None where it was not. trace: its
-    schedule trace, or None, and ``note`` says why.
+    Where the fastest trials were measured again at the end of its run it is the one that then won, and ``gflops`` and
+    ``seconds`` are what it then gave; else it is the fastest trial. trial: its index in the log, from 0. as_trial:
+    GFLOPS as that trial. tied: the trials that could not be told from it when they were measured again; None where
+    none were.
+    trace: its schedule trace, or None, and ``note`` says why; only that of a strategy's best cell is made.
     """
 
     workload: str
@@ -41,36 +45,36 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     trial: int
     gflops: float
     seconds: float
-    again: float | None
+    as_trial: float
+    tied: list[int] | None
     config: dict[str, Any]
     log: str
     trace: str | None = None
     note: str = ""
 
 
-def best_programs(comparison: Comparison) -> list[tuple[Program, Path]]:
-    """By workload, the fastest strategy first, with the log that each is in."""
-    found: list[tuple[Program, Path]] = []
-    for strategies in comparison.values():
-        here = []
-        for cells in strategies.values():
-            working = [cell for cell in cells if np.isfinite(cell.log.costs).any()]
-            if working:
-                cell = max(working, key=lambda cell: (cell.curve[-1], -cell.seed))
-                here.append((_program(cell), cell.log.path))
-        found += sorted(here, key=lambda one: (-one[0].gflops, one[0].strategy))
-    return found
+def cell_programs(comparison: Comparison) -> list[tuple[Program, Cell]]:
+    """Of every cell with a program that runs, in the order of the comparison."""
+    cells = [cell for strategies in comparison.values() for found in strategies.values() for cell in found]
+    return [(_program(cell), cell) for cell in cells if np.isfinite(cell.log.costs).any()]
+
+
+def best_programs(found: Sequence[tuple[Program, Cell]]) -> list[tuple[Program, Cell]]:
+    """The fastest of each strategy, the lowest seed of equals: by workload, the fastest strategy first."""
+    best: dict[tuple[str, str], tuple[Program, Cell]] = {}
+    for one in sorted(found, key=lambda one: (-one[0].gflops, one[0].seed)):
+        best.setdefault((one[0].workload, one[0].strategy), one)
+    return sorted(best.values(), key=lambda one: (one[0].workload, -one[0].gflops, one[0].strategy))
 
 
 def _program(cell: Cell) -> Program:
-    index = int(np.argmin(cell.log.costs))
-    cost = float(cell.log.costs[index])
-    finalists = cell.log.final.finalists if cell.log.final else ()
-    again = next((float(np.median(one.seconds)) for one in finalists if one.index == index), None)
+    best = Result(cell.log).best
+    trial = best.trial
     return Program(
-        workload=cell.workload, strategy=cell.strategy, seed=cell.seed, trial=index + 1,
-        gflops=cell.log.flops / cost / 1e9, seconds=cost, again=again and cell.log.flops / again / 1e9,
-        config=cell.log.records[index].config, log=cell.file, note=_unsafe(cell.log.header.space),
+        workload=cell.workload, strategy=cell.strategy, seed=cell.seed, trial=trial.index,
+        gflops=best.gflops, seconds=best.seconds, as_trial=cell.log.flops / trial.cost / 1e9,
+        tied=None if best.tied is None else [other.index for other in best.tied],
+        config=cell.log.records[trial.index].config, log=cell.file, note=_unsafe(cell.log.header.space),
     )  # fmt: skip
 
 
@@ -93,16 +97,17 @@ def _names_code(value: Any) -> bool:
 
 
 class Traces:
-    """The programs of a comparison, whose traces are being made from the start, and are waited for at the end."""
+    """Programs whose traces are being made from the start, and are waited for at the end."""
 
-    def __init__(self, comparison: Comparison, budget: float) -> None:
-        self._programs = best_programs(comparison)
+    def __init__(self, programs: Sequence[tuple[Program, Cell]], budget: float) -> None:
+        self._programs = programs
         self._until = time.monotonic() + budget
         self._lines: list[bytes] = []
         self._child: subprocess.Popen[bytes] | None = None
-        wanted = [(number, path) for number, (one, path) in enumerate(self._programs) if not one.note]
-        if wanted and budget > 0:
-            asked = {number: Wanted(str(path), self._programs[number][0].trial - 1) for number, path in wanted}
+        asked = {
+            number: Wanted(str(cell.log.path), one.trial) for number, (one, cell) in enumerate(programs) if not one.note
+        }
+        if asked and budget > 0:
             self._start(msgspec.json.encode(asked))
 
     def _start(self, asked: bytes) -> None:

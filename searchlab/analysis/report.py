@@ -17,7 +17,7 @@ from .figures import Figure, overall_figures, workload_figures
 from .html import page, strategy_order
 from .overall import Overall
 from .pictures import draw_all
-from .programs import BUDGET, Traces
+from .programs import BUDGET, Program, Traces, best_programs, cell_programs
 from .summary import Summary, started, summarize
 
 
@@ -25,9 +25,9 @@ def report(directory: str | Path, *, traces: float = BUDGET) -> Summary:
     """Compare what the logs ``**/*.jsonl`` of ``directory`` hold, and write it into ``directory/report/``.
 
     ``report.html``, one page that needs no other file and no network. Its charts as PNG and SVG, those of all workloads
-    as ``overall-*``, and their numbers as ``figures.json`` and ``figures.csv``. ``programs.json``: the fastest program
+    as ``overall-*``, and their numbers as ``figures.json`` and ``figures.csv``. ``programs.json``: the best program
     of each strategy on each workload, with its schedule trace (see :mod:`~searchlab.analysis.programs`), where that
-    could be made within ``traces`` seconds (0: no traces).
+    could be made within ``traces`` seconds (0: no traces); ``programs.csv``: that of every run, a row each.
     ``summary.json`` and ``summary.csv`` (a row per workload and strategy); ``contrasts.csv`` (a row per workload,
     measure and pair of strategies; without a workload: over all of them); ``overall.csv`` (a row per strategy, where
     there are several workloads); ``curves.csv`` (a row per trial: how many trials and seconds, both from the start of
@@ -41,13 +41,14 @@ def report(directory: str | Path, *, traces: float = BUDGET) -> Summary:
     out = directory / REPORT
     try:
         out.mkdir(exist_ok=True)
-        with Traces(comparison, traces) as made:  # in a process of their own, while all else is computed
-            return _report(out, comparison, made)
+        programs = cell_programs(comparison)
+        with Traces(best_programs(programs), traces) as made:  # in a process of their own, while all else is computed
+            return _report(out, comparison, [one for one, _ in programs], made)
     except OSError as error:
         raise SearchlabError(f"cannot write the report {out}: {error.strerror}") from None
 
 
-def _report(out: Path, comparison: Comparison, traces: Traces) -> Summary:
+def _report(out: Path, comparison: Comparison, cells: Sequence[Program], traces: Traces) -> Summary:
     summary = summarize(comparison)
     runs = {workload: _started(strategies) for workload, strategies in comparison.items()}
     figures = {item.workload: workload_figures(item, runs[item.workload]) for item in summary.workloads}
@@ -59,10 +60,11 @@ def _report(out: Path, comparison: Comparison, traces: Traces) -> Summary:
     _write_csv(out / "contrasts.csv", _CONTRASTS, _contrast_rows(summary))
     if summary.overall:
         _write_csv(out / "overall.csv", _OVERALL, _overall_rows(summary.overall))
-    _write_csv(out / "curves.csv", ("workload", "strategy", "seed", "trial", "seconds", "best_gflops"),
+    _write_csv(out / "curves.csv", ("workload", "strategy", "seed", "trials", "seconds", "best_gflops"),
                _curve_rows(comparison))  # fmt: skip
     _write_csv(out / "figures.csv", ("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"),
                _figure_rows(figures))  # fmt: skip
+    _write_csv(out / "programs.csv", _PROGRAMS, _program_rows(cells))
     draw_all(out, summary, runs, figures, strategy_order(comparison))
     programs = traces.programs()
     _write_json(out / "programs.json", programs)
@@ -114,14 +116,18 @@ def _estimate(estimate: Estimate | None) -> Sequence[float | None]:
     return (estimate.value, estimate.lower, estimate.upper) if estimate else (None,) * 3
 
 
-_CONTRASTS = ("workload", "measure", "first", "second", "test", "runs", "improvement", "p", "adjusted_p")
+_CONTRASTS = ("workload", "measure", "first", "second", "test", "runs", "improvement", "improvement_lower",
+              "improvement_upper", "p", "adjusted_p")  # fmt: skip
 
 
 def _contrast_rows(summary: Summary) -> Iterable[Sequence[Any]]:
     over_all = [("", summary.overall.contrasts)] if summary.overall else []
     for workload, contrasts in [*((item.workload, item.contrasts) for item in summary.workloads), *over_all]:
         for c in contrasts:
-            yield workload, c.measure, c.first, c.second, c.test, c.runs, c.improvement, c.p, c.adjusted
+            yield (
+                workload, c.measure, c.first, c.second, c.test, c.runs, c.improvement, c.lower, c.upper, c.p,
+                c.adjusted,
+            )  # fmt: skip
 
 
 _OVERALL = (
@@ -143,6 +149,19 @@ def _curve_rows(comparison: Comparison) -> Iterable[Sequence[Any]]:
                 pairs = zip(cell.elapsed.tolist(), cell.curve.tolist(), strict=True)
                 for trial, (seconds, best) in enumerate(pairs, 1):
                     yield workload, strategy, cell.seed, trial, seconds, best
+
+
+_PROGRAMS = ("workload", "strategy", "seed", "trial", "gflops", "seconds", "gflops_as_trial", "tied", "config", "log")
+
+
+def _program_rows(programs: Iterable[Program]) -> Iterable[Sequence[Any]]:
+    for one in programs:
+        tied = None if one.tied is None else " ".join(map(str, one.tied))
+        config = msgspec.json.encode(one.config).decode()
+        yield (
+            one.workload, one.strategy, one.seed, one.trial, one.gflops, one.seconds, one.as_trial, tied, config,
+            one.log,
+        )  # fmt: skip
 
 
 def _figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Iterable[Sequence[Any]]:

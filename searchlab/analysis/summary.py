@@ -17,7 +17,7 @@ from .estimates import Estimate, Reached, Spread, estimate, reached, spread
 from .overall import Overall, overall
 from .random_search import RandomSearch, random_searches
 from .targets import anytime, ecdf_area, hitting_times, precision_targets
-from .verdict import AREA, SECONDS, TRIALS, ranked, verdict
+from .verdict import AREA, SECONDS, TRIALS, listed, ranked, verdict
 
 TARGET = 0.95
 """The part of the best known throughput that counts as having converged."""
@@ -26,7 +26,7 @@ TARGET = 0.95
 class Best(msgspec.Struct, frozen=True):
     """The fastest program that any log of a workload has; the earliest by file where several are as fast.
 
-    gflops, seconds: its throughput and its time. trial: how many trials its run had then done, from 1.
+    gflops, seconds: its throughput and its time. trial: its index in the log, from 0.
     """
 
     gflops: float
@@ -129,13 +129,20 @@ def summarize(comparison: Comparison) -> Summary:
 def _workload(name: str, strategies: dict[str, list[Cell]]) -> WorkloadSummary:
     every = [cell for cells in strategies.values() for cell in cells]
     begun = {strategy: run for strategy, cells in strategies.items() if (run := started(cells))}
-    notes = [f"{cell.file} has no trial yet and is not counted." for cell in every if not cell.log.records]
+    notes = []
+    if waiting := [cell.file for cell in every if not cell.log.records]:
+        has = "has" if len(waiting) == 1 else "have"
+        notes.append(f"{listed(waiting)} {has} no trial yet and {'is' if has == 'has' else 'are'} not counted.")
     horizon = max((common_trials(cells) for cells in begun.values()), default=0)
     best = _best(every)
     reference = best.gflops if best else 0.0
     searches = random_searches([cell for cells in begun.values() for cell in cells], horizon)
+    longest = max((_spent(cell, cells) for cells in begun.values() for cell in cells), default=0.0)
     rows = ranked(
-        [_strategy(cells, reference, horizon, searches.get(cells[0].log.header.space_name)) for cells in begun.values()]
+        [
+            _strategy(cells, reference, horizon, longest, searches.get(cells[0].log.header.space_name))
+            for cells in begun.values()
+        ]
     )
     compared = [c for measure in (TRIALS, SECONDS, AREA) for c in contrasts(measure, _runs(name, rows, measure))]
     for row in rows:
@@ -143,7 +150,10 @@ def _workload(name: str, strategies: dict[str, list[Cell]]) -> WorkloadSummary:
             has = ", ".join(map(str, row.trials_by_seed))
             notes.append(f"{row.strategy} is incomplete (its seeds have {has} trials): compared over {row.trials}.")
         elif row.trials < horizon:
-            notes.append(f"{row.strategy} has {row.trials} of {horizon} trials: its area holds its best from there on.")
+            notes.append(
+                f"{row.strategy} has {row.trials} of {horizon} trials: its area holds its best from there on, and a "
+                f"target that it has not reached by then counts as not reached."
+            )
     return WorkloadSummary(
         workload=name,
         flops=every[0].log.flops,
@@ -178,7 +188,7 @@ def _best(cells: Sequence[Cell]) -> Best | None:
         seconds=float(cell.log.costs[index]),
         strategy=cell.strategy,
         seed=cell.seed,
-        trial=index + 1,
+        trial=index,
         config=cell.log.records[index].config,
         log=cell.file,
     )
@@ -195,7 +205,15 @@ def _runs(workload: str, rows: Sequence[StrategySummary], measure: str) -> dict[
     }
 
 
-def _strategy(cells: Sequence[Cell], reference: float, horizon: int, search: RandomSearch | None) -> StrategySummary:
+def _spent(cell: Cell, cells: Sequence[Cell]) -> float:
+    """Seconds charged to ``cell`` over the trials that all of ``cells`` have."""
+    return float(cell.elapsed[common_trials(cells) - 1])
+
+
+def _strategy(
+    cells: Sequence[Cell], reference: float, horizon: int, longest: float, search: RandomSearch | None
+) -> StrategySummary:
+    """horizon, longest: the most trials and seconds of any run of the workload."""
     trials = common_trials(cells)
     curves = [cell.curve[:trials] for cell in cells]
     held = np.stack([np.pad(best_so_far(cell.log.costs[:trials]), (0, horizon - trials), "edge") for cell in cells])
@@ -215,10 +233,13 @@ def _strategy(cells: Sequence[Cell], reference: float, horizon: int, search: Ran
         trials_by_seed=lengths,
         complete=len(set(lengths)) == 1,
         best_gflops=spread([float(curve[-1]) for curve in curves]),
-        trials_to_target=reached([trials_to_target(curve, target) for curve in curves], [float(trials)] * len(cells)),
+        trials_to_target=reached(
+            [trials_to_target(curve, target) for curve in curves], [float(trials)] * len(cells), horizon
+        ),
         seconds_to_target=reached(
             [seconds_to_target(curve, cell.elapsed, target) for curve, cell in zip(curves, cells, strict=True)],
-            [float(cell.elapsed[trials - 1]) for cell in cells],
+            [_spent(cell, cells) for cell in cells],
+            longest,
         ),
         area=spread([area_under_curve(curve, reference, horizon) for curve in curves]),
         anytime=spread(anytime(held, flops / reference / 1e9).tolist() if reference else [0.0] * len(cells)),

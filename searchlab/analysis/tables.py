@@ -78,7 +78,8 @@ def _overall(overall: Overall) -> Table:
 def _estimate(estimate: Estimate | None) -> tuple[str, str]:
     if estimate is None:
         return "-", "-"
-    return f"{estimate.value:.3f}", f"{estimate.lower:.3f} - {estimate.upper:.3f}"
+    interval = f"{estimate.lower:.3f} - {estimate.upper:.3f}" if estimate.lower < estimate.upper else "-"
+    return f"{estimate.value:.3f}", interval
 
 
 def _costs(item: WorkloadSummary) -> Table:

@@ -29,12 +29,13 @@ def expected_running_time(hits: Floats, spent: Floats) -> float:
     return float(np.where(reached, hits, spent).sum() / reached.sum()) if reached.any() else math.inf
 
 
-def penalised_average(hits: Floats, spent: Floats, factor: float = 10.0) -> float:
-    """PAR-10: mean hit, a run that ended without one counted as ``factor`` times what it spent: shapes (runs,).
+def penalised_average(hits: Floats, budget: float, factor: float = 10.0) -> float:
+    """PAR-10: mean hit, a run that ended without one counted as ``factor`` times ``budget``: shape (runs,).
 
-    Hutter, Hoos, Leyton-Brown and Stuetzle, "ParamILS: an automatic algorithm configuration framework", JAIR 36, 2009.
+    budget: one for all that are compared, or a strategy whose runs end sooner would be punished less for it (Hutter,
+    Hoos, Leyton-Brown and Stuetzle, "ParamILS: an automatic algorithm configuration framework", JAIR 36, 2009).
     """
-    return float(np.where(np.isfinite(hits), hits, factor * spent).mean())
+    return float(np.where(np.isfinite(hits), hits, factor * budget).mean())
 
 
 def hitting_times(curves: Floats, targets: Floats) -> Floats:

@@ -63,7 +63,11 @@ def noise(names: Sequence[str], contrasts: Sequence[Contrast], measure: str, uni
         for name in others
     }
     behind = [name for name in others if about[name].ahead(leader, name)]
-    level = [name for name in others if name not in behind]
+    ahead = [name for name in others if about[name].ahead(name, leader)]
+    level = [name for name in others if name not in behind and name not in ahead]
+    if ahead:  # the leader has the better median, and these the better runs on the whole
+        better = f"run against run {listed(ahead)} {'does' if len(ahead) == 1 else 'do'} better, significantly"
+        return f"yet {better}, {_most(about[name] for name in ahead)}"
     if not level:
         whose = "the difference is" if len(others) == 1 else "its difference from each of the others is"
         return f"{whose} significant, {_most(about[name] for name in behind)}"
@@ -74,8 +78,8 @@ def noise(names: Sequence[str], contrasts: Sequence[Contrast], measure: str, uni
     elif len(level) == 1:
         can += f" ({_p(about[level[0]].adjusted)})"
     if behind:
-        than = f"a significant one from {_listed(behind)}, {_most(about[name] for name in behind)}"
-        return f"no difference from {_listed(level)} {can}, {than}"
+        than = f"a significant one from {listed(behind)}, {_most(about[name] for name in behind)}"
+        return f"no difference from {listed(level)} {can}, {than}"
     return f"no difference {can}" if len(others) == 1 else f"no difference from any other {can}"
 
 
@@ -91,7 +95,8 @@ def _p(value: float, relation: str = "=") -> str:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """ "a, b and 3 more"."""
     shown = list(names[:3])
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")

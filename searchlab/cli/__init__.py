@@ -9,7 +9,7 @@ import sys
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Never
+from typing import Annotated, Any, Never
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import SearchlabError
+from .best import best, verify
 from .exchange import export, import_
 from .fleet import fleet
 from .hypertune import hypertune
@@ -32,13 +33,11 @@ from .terminal import (
     again,
     interruptible,
     json_object,
+    milliseconds,
     name_and_value,
     out,
     show_warning,
 )
-
-if TYPE_CHECKING:
-    from ..result import Best, Result
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -103,7 +102,9 @@ def run(
 def tune(
     workload: Workload,
     space: SpaceName,
-    policy: Annotated[str, typer.Option(help="A search policy, as `searchlab list policies` gives them.")],
+    policy: Annotated[
+        str, typer.Option(help="A search policy, as `searchlab list policies` gives them, or `xgb,epsilon=0.2`.")
+    ],
     log: Annotated[Path, typer.Option(help="The run's log; it is resumed if it is there.", metavar="FILE.jsonl")],
     trials: Annotated[int, typer.Option(min=1, help="How many trials the log shall hold.")] = 64,
     batch: Annotated[int, typer.Option(min=1, help="How many configs are asked for at a time.")] = 8,
@@ -127,25 +128,20 @@ def tune(
 
     with interruptible(again()), CellProgress(out, trials) as progress:
         result = tune_cell(
-            workload, space=space, policy=policy, log=log, trials=trials, batch=batch, seed=seed, target=target,
-            cost_model=_model(cost_model), features=features, warm_start=warm_start or [],
+            workload, space=_plugin(space), policy=_plugin(policy), log=log, trials=trials, batch=batch, seed=seed,
+            target=target, cost_model=_plugin(cost_model), features=features, warm_start=warm_start or [],
             measure=json_object(measure, "--measure"), on_trial=progress.start(workload, policy),
         )  # fmt: skip
     done = len(result.trials)
     if done < trials:
         out.print(f"the space is exhausted after {done} trials")
-    best = result.best
-    out.print(
-        f"best of {done}: {best.gflops:.1f} GFLOPS ({_time(best.seconds)}) with {best.config.to_json()}", soft_wrap=True
-    )
-    if best.tied:
-        names = ", ".join(str(trial.index) for trial in best.tied)
+    found = result.best
+    reached = f"{found.gflops:.1f} GFLOPS ({milliseconds(found.seconds)})"
+    out.print(f"best of {done}: {reached} with {found.config.to_json()}", soft_wrap=True)
+    if found.tied:
+        names = ", ".join(str(trial.index) for trial in found.tied)
         out.print(f"it does not win beyond the noise: measured again, trials {names} are as fast", soft_wrap=True)
     out.print(f"see it: searchlab best {log} --show tir", soft_wrap=True)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"
 
 
 @app.command()
@@ -165,61 +161,8 @@ def report(
     out.print(f"the report: {directory / 'report' / 'report.html'} (pictures and figures beside it)", soft_wrap=True)
 
 
-class Show(StrEnum):
-    config = "config"
-    trace = "trace"
-    tir = "tir"
-    source = "source"
-
-
-@app.command()
-def best(
-    log: Annotated[Path, typer.Argument(help="A run's log.", metavar="LOG")],
-    show: Annotated[Show, typer.Option(help="Its config, schedule trace, TensorIR, or generated code.")] = Show.config,
-    as_json: AsJson = False,
-) -> None:
-    """The fastest program of a log."""
-    from ..result import load_log
-    from ..trust import drift, noise, sentences
-
-    result = load_log(log)
-    found = result.best
-    text = "" if show is Show.config else _shown(found, result, show)
-    if as_json:
-        record: dict[str, Any] = {
-            "workload": result.log.header.workload,
-            "trial": found.trial.index,
-            "config": found.config.to_json(),
-            "seconds": found.seconds,
-            "gflops": found.gflops,
-            "tied": None if found.tied is None else [trial.index for trial in found.tied],
-            "noise": noise(result.log),
-            "drift": drift(result.log),
-        }
-        print(json.dumps(record | ({show.value: text} if text else {}), indent=2))
-    elif text:
-        print(text)
-    else:
-        out.print(
-            f"{result.log.header.workload}: {found.gflops:.1f} GFLOPS, {_time(found.seconds)}, "
-            f"trial {found.trial.index}"
-        )
-        for name, value in found.config.items():
-            out.print(f"  {name} = {value}")
-        for sentence in sentences(result.log):
-            out.print(sentence, soft_wrap=True)
-
-
-def _shown(found: Best, result: Result, show: Show) -> str:
-    schedule = found.schedule()
-    if show is Show.trace:
-        return str(schedule.trace)
-    if show is Show.tir:
-        return str(schedule.mod.script())
-    from ..measure.code import compile_program
-
-    host = compile_program(schedule.mod, result.space.target).mod
-    return str((host.imports[0] if host.imports else host).inspect_source())  # of a GPU's program, its kernels
+app.command()(best)
+app.command()(verify)
 
 
 class Kind(StrEnum):
@@ -256,7 +199,13 @@ def list_(
 
 
 @app.command(name="space")
-def space_(workload: Workload, space: SpaceName, target: TargetSpec = "native", seed: int = 0) -> None:
+def space_(
+    workload: Workload,
+    space: SpaceName,
+    option: Annotated[list[str] | None, typer.Option(help="An option of the space.", metavar="NAME=VALUE")] = None,
+    target: TargetSpec = "native",
+    seed: Annotated[int, typer.Option(min=0, help="Decides the sample.")] = 0,
+) -> None:
     """The knobs of a space, how many choices each has, and one sample."""
     import numpy as np
 
@@ -265,7 +214,8 @@ def space_(workload: Workload, space: SpaceName, target: TargetSpec = "native", 
     from ..tuner import make_space
     from ..workload import parse_workload
 
-    made = make_space(Plugin(space), parse_workload(workload), resolve_target(target))
+    options = dict(name_and_value(text) for text in option or [])
+    made = make_space(Plugin(space, options), parse_workload(workload), resolve_target(target))
     sample = made.sample(np.random.default_rng(seed))
     knobs = made.knobs(sample)
     size = made.size()
@@ -277,8 +227,8 @@ def space_(workload: Workload, space: SpaceName, target: TargetSpec = "native", 
     out.print(table)
 
 
-def _model(text: str) -> dict[str, Any]:
-    """A cost model as ``name`` or ``name,option=value,...``."""
+def _plugin(text: str) -> dict[str, Any]:
+    """A plug-in as ``name`` or ``name,option=value,...``."""
     name, *options = text.split(",")
     return {"name": name, "options": dict(name_and_value(option) for option in options)}
 
@@ -307,7 +257,7 @@ def costmodel_eval(
     from ..costmodel_eval import evaluate, mean_quality, quality_table
     from ..tuner import as_plugin
 
-    plugins = [as_plugin("cost model", _model(text))[0] for text in model]
+    plugins = [as_plugin("cost model", _plugin(text))[0] for text in model]
     found = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
     if as_json:
         import msgspec
@@ -348,7 +298,7 @@ def check(
     spec = {"name": name, "options": dict(name_and_value(text) for text in option or [])}
     if kind is PluginKind.policy:
         checks = policy_checks(
-            spec, space=space, workload=workload, target=target, cost_model=_model(cost_model), features=features,
+            spec, space=space, workload=workload, target=target, cost_model=_plugin(cost_model), features=features,
             seed=seed,
         )  # fmt: skip
     elif space is not None or (workload is not None and kind is PluginKind.costmodel):

@@ -1,4 +1,4 @@
-"""``searchlab import`` and ``searchlab export``: other tuners' files."""
+"""``searchlab import`` and ``searchlab export``: other tuners' files, and a program as a library."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Destination(StrEnum):
     kernel_tuner_cache = "kernel-tuner-cache"
     iohprofiler = "iohprofiler"
     optuna = "optuna"
+    library = "library"
 
 
 def import_(
@@ -73,17 +74,32 @@ def import_(
 
 def export(
     logs: Annotated[list[Path], typer.Argument(help="Logs, or directories of them.", metavar="LOG...")],
-    to: Annotated[Destination, typer.Option(help="Whose format.")],
     place: Annotated[
         Path,
         typer.Option(
             "--out",
-            help="A new directory for metaschedule and iohprofiler; a file for kernel-tuner (`*.json`) and optuna "
-            "(`*.db`, or a journal, `*.log`).",
+            help="A new directory for metaschedule and iohprofiler; a file for kernel-tuner (`*.json`), optuna "
+            "(`*.db`, or a journal, `*.log`) and a library (`*.so`, or `*.o`, which takes no compiler).",
         ),
     ],
+    to: Annotated[
+        Destination | None, typer.Option(help="Whose format [default: a library, for `*.so` and `*.o`].")
+    ] = None,
 ) -> None:
-    """Write logs as MetaSchedule, Kernel Tuner, IOHprofiler or Optuna read them."""
+    """Write logs as MetaSchedule, Kernel Tuner, IOHprofiler or Optuna read them; or a log's best program, built."""
+    if to is None and place.suffix not in (".so", ".o"):
+        raise SearchlabError(
+            f"--to must say whose format to write {place} in: {', '.join(Destination)}; only a library, *.so or *.o, "
+            f"goes without"
+        )
+    if to is None or to is Destination.library:
+        from ..apply.library import export_library
+
+        call = escape(export_library(logs, place))
+        out.print(
+            f"built {escape(str(place))}; with TVM alone, on arrays by tvm.runtime.tensor: {call}", soft_wrap=True
+        )
+        return
     from ..exchange.exports import export_logs
 
     count, notes = export_logs(logs, to.value, place)

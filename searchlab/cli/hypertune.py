@@ -118,7 +118,10 @@ def _say_plan(plan: HyperPlan) -> None:
 
 
 def _say_result(found: Hypertuned, directory: Path) -> None:
-    rows = Table(box=None, title="score against random search: 0 as good, 1 the best from the start")
+    said = (
+        "score against random search: 0 as good, 1 the best from the start; over the trials until that is nearly there"
+    )
+    rows = Table(box=None, title=said)
     rows.title_justify = "left"
     rows.add_column("", overflow="fold")
     for title in ("trials", "default", "found", "gain"):
@@ -136,7 +139,8 @@ def _say_result(found: Hypertuned, directory: Path) -> None:
     _say(runs + (f"; {100 * found.nearest:.1f} % of their trials are not in the table" if found.nearest else ""))
     for search in found.searches:
         refused = f", {search.refused} of them refused by the policy" if search.refused else ""
-        _say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}")
+        same = ", as by default" if search.options == found.default_options else ""
+        _say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
     out.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True, highlight=False)
     judged = found.held_out or found.training
     if judged.gain.lower > 0 and found.options != found.default_options:

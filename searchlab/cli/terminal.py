@@ -92,3 +92,8 @@ def name_and_value(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except json.JSONDecodeError:
         return name, value
+
+
+def milliseconds(seconds: float) -> str:
+    """A time as a reader takes it in."""
+    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

@@ -108,6 +108,15 @@ class LocalMeasurer(Measurer):
         seconds: list[tuple[float, ...]] = rest[0]
         return seconds
 
+    def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
+        """Run a program that this measurer keeps, by its hash, on inputs drawn from ``seed``: how it failed, if so."""
+        runner = self._ready_runner(space.workload)
+        runner.send(("check", self._kept[program][1], seed))
+        kind, rest = self._answer(runner, START_SECONDS)  # its inputs and reference
+        if kind == "drawn":
+            kind, rest = self._answer(runner, self.settings.run_timeout)
+        return (rest[0], rest[1]) if kind == "failed" else None
+
     def _keep(self, measurement: Measurement, objects: Objects) -> None:
         """Keep the code of what :meth:`again` may be asked for: the first program that runs, and the fastest."""
         if math.isfinite(measurement.cost) and (self.sentinel or self.finalists):
@@ -279,13 +288,13 @@ class LocalMeasurer(Measurer):
         return Measurement((), failure, text, build_seconds, run_seconds, program)
 
     def _answer(self, runner: Worker, timeout: float) -> tuple[str, list[Any]]:
-        """``"ran"`` or ``"failed"``, and the rest of what ``runner`` answers; it is ended where it can run no other."""
+        """``"failed"``, or what else ``runner`` answers, and the rest of it; it is ended where it can run no other."""
         usable = False
         try:
             if not runner.connection.poll(timeout):
                 return "failed", ["run_timeout", f"running took longer than {timeout:g} s"]
             kind, *rest = runner.recv()
-            usable = kind == "ran" or survives(self.target.kind, rest[0])
+            usable = kind != "failed" or survives(self.target.kind, rest[0])
             return kind, rest
         except WorkerDied as death:
             return "failed", ["crash", f"the running process {death}"]

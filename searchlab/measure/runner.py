@@ -28,8 +28,8 @@ class Case(NamedTuple):
     expected: np.ndarray[Any, Any] | None
 
 
-def case_of(workload: Workload, check: bool) -> Case:
-    inputs = workload.inputs()
+def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
+    inputs = workload.inputs(seed)
     return Case(list(inputs.values()), workload.reference(inputs) if check else None)
 
 
@@ -73,7 +73,7 @@ class Runner:
             module = load()
             cold = 0.0
             if self.expected is not None:
-                cold, wrong = self._check(module, self.expected)
+                cold, wrong = self._check(module, self.inputs, self.expected)
                 if wrong:
                     return "failed", "wrong_answer", wrong, time.perf_counter() - start
             counts = cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3)
@@ -111,6 +111,16 @@ class Runner:
             return "failed", "run_error", reason(error)
         return "ran", [tuple(seconds) for seconds in found]
 
+    def check(self, load: Load, case: Case) -> tuple[Any, ...]:
+        """``("ran",)`` where a program is right on the inputs of ``case``, else ``("failed", kind, text)``."""
+        assert case.expected is not None
+        try:
+            inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
+            _, wrong = self._check(load(), inputs, case.expected)
+        except Exception as error:  # as in run()
+            return "failed", "run_error", with_limit(reason(error), self.settings.memory_limit_mb)
+        return ("failed", "wrong_answer", wrong) if wrong else ("ran",)
+
     def time(self, module: tvm.runtime.Module, repeat: int) -> tuple[float, ...]:
         """Seconds of one run, ``repeat`` times over; each a mean over ``number`` runs or as many as the settings ask.
 
@@ -119,12 +129,14 @@ class Runner:
         evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
         return tuple(evaluate(*self.inputs, self.result).results)
 
-    def _check(self, module: tvm.runtime.Module, expected: np.ndarray[Any, Any]) -> tuple[float, str]:
+    def _check(
+        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: np.ndarray[Any, Any]
+    ) -> tuple[float, str]:
         """Seconds of the program's first run, 0 where they are not known, and what is wrong with its result."""
         self.result.copyfrom(self.unwritten)
         main = module["main"]
         start = time.perf_counter()
-        main(*self.inputs, self.result)
+        main(*inputs, self.result)
         self.device.sync()  # a kernel fails after its launch has returned
         seconds = time.perf_counter() - start if self.local else 0.0
         return seconds, self._wrong(self.result.numpy(), expected)

@@ -20,7 +20,7 @@ from ..space import Config, Space
 from .code import compile_program, device_of, load_objects, reason, to_objects
 from .memory import limit_memory, with_limit
 from .process import die_with
-from .runner import Runner
+from .runner import Runner, case_of
 
 if TYPE_CHECKING:
     from .remote import RemoteRunner
@@ -94,6 +94,13 @@ def main() -> None:
         elif kind == "run":
             objects, best = rest
             connection.send(runner.run(partial(load_objects, objects), best))
+        elif kind == "check":
+            objects, seed = rest
+            limit_memory(0)  # neither are its inputs and reference
+            case = case_of(workload, True, seed)
+            limit_memory(memory_limit_mb)
+            connection.send(("drawn",))  # and now the time of the program begins
+            connection.send(runner.check(partial(load_objects, objects), case))
         elif kind == "run on":
             address, objects, best = rest
             connection.send(remote.run(connection, address, objects, best))

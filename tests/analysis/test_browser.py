@@ -69,6 +69,11 @@ def test_every_chart_is_drawn(view: Browser) -> None:
         lengths = view.run(f"[...document.querySelectorAll('#{chart} path.line')].map(p => p.getTotalLength())")
         assert min(lengths) > 50, chart
         assert not view.run(f"document.querySelector('#{chart} .plot').innerHTML.includes('NaN')"), chart
+        outside = view.run(
+            f"[...document.querySelectorAll('#{chart} path.lead')].filter(p => {{ const box = p.getBBox();"
+            " return box.y < 0 || box.y + box.height > p.ownerSVGElement.viewBox.baseVal.height - 40; }).length"
+        )
+        assert outside == 0, "what a label belongs to is in the chart, also where the line has left it"
         words = view.run(f"document.querySelector('#{chart} .plot svg').getAttribute('aria-label')")
         assert "random ends at" in words
     assert view.run("document.querySelectorAll('#w0-convergence path.band').length") == 4
@@ -171,6 +176,11 @@ def test_contrast_in_the_light_and_in_the_dark(view: Browser, scheme: str) -> No
     assert (max(red, green, blue) < 40) if scheme == "dark" else (min(red, green, blue) > 230)
     for name, ratio in view.run(CONTRAST).items():  # WCAG 2.2: 1.4.11 for graphics, 1.4.3 for text
         assert ratio >= (3 if name in [f"--c{i}" for i in range(10)] else 4.5), name
+
+
+def test_all_strategies_are_in_sight_on_a_desktop(view: Browser) -> None:
+    view.size(800, 900)
+    assert view.run("(() => { const l = document.getElementById('legend'); return l.scrollWidth <= l.clientWidth })()")
 
 
 def test_paper(view: Browser) -> None:

@@ -105,6 +105,21 @@ def test_the_share_of_trials_that_a_table_answered_by_its_nearest_config_is_told
     assert note.endswith(": 50.0 % of the trials of a, 25.0 % of the trials of c.")
 
 
+def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
+    for seed, ratio in enumerate((1.05, 1.2, 0.5, 1.3)):
+        path = write(tmp_path, "a", seed, [1, 2, 3 + seed])
+        first = 1e-3  # a run of 1 GFLOPS: see logs.WORKLOAD
+        path.write_text(path.read_text().replace('"index":2', f'"sentinel":{first * ratio},"index":2'))
+    cells = [cell for strategies in read_cells(tmp_path).values() for found in strategies.values() for cell in found]
+    (note,) = footing_notes(cells)
+    assert "during 3 of 4 runs, most in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
+    (note,) = footing_notes(cells[:2])
+    assert note.startswith(
+        "The machine drifted during gemm-100x100x50-knob-a-1.jsonl: its first program once took 1.20"
+    )
+    assert footing_notes(cells[:1]) == []
+
+
 def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1, 2])
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))

@@ -26,6 +26,8 @@ def test_pairs_are_corrected_as_a_family() -> None:
     assert compared[0].p == rank_sum_test(np.arange(1.0, 5), np.arange(5.0, 9))
     assert [c.adjusted for c in compared] == holm(np.array([c.p for c in compared])).tolist()
     assert [c.improvement for c in compared] == pytest.approx([1, (3.5 + 2.5 + 1.5 + 1) / 16, 4 / 16])
+    assert (compared[0].lower, compared[0].upper) == (1, 1)
+    assert all(0 < c.lower < c.improvement < c.upper < 1 for c in compared[1:2])
 
 
 def test_who_is_ahead() -> None:

@@ -41,10 +41,21 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     assert good.ecdf_area > random.ecdf_area
     (contrast,) = found.contrasts
     assert (contrast.first, contrast.second, contrast.runs) == ("good", "random", 8)
-    assert contrast.p == pytest.approx(2 / 2**8) and contrast.improvement == 1
+    assert contrast.p == pytest.approx(2 / 2**8)
+    assert (contrast.improvement, contrast.lower, contrast.upper) == (1, 1, 1)
     assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
     assert found.verdict.startswith("Over 2 workloads good converges fastest by area under the curve (0.6")
     assert found.verdict.endswith("; the difference is significant, p = 0.008.")
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    for workload in WORKLOADS:
+        write(tmp_path, "a", 0, [1, 2], workload=workload)
+        write(tmp_path, "b", 0, [1, 1], workload=workload)
+    report(tmp_path, traces=0.0)
+    found = overall(tmp_path)
+    assert found is not None and "under the curve (0.75, b 0.50); no difference that 2 runs can" in found.verdict
+    assert "[0.75, 0.75]" not in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_only_strategies_and_seeds_that_all_workloads_have(tmp_path: Path) -> None:
@@ -80,3 +91,4 @@ def test_it_is_written(tmp_path: Path) -> None:
         ("", "area"),
     ]
     assert float(rows[-1]["adjusted_p"]) == pytest.approx(2 / 2**8)
+    assert [float(rows[-1][f"improvement{end}"]) for end in ("", "_lower", "_upper")] == [1, 1, 1]

@@ -4,35 +4,49 @@ import json
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from searchlab import tune
 from searchlab.analysis import report
 from searchlab.analysis.cells import read_cells
-from searchlab.analysis.programs import Traces, best_programs
+from searchlab.analysis.programs import Traces, best_programs, cell_programs
 from searchlab.log import Final, Finalist, Plugin, read_log
 
 from .logs import write
 
 
-def test_the_fastest_trial_of_each_strategy_over_its_seeds(tmp_path: Path) -> None:
+def again(path: Path, gflops: dict[int, float]) -> None:
+    """End the log at ``path`` with its finalists, by trial from 0, at these speeds in each of 11 rounds."""
+    finalists = tuple(Finalist(index, (1e-3 / speed,) * 11) for index, speed in gflops.items())
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(Final(final=3, finalists=finalists)) + b"\n")
+
+
+def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
+    """The winner where the fastest were measured again, at what it then gave; else the fastest trial."""
     write(tmp_path, "a", 0, [1, "crash", 3])
-    path = write(tmp_path, "a", 1, [2, 4, 4])
+    again(write(tmp_path, "a", 1, [2, 4, 3.9]), {1: 3.5, 2: 3.7})
+    again(write(tmp_path, "a", 2, [5, 4.9, 2]), {0: 3.6, 1: 3.6})
     write(tmp_path, "b", 0, [9, 1])
     write(tmp_path, "c", 0, ["crash"])
-    final = Final(final=3, finalists=(Finalist(1, (1e-3 / 5,) * 3), Finalist(2, (1e-3 / 6,) * 3)))
-    with path.open("ab") as file:
-        file.write(msgspec.json.encode(final) + b"\n")
-    programs = [one for one, _ in best_programs(read_cells(tmp_path))]
-    found = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), p.config) for p in programs]
-    assert found == [("b", 0, 1, 9.0, {"tile": [0, 1]}), ("a", 1, 2, 4.0, {"tile": [1, 1]})]
-    assert programs[0].again is None and programs[1].again is not None and round(programs[1].again, 6) == 5.0
+    cells = cell_programs(read_cells(tmp_path))
+    found = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), round(p.as_trial, 6), p.tied) for p, _ in cells]
+    assert found == [
+        ("a", 0, 2, 3.0, 3.0, None), ("a", 1, 2, 3.7, 3.9, []), ("a", 2, 0, 3.6, 5.0, [1]), ("b", 0, 0, 9.0, 9.0, None),
+    ]  # fmt: skip
+    best = best_programs(cells)
+    assert [(p.strategy, p.seed, p.config) for p, _ in best] == [("b", 0, {"tile": [0, 1]}), ("a", 1, {"tile": [2, 1]})]
+    assert all(p.seconds * p.gflops * 1e3 == pytest.approx(1) and cell.log.path.name == p.log for p, cell in cells)
+    report(tmp_path, traces=0.0)
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "as a trial it had 3.9 GFLOPS" in page and page.count("measured again at the end") == 1
 
 
 def test_a_space_that_is_not_installed_or_names_code_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1.0], space=Plugin("from-another-package"))
     write(tmp_path, "b", 0, [2.0], space=Plugin("os:system"))
     write(tmp_path, "c", 0, [3.0], space=Plugin("knob-template", {"template": ["os:system"]}))
-    with Traces(read_cells(tmp_path), 30.0) as traces:
+    with Traces(cell_programs(read_cells(tmp_path)), 30.0) as traces:
         assert traces._child is None, "nothing is started"
         notes = {one.strategy.split(" / ")[1]: one.note for one in traces.programs()}
     assert "'from-another-package' is not among the installed" in notes["a"]
@@ -58,7 +72,7 @@ def test_a_trace_is_made_or_the_reason_is_given(tmp_path: Path) -> None:
     assert other["trace"] is None and "knobs differ" in other["note"]
     page = (tmp_path / "report" / "report.html").read_text()
     assert "sch.split" in page and "knobs differ" in page and "searchlab best other-knobs.jsonl --show trace" in page
-    with Traces(read_cells(tmp_path), 1e-9) as traces:  # asked at once: the child has not even imported TVM
+    with Traces(cell_programs(read_cells(tmp_path)), 1e-9) as traces:  # asked at once: TVM is not even imported
         assert "was not made in the time" in traces.programs()[0].note
     report(tmp_path, traces=0.0)
     assert "traces were not asked for" in (tmp_path / "report" / "report.html").read_text()

@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.aggregates import bootstrap, improvement, interquartile_mean, mean_of_means, run_score_profile
+from searchlab.analysis.aggregates import (
+    bootstrap,
+    improvement,
+    improvement_interval,
+    interquartile_mean,
+    mean_of_means,
+    run_score_profile,
+)
 from searchlab.analysis.baseline import cutoff, expected_best, score, score_curve
 from searchlab.analysis.curves import Floats
 from searchlab.analysis.ranks import holm
@@ -57,10 +64,13 @@ def test_profile_and_intervals_are_those_rliable_gave() -> None:
         np.random.seed(0)
         library.get_interval_estimates(
             {"a": matrix}, lambda m: np.array([metrics.aggregate_iqm(m), metrics.aggregate_mean(m)]), reps=50000)
+        np.random.seed(0)
+        library.get_interval_estimates({"a": (matrix, other)}, metrics.probability_of_improvement, reps=20000)
 
     Resampling is random: the ends agree to what some thousand resamples leave open, far less than the intervals' width.
     """
     matrix = np.random.default_rng(0).beta(4, 2, (12, 5)).round(3)
+    other = np.random.default_rng(1).beta(4, 3, (12, 5)).round(3)
     profile = [1.0, 0.95, 0.916667, 0.716667, 0.583333, 0.383333, 0.233333, 0.05, 0.0]
     assert run_score_profile(columns(matrix), np.linspace(0.2, 1.0, 9)).tolist() == pytest.approx(profile, abs=1e-6)
     for statistic, value, ends in (
@@ -69,6 +79,9 @@ def test_profile_and_intervals_are_those_rliable_gave() -> None:
     ):
         assert statistic(columns(matrix)) == pytest.approx(value)
         assert bootstrap(columns(matrix), statistic, replicates=20_000) == pytest.approx(ends, abs=0.003)
+    samples = columns(matrix), columns(other)
+    assert improvement(*samples) == pytest.approx(0.59652778)
+    assert improvement_interval(*samples, replicates=20_000) == pytest.approx((0.49305556, 0.69722222), abs=0.004)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,16 @@ import pytest
 from rich.console import Console
 
 from searchlab.analysis import Summary, report, summary_table
-from searchlab.analysis.plots import spread
+from searchlab.analysis.curves import Band
+from searchlab.analysis.plots import Frame, Line, draw, spread
 from searchlab.errors import SearchlabError
 from searchlab.log import Plugin
 
 from .logs import WORKLOAD, write
 
 CONVERGENCE = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
-PICTURES = [*CONVERGENCE, *(f"gemm-100x100x50-{what}.{kind}" for what in ("ecdf", "score") for kind in ("png", "svg"))]
+OTHERS = ("ecdf", "ecdf-seconds", "failures", "score", "time")
+PICTURES = [*CONVERGENCE, *(f"gemm-100x100x50-{what}.{kind}" for what in OTHERS for kind in ("png", "svg"))]
 
 
 def study(directory: Path) -> Path:
@@ -40,8 +43,8 @@ def test_files(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
     assert sorted(p.name for p in out.iterdir()) == sorted(
-        [*PICTURES, "contrasts.csv", "curves.csv", "figures.csv", "figures.json", "programs.json", "report.html",
-         "summary.csv", "summary.json"]
+        [*PICTURES, "contrasts.csv", "curves.csv", "figures.csv", "figures.json", "programs.csv", "programs.json",
+         "report.html", "summary.csv", "summary.json"]
     )  # fmt: skip
     for name in PICTURES:
         data = (out / name).read_bytes()
@@ -55,12 +58,18 @@ def test_tables_of_numbers(tmp_path: Path) -> None:
     curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
     assert len(curves) == 16
     last = curves[-1]
-    assert (last["workload"], last["strategy"], last["seed"], last["trial"]) == (WORKLOAD, "random", "1", "4")
+    assert (last["workload"], last["strategy"], last["seed"], last["trials"]) == (WORKLOAD, "random", "1", "4")
     assert float(last["seconds"]) == 4 and float(last["best_gflops"]) == pytest.approx(3)
     best, second = csv.DictReader((tmp_path / "report" / "summary.csv").open())
     assert best["strategy"] == "guided $x_1$ [bold]" and float(best["best_gflops_median"]) == pytest.approx(9.5)
     assert second["trials_to_target_median"] == "" and second["seeds_that_reached_target"] == "0"
     assert (second["crash"], second["invalid"], second["seconds"]) == ("2", "0", "8.0")
+    programs = list(csv.DictReader((tmp_path / "report" / "programs.csv").open()))
+    assert [(row["strategy"], row["seed"], row["trial"]) for row in programs] == [
+        ("guided $x_1$ [bold]", "0", "3"), ("guided $x_1$ [bold]", "1", "2"),
+        ("random", "0", "1"), ("random", "1", "3"),
+    ]  # fmt: skip
+    assert json.loads(programs[1]["config"]) == {"tile": [2, 1]} and float(programs[1]["gflops"]) == pytest.approx(9)
 
 
 def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
@@ -121,6 +130,25 @@ def test_tables_for_the_terminal(tmp_path: Path) -> None:
     console.print(*summary_table(summary))
     assert isinstance(console.file, io.StringIO)
     assert "\x1b[1m9.5" in console.file.getvalue(), "the best is bold"
+
+
+def test_what_lies_beyond_the_lines_is_named_within_the_picture(tmp_path: Path) -> None:
+    """A level above all lines, and a line that ends below the axes."""
+    x = np.array([1.0, 7.0])
+    lines = [
+        Line(name, Band(x, *(np.array([0.1, end]),) * 3), i)
+        for i, (name, end) in enumerate({"a": 0.2, "b": -9}.items())
+    ]
+    frame = Frame("trials", "score", [(1.0, "the best known"), (0.0, "random")], bottom=-1.0)
+    draw(tmp_path / "one", title="a title", subtitle="what it is", frame=frame, lines=lines)
+    svg = (tmp_path / "one.svg").read_text()
+
+    def down(words: str) -> float:
+        found = re.search(rf"<!-- {words} -->.*?translate\([\d.]+ ([\d.]+)\)", svg, re.S)
+        assert found
+        return float(found[1])
+
+    assert down("what it is") < down("1.00") < down("a  0.2") < down("0.00") < down("b  -9.0") < down("trials")
 
 
 def test_labels_keep_their_distance() -> None:

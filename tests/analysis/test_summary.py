@@ -35,7 +35,7 @@ def test_every_number_by_hand(tmp_path: Path) -> None:
     assert item.target_gflops == pytest.approx(9.5)
     assert item.best is not None
     assert item.best.gflops == pytest.approx(10) and item.best.seconds == pytest.approx(1e-4)
-    assert (item.best.strategy, item.best.seed, item.best.trial) == ("quick", 1, 1)
+    assert (item.best.strategy, item.best.seed, item.best.trial) == ("quick", 1, 0)
     assert (item.best.config, item.best.log) == ({"tile": [0, 1]}, "gemm-100x100x50-knob-quick-1.jsonl")
 
     quick, slow = item.strategies
@@ -93,7 +93,32 @@ def test_a_strategy_with_fewer_trials_keeps_what_it_found(tmp_path: Path) -> Non
     write(tmp_path, "random", 0, [5, 5, 5, 5])
     item = only(tmp_path)
     assert item.strategies[0].area.median == pytest.approx(1)
-    assert item.notes == ["small-space has 2 of 4 trials: its area holds its best from there on."]
+    assert item.notes == [
+        "small-space has 2 of 4 trials: its area holds its best from there on, and a target that it has not reached by "
+        "then counts as not reached."
+    ]
+
+
+def test_a_run_that_ends_sooner_is_punished_no_less(tmp_path: Path) -> None:
+    """PAR-10 has one budget for all of a workload, in trials and in seconds; ERT counts what each run spent."""
+    write(tmp_path, "short", 0, [1, 1])
+    write(tmp_path, "long", 0, [1, 1, 1, 1], spent=(0, 0, 0, 3))
+    write(tmp_path, "good", 0, [1, 10])
+    rows = {row.strategy: row for row in only(tmp_path).strategies}
+    assert rows["short"].trials_to_target.penalised == rows["long"].trials_to_target.penalised == 40
+    assert rows["short"].seconds_to_target.penalised == rows["long"].seconds_to_target.penalised == 120
+    assert rows["good"].trials_to_target.penalised == rows["good"].trials_to_target.expected == 2
+    write(tmp_path, "short", 1, [1, 10])
+    short = next(row for row in only(tmp_path).strategies if row.strategy == "short")
+    assert short.trials_to_target.expected == 4 and short.trials_to_target.penalised == (40 + 2) / 2
+
+
+def test_runs_that_have_yet_to_begin_are_told_in_one_sentence(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 2])
+    for seed in range(1, 6):
+        write(tmp_path, "a", seed, [])
+    (note,) = only(tmp_path).notes
+    assert note.endswith("knob-a-3.jsonl and 2 more have no trial yet and are not counted.")
 
 
 def test_all_failed(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def test_ert_is_how_long_restarts_take() -> None:
 
 
 def test_par10_by_hand() -> None:
-    assert penalised_average(array(10, INF), array(50, 50)) == (10 + 500) / 2
-    assert penalised_average(array(10, INF), array(50, 20), factor=1) == 15
+    assert penalised_average(array(10, INF), 50) == (10 + 500) / 2
+    assert penalised_average(array(10, INF), 20, factor=1) == 15
 
 
 @given(rising, st.lists(st.floats(0.01, 12), min_size=1, max_size=5))

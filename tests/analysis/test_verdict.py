@@ -75,6 +75,13 @@ def test_a_leader_that_differs_from_all(tmp_path: Path) -> None:
     assert "; its difference from each of the others is significant, p at most 0.0" in verdict(tmp_path, runs)
 
 
+def test_a_median_that_misleads_is_not_called_no_difference(tmp_path: Path) -> None:
+    """a has the lower median, since just over half of its seeds take 4 trials; but b is the quicker in most pairs."""
+    text = verdict(tmp_path, {"a": [4] * 11 + [8] * 9, "b": [1] * 9 + [5] * 11})
+    assert text.startswith("a reaches 95 % of the best known in 4 trials")
+    assert "; yet run against run b does better, significantly, p < 0.001." in text
+
+
 def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [None, None, 8], "b": [None, None, None]})
     assert text.startswith("a converges fastest by area under the curve (0.10, b 0.10); no difference that 3 seeds can")

@@ -223,13 +223,15 @@
     ends(svg, lines, right, bottom) {
       const last = (line) => line[1].findLast((y) => y !== null);
       const order = [...lines].sort((a, b) => last(b) - last(a));
-      const places = spread(order.map((line) => this.py(last(line))), 16, bottom);
+      const from = order.map((line) => Math.min(Math.max(this.py(last(line)), this.box.top), bottom));
+      const places = spread([...from], 16, bottom);
       order.forEach((line, i) => {
         const s = line[0];
         const to = `${right + 12} ${places[i]}`;
-        make("path", { class: `lead stroke ${colour(s)}`, d: `M${right} ${this.py(last(line))}L${to}`, "data-line": s }, svg);
+        make("path", { class: `lead stroke ${colour(s)}`, d: `M${right} ${from[i]}L${to}`, "data-line": s }, svg);
         make("path", { class: `marker fill ${colour(s)}`, d: marker(s), transform: `translate(${to})`, "data-line": s }, svg);
-        const text = `${short(data.strategies[s], 26)}  ${last(line).toFixed(this.figure.digits)}`;
+        const end = this.figure.ends ? `  ${last(line).toFixed(this.figure.digits)}` : "";
+        const text = short(data.strategies[s], 26) + end;
         make("text", { class: "end", x: right + 21, y: places[i] + 4, "data-line": s }, svg, text);
       });
     }

@@ -1,0 +1,68 @@
+"""Logs with programs to apply: a real one, and ones whose times are made up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from searchlab.cli import app
+from searchlab.errors import SearchlabError
+from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.records import Measurement, Trial
+from searchlab.space import Config
+from searchlab.target import resolve_target
+from searchlab.tuner import make_space
+from searchlab.workload import parse_workload
+
+MEASURE = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "run_timeout": 5.0, "build_timeout": 20.0}
+
+
+def made_log(
+    path: Path,
+    configs: list[dict[str, Any]],
+    space: str = "tests.measure.faulty:Faulty",
+    workload: str = "gemm:32x32x32",
+    target: dict[str, Any] | str = "native",
+    **header: Any,
+) -> Path:
+    """A log that says of every config that it ran, each faster than the one before it."""
+    plugin, resolved = Plugin(space), resolve_target(target)
+    made = make_space(plugin, parse_workload(workload), resolved)
+    fields: dict[str, Any] = {"measure": MEASURE, **header}
+    writer = LogWriter(
+        path,
+        Header(
+            workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("grid"), seed=0, batch=1,
+            target=resolved.to_json(), **fields,
+        ),
+    )  # fmt: skip
+    for index, config in enumerate(configs):
+        seconds = 1e-3 / (index + 1)
+        writer.append(Record.of(Trial(index, Config(config), Measurement((seconds, seconds * 1.01))), 0.0, 0.0))
+    writer.close()
+    return path
+
+
+def command(*words: object) -> tuple[int, str]:
+    """Exit code and output of a ``searchlab`` command, in this process; 2 and the sentence where it refuses."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if isinstance(done.exception, SearchlabError):
+        return 2, str(done.exception)
+    return done.exit_code, done.stdout
+
+
+def edited(log: Path, path: Path, seconds: float) -> Path:
+    """A copy of ``log`` in which every time is multiplied by ``seconds``."""
+
+    def scaled(line: dict[str, Any]) -> dict[str, Any]:
+        if "config" in line:
+            return line | {"seconds": [one * seconds for one in line.get("seconds", ())]}
+        again = [one | {"seconds": [value * seconds for value in one["seconds"]]} for one in line["finalists"]]
+        return line | {"finalists": again}
+
+    first, *rest = log.read_text().splitlines()
+    path.write_text("\n".join([first, *(json.dumps(scaled(json.loads(line))) for line in rest)]) + "\n")
+    return path

@@ -1,0 +1,177 @@
+"""The best program of a log: as a schedule, as text, and as a library that TVM alone calls."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm_ffi import structural_equal
+
+import searchlab
+from searchlab import SearchlabError
+from searchlab.apply.inspect import TEXTS
+from searchlab.apply.library import export_library
+from searchlab.log import read_header
+from tests.apply.logs import command, made_log
+from tests.spaces.programs import assert_right, valid_configs
+
+CUDA = {"kind": "cuda", "arch": "sm_90"}
+
+
+@pytest.fixture(scope="module")
+def cuda_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    space = searchlab.resolve_target(CUDA)
+    from searchlab_spaces.knob_template import KnobTemplate
+
+    template = KnobTemplate(searchlab.parse_workload("gemm:32x32x32"), space)
+    (config,) = valid_configs(template, np.random.default_rng(0), 1)
+    return made_log(
+        tmp_path_factory.mktemp("cuda") / "a.jsonl", [config.to_json()], "knob-template", "gemm:32x32x32", CUDA
+    )
+
+
+def test_apply_best_gives_the_winner_and_its_module(real_log: Path) -> None:
+    result = searchlab.load_log(real_log)
+    schedule, module = applied = searchlab.apply_best(real_log)
+    assert applied.schedule is schedule and structural_equal(applied.module, module)
+    assert structural_equal(module, result.best.schedule().mod) and structural_equal(schedule.mod, module)
+    assert structural_equal(searchlab.apply_best(result).module, module)
+    assert_right(result.space.workload, schedule, result.space.target)
+
+
+def test_each_text_is_of_that_program(real_log: Path, cuda_log: Path) -> None:
+    best = searchlab.load_log(real_log).best
+    told = {
+        "trace": "sch.split", "python": "tvm.script.from_source", "tir": "T.sblock", "lowered": "T.call_packed",
+        "llvm": "define ", "source": "define ", "asm": ".globl\t__tvm_ffi_main",
+    }  # fmt: skip
+    assert set(told) == set(TEXTS)
+    for what, some in (told | {"lowered": "T.func_attr"}).items():
+        assert some in best.text(what), what
+    assert "T.sblock(" not in best.text("lowered") and "__tvm_ffi_main" in best.text("lowered")
+    with pytest.raises(SearchlabError, match="did you mean 'llvm'"):
+        best.text("lvm")
+    best = searchlab.load_log(cuda_log).best
+    assert "__global__" in best.text("source") and "define " in best.text("llvm")
+    assert "threadIdx" in best.text("lowered")
+
+
+def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = searchlab.load_log(cuda_log).best
+    if shutil.which("nvcc"):
+        assert ".visible .entry main_kernel" in best.text("asm")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
+    if not find_spec("cuda"):  # with nvrtc
+        with pytest.raises(SearchlabError, match="put nvcc"):
+            best.text("asm")
+
+
+def test_show_of_the_command_line(real_log: Path) -> None:
+    code, shown = command("best", real_log, "--show", "python", "--json")
+    record = json.loads(shown)
+    assert code == 0 and record["config"] and "apply_trace" in record["python"]
+    assert (
+        command("best", real_log, "--show", "asm")[1].strip() == searchlab.load_log(real_log).best.text("asm").strip()
+    )
+
+
+CALL = """
+import sys
+sys.modules["searchlab"] = None
+import numpy as np, tvm
+if "orcjit" in sys.argv[1]:
+    import tvm_ffi_orcjit
+rng = np.random.default_rng(5)
+arrays = [rng.standard_normal(shape, dtype="float32") for shape in ((64, 32), (32, 48), (48,))]
+A, B, bias, C = map(tvm.runtime.tensor, (*arrays, np.full((64, 48), np.nan, "float32")))
+exec(sys.argv[1])
+np.testing.assert_allclose(C.numpy(), arrays[0] @ arrays[1] + arrays[2], rtol=1e-4, atol=1e-4)
+print("right")
+"""
+
+
+@pytest.mark.parametrize("name", ["best.so", "best.o"])
+def test_a_library_is_called_as_it_says_without_searchlab(
+    name: str, real_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        if name == "best.o":  # which takes no compiler
+            patch.setenv("PATH", "")
+            patch.delenv("CXX", raising=False)
+        code, line = command("export", real_log, "--out", name)
+    assert code == 0, line
+    call = line.strip().partition(" by tvm.runtime.tensor: ")[2]
+    if name == "best.so":
+        assert call == 'tvm.runtime.load_module("best.so")["main"](A, B, bias, C)'
+    done = subprocess.run([sys.executable, "-c", CALL, call], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "right\n", done.stderr
+
+
+def test_a_library_that_cannot_be_is_refused_in_a_sentence(
+    real_log: Path, cuda_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(said: str, *logs: Path, out: str = "best.so") -> None:
+        with pytest.raises(SearchlabError, match=said):
+            export_library(logs, tmp_path / out)
+
+    refused("these are 2 logs", real_log, cuda_log)
+    refused("these are 0 logs", tmp_path)
+    refused("is written to", real_log, out="best.dll")
+    refused("cannot write .*: No such file", real_log, out="no/best.so")
+    refused("cannot write .*: No such file", real_log, out="no/best.o")
+    refused("more than one object file", cuda_log, out="best.o")
+    spec = read_header(real_log).target
+    foreign = {**spec, "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}
+    config = searchlab.load_log(real_log).best.config.to_json()
+    arm = made_log(tmp_path / "arm.jsonl", [config], "knob-template", "gemm:64x48x32:bias", foreign)
+    refused("is for aarch64-linux-gnu, which the compiler .* export it to", arm)
+    export_library([arm], tmp_path / "arm.o")
+    assert (tmp_path / "arm.o").read_bytes()[18] == 183  # the machine that an ELF file is for: AArch64
+    refused("is there already", arm, out="arm.o")
+    monkeypatch.setenv("CXX", str(tmp_path / "absent"))
+    refused("does not link", real_log)
+    assert not (tmp_path / "best.so").exists()
+    monkeypatch.delenv("CXX")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    refused(r"there is no C compiler .* or export to \*\.o", real_log)
+
+
+def test_a_library_for_cuda_holds_its_kernels(cuda_log: Path, tmp_path: Path) -> None:
+    assert "load_module" in export_library([cuda_log], tmp_path / "best.so")
+    assert b"main_kernel" in (tmp_path / "best.so").read_bytes()
+
+
+def test_what_cannot_be_applied_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    def refused(log: Path, said: str) -> None:
+        with pytest.raises(SearchlabError, match=said):
+            searchlab.apply_best(log)
+
+    refused(made_log(tmp_path / "none.jsonl", []), "has no successful trial: there is no trial yet")
+    refused(
+        made_log(tmp_path / "bug.jsonl", [{"fault": "schedule raises"}]), "makes no schedule of trial 0: ValueError"
+    )
+    refused(made_log(tmp_path / "invalid.jsonl", [{"fault": "invalid"}]), "invalid on purpose")
+    log = made_log(tmp_path / "gone.jsonl", [{"fault": "none"}])
+    text = log.read_text()
+    log.write_text(text.replace("tests.measure.faulty:Faulty", "someone.elses:Space"))
+    refused(log, "cannot be loaded.*is the package that has it installed")
+    log.write_text(text.replace('"fingerprint":"', '"fingerprint":"autotvm:'))
+    refused(log, "was imported for analysis")
+    log.write_text(text.replace('"fingerprint":"', '"fingerprint":"other'))
+    refused(log, "another version of the space")
+
+
+def test_export_without_a_format(real_log: Path, tmp_path: Path) -> None:
+    code, said = command("export", real_log, "--out", tmp_path / "best")
+    assert code == 2 and said.startswith("--to must say whose format to write") and "metaschedule, kernel-tuner" in said
+    code, said = command("export", real_log, "--out", tmp_path / "best", "--to", "library")
+    assert code == 2 and "is written to *.so or *.o, not" in said and not list(tmp_path.iterdir())

@@ -1,0 +1,161 @@
+"""Verifying logs: programs that are right, wrong, crash, or are not what was measured, and times that do not hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm.s_tir import Schedule
+
+from searchlab import SearchlabError, load_log
+from searchlab.apply import verify
+from searchlab.apply.verify import fastest, sentences, verify_log
+from searchlab.space import Choose, Config, Space
+from searchlab.target import Target, resolve_target
+from searchlab.workload import Gemm, Workload
+from tests.apply.logs import MEASURE, command, edited, made_log
+
+
+class Remembers(Space):
+    """Its program knows the result of the inputs that measuring uses, and writes that whatever it is given."""
+
+    def decide(self, choose: Choose) -> Config:
+        return Config({})
+
+    def schedule(self, config: Config) -> Schedule:
+        result = self.workload.reference(self.workload.inputs())
+        shapes = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in self.workload.shapes.items())
+        stores = "".join(
+            f"        C[{i}, {j}] = T.float32({float(value)!r})\n"
+            for i, row in enumerate(result)
+            for j, value in enumerate(row)
+        )
+        head = f"@I.ir_module\nclass Module:\n    @T.prim_func(s_tir=True)\n    def main({shapes}):\n"
+        return Schedule(tvm.script.from_source(head + stores))
+
+
+@dataclass(frozen=True)
+class Slow(Gemm):
+    """A GEMM whose plain program sleeps."""
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        plain = super().prim_func()
+        sleep = tvm.tirx.Evaluate(tvm.tirx.call_extern("int32", "sleep", 60))
+        return plain.with_body(sleep)
+
+
+class Beside(Space):
+    """A right program of a workload whose plain program is slow."""
+
+    def __init__(self, workload: Workload, target: Target) -> None:
+        assert isinstance(workload, Gemm)
+        self.plain = workload
+        super().__init__(Slow("float32", False, False, workload.m, workload.n, workload.k), target)
+
+    def decide(self, choose: Choose) -> Config:
+        return Config({})
+
+    def schedule(self, config: Config) -> Schedule:
+        return Schedule(self.plain.module)
+
+
+def another_cpu() -> dict[str, str]:
+    ours = resolve_target("native").spec["mcpu"]
+    names = map(str, tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target("llvm")))
+    return {"kind": "llvm", "mcpu": next(name for name in names if name != ours)}
+
+
+def test_a_real_log_holds(real_log: Path) -> None:
+    found = json.loads(json.dumps(verify_log(real_log, top=2, seed=7).to_json()))
+    assert found["right"] and found["own"] and found["seeds"] == [7, 8, 9] and found["settings"]["repeat"] == 2
+    first, second = found["programs"]
+    result = load_log(real_log)
+    assert first["trial"] == result.best.trial.index != second["trial"]
+    for one in (first, second):
+        assert one["right"] and len(one["seconds"]) == len(found["untuned"]) == one["speed_up"]["rounds"] == 11
+        assert one["ratio"] > 0 and isinstance(one["as_logged"], bool) and one["noise"] > 0
+        assert one["speed_up"]["low"] <= one["speed_up"]["high"]
+
+
+def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
+    """As is that the untuned program was too slow to be timed in turn."""
+    log = edited(real_log, tmp_path / "absurd.jsonl", 1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
+        found = verify_log(log)
+    (one,) = found.programs
+    assert found.right and one.ratio is not None and one.ratio > 1e4 and one.as_logged is False
+    assert one.speed_up is not None and one.speed_up.rounds == 0 and len(found.untuned) <= 2
+    right, times, untuned = sentences(found)
+    assert "right on inputs from seeds 1, 2 and 3 (measuring uses 0)" in right
+    assert "beyond the noise of the repeats" in times and untuned.endswith("not in turn)")
+
+
+def test_what_is_wrong_or_crashes_is_said_and_ends_with_1(tmp_path: Path) -> None:
+    """And the programs beside it are verified all the same."""
+    faults = ("none", "segfaults", "is wrong")
+    log = made_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
+    code, said = command("verify", log, "--top", 3)
+    assert code == 1
+    wrong, crash, right, *times = said.splitlines()
+    assert "trial 2: wrong_answer: " in wrong and "elements are off" in wrong
+    assert "trial 1: crash: the running process died of SIGSEGV" in crash
+    assert "trial 0: right" in right and len(times) == 2
+
+
+def test_wrong_on_other_inputs_only(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", [{}], space="tests.apply.test_verify:Remembers", workload="gemm:4x4x4")
+    (one,) = verify_log(log, seed=5).programs
+    assert one.failure == "wrong_answer" and one.message.endswith("(inputs from seed 5)") and not one.seconds
+
+
+def test_another_program_than_was_measured_and_a_log_of_recorded_measurements(real_log: Path, tmp_path: Path) -> None:
+    best = load_log(real_log).best.trial
+    log = tmp_path / "a.jsonl"
+    text = real_log.read_text().replace(best.measurement.program, "0123456789abcdef")
+    log.write_text(text.replace('"kind":"local"', '"kind":"table"'))
+    found = verify_log(log)
+    (one,) = found.programs
+    assert not found.right and one.failure == "another_program" and "0123456789abcdef was measured" in one.message
+    assert one.seconds  # how fast it is now can be seen
+    assert not found.own and "by default settings" in sentences(found)[0] and found.settings.repeat == 3
+
+
+def test_an_untuned_program_that_takes_too_long(tmp_path: Path) -> None:
+    measure = MEASURE | {"run_timeout": 1.0}
+    log = made_log(tmp_path / "a.jsonl", [{}], "tests.apply.test_verify:Beside", "gemm:8x8x8", measure=measure)
+    found = verify_log(log)
+    (one,) = found.programs
+    assert found.right and found.untuned == () and one.speed_up is not None and one.speed_up.least
+    assert any("untuned over 1 s: more than" in sentence for sentence in sentences(found))
+
+
+def test_the_fastest_are_different_programs(real_log: Path) -> None:
+    result = load_log(real_log)
+    trials = fastest(result, 100)
+    assert trials[0] == result.best.trial
+    assert len({trial.measurement.program for trial in trials}) == len(trials)
+
+
+def test_what_cannot_be_verified_here_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    config = {"fault": "none"}
+    numbers = iter(range(100))
+
+    def refused(said: str, **header: object) -> None:
+        log = made_log(tmp_path / f"{next(numbers)}.jsonl", [config], **header)  # type: ignore[arg-type]
+        with pytest.raises(SearchlabError, match=said):
+            verify_log(log)
+
+    refused("was measured on 'another CPU', and this is", host={"cpu": "another CPU"})
+    refused("is of programs for 'aarch64-linux-gnu'", target={"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
+    refused("is of programs for the CPU '[a-z0-9-]+', and this one is", target=another_cpu())
+    refused("is of programs on 4096 cores", target={"kind": "native", "num-cores": 4096})
+    refused("no CUDA device was found|do not run on the GPU here", target={"kind": "cuda", "arch": "sm_35"})
+    refused("on the devices 'pi' of a fleet", measure={"kind": "rpc", "key": "pi"})
+    refused("measured in a way that this searchlab does not know", measure={"kind": "local", "warmth": 3})
+    log = made_log(tmp_path / "none.jsonl", [])
+    with pytest.raises(SearchlabError, match="has no successful trial"):
+        verify_log(log)
