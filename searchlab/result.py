@@ -19,6 +19,7 @@ from .workload import parse_workload
 
 if TYPE_CHECKING:
     import pandas as pd
+    import tvm
     from tvm.s_tir import Schedule
 
 
@@ -52,6 +53,15 @@ class Best:
                 f"the space {self._result.log.header.space.name!r} makes no schedule of trial {self.trial.index}: "
                 f"{type(error).__name__}: {error}"
             ) from None
+
+    def build(self) -> tvm.runtime.Executable:
+        """The program compiled for the log's target: ``.jit()["main"]`` takes the workload's tensors, the result last.
+
+        TVM runs it on as many threads as it thinks fit, which may be half of the cores: set ``TVM_NUM_THREADS`` before.
+        """
+        from .apply.best import build
+
+        return build(self.schedule().mod, self._result.space.target)
 
     def text(self, what: str) -> str:
         """What ``searchlab best --show WHAT`` prints: see :data:`searchlab.apply.inspect.TEXTS`."""

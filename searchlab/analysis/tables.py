@@ -54,7 +54,7 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
             best_gflops,
             f"{row.best_gflops.lower:.1f} - {row.best_gflops.upper:.1f}",
             to_target + _censored(row.trials_to_target),
-            in_seconds + _censored(row.seconds_to_target),
+            in_seconds,
             area,
             *[score] * scored,
         )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import SearchlabError
+from ..measure.code import compile_program, reason
 from ..result import Result, load_log
+from ..target import Target
 
 if TYPE_CHECKING:
     import tvm
@@ -25,7 +28,7 @@ def apply_best(log: str | Path | Result) -> Applied:
     It is what AutoTVM and Ansor called ``apply_best``, of which today's ``tvm.s_tir.Schedule`` is both halves::
 
         schedule, module = searchlab.apply_best("a.jsonl")
-        library = tvm.compile(module, target=searchlab.load_log("a.jsonl").space.target.tvm)
+        executable = tvm.compile(module, target=searchlab.load_log("a.jsonl").space.target.tvm)
 
     Raises SearchlabError where the log has no successful trial, was imported for analysis only, or is of a space that
     is not installed here or has changed since.
@@ -33,3 +36,13 @@ def apply_best(log: str | Path | Result) -> Applied:
     result = log if isinstance(log, Result) else load_log(log)
     schedule = result.best.schedule()
     return Applied(schedule, schedule.mod)
+
+
+def build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
+    """``module`` compiled as trials are. Raises SearchlabError where it does not compile."""
+    try:
+        return compile_program(module, target)
+    except SearchlabError:
+        raise
+    except Exception as error:  # anything out of the compiler
+        raise SearchlabError(f"the program does not compile for {target.kind}: {reason(error)}") from None

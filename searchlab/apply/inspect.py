@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..cuda import compile_mode
 from ..errors import SearchlabError, did_you_mean
-from ..measure.code import compile_program, reason
+from ..measure.code import reason
 from ..target import Target
+from .best import build
 from .script import python_script
 
 if TYPE_CHECKING:
@@ -54,18 +55,18 @@ def lowered(module: tvm.IRModule, target: Target) -> str:
 
 def llvm_ir(module: tvm.IRModule, target: Target) -> str:
     """LLVM IR: of the program, or, where that runs on a GPU, of what launches its kernels. Raises SearchlabError."""
-    return str(_compiled(module, target).inspect_source("ll"))
+    return str(build(module, target).mod.inspect_source("ll"))
 
 
 def source(module: tvm.IRModule, target: Target) -> str:
     """What TVM generates: LLVM IR for a CPU, the kernels' C++ for CUDA. Raises SearchlabError."""
-    host = _compiled(module, target)
+    host = build(module, target).mod
     return str(host.imports[0].inspect_source() if host.imports else host.inspect_source("ll"))
 
 
 def assembly(module: tvm.IRModule, target: Target) -> str:
     """Assembly: of the CPU, or the PTX of the kernels, which takes nvcc or nvrtc. Raises SearchlabError."""
-    host = _compiled(module, target)
+    host = build(module, target).mod
     if not host.imports:
         return str(host.inspect_source("s"))
     if target.kind != "cuda":
@@ -78,12 +79,3 @@ def assembly(module: tvm.IRModule, target: Target) -> str:
             return bytes(compile_cuda(code, "ptx", arch, compiler=compile_mode())).decode()
     except RuntimeError as error:
         raise SearchlabError(f"the kernels do not compile to PTX: {reason(error)}") from None
-
-
-def _compiled(module: tvm.IRModule, target: Target) -> tvm.runtime.Module:
-    try:
-        return compile_program(module, target).mod
-    except SearchlabError:
-        raise
-    except Exception as error:  # anything out of the compiler
-        raise SearchlabError(f"the program does not compile for {target.kind}: {reason(error)}") from None

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..log import find_logs
-from ..measure.code import Objects, compile_program, reason, to_objects
+from ..measure.code import Objects, to_objects
 from ..result import load_log
+from .best import build
 
 SUFFIXES = (".so", ".o")
 
@@ -31,10 +32,7 @@ def export_library(paths: Sequence[Path], out: Path) -> str:
     result = load_log(logs[0])
     schedule, target = result.best.schedule(), result.space.target
     compiler = _compiler(target.is_foreign, str(target.spec.get("mtriple"))) if out.suffix == ".so" else ""
-    try:
-        objects = to_objects(compile_program(schedule.mod, target))
-    except Exception as error:  # anything out of the compiler
-        raise SearchlabError(f"the program does not compile for {target.kind}: {reason(error)}") from None
+    objects = to_objects(build(schedule.mod, target))
     try:
         if compiler:
             _link(objects, out, compiler)

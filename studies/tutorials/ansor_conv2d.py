@@ -34,9 +34,8 @@ import numpy as np
 import tvm
 
 import searchlab
-from searchlab.apply.inspect import text
 from searchlab.cuda import gpu_name
-from searchlab.measure.code import compile_program, device_of
+from searchlab.measure.code import device_of
 from searchlab_spaces.sketch import Sketch
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -109,7 +108,7 @@ print(f"\nThe best of {len(result.trials)} trials in {log}: {result.best.gflops:
 # TVM would use half of the cores where they are hyper-threads, so it is told to use those that the trials were measured
 # on, before it runs anything in this process.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
-function = compile_program(module, target).jit()
+function = result.best.build().jit()
 device = device_of(target.kind)
 inputs = workload.inputs(seed=1)
 unwritten = np.full(list(workload.shapes.values())[-1], np.nan, workload.out_dtype)
@@ -129,10 +128,10 @@ print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1
 # these are ``searchlab best LOG --show tir``, ``python`` and ``source``.
 best = result.best
 print("\nTensorIR:")
-print(text(result, best, "tir"))
+print(module.script())
 print("\nPython schedule:")
-print(text(result, best, "python"))
-lines = text(result, best, "source").splitlines()
+print(best.text("python"))
+lines = best.text("source").splitlines()
 print(f"\nThe first of {len(lines)} lines of {'CUDA' if target.kind == 'cuda' else 'LLVM IR'}:")
 print("\n".join(lines[:40]))
 

@@ -34,7 +34,7 @@ import tvm
 
 import searchlab
 from searchlab.cuda import gpu_name
-from searchlab.measure.code import compile_program, device_of
+from searchlab.measure.code import device_of
 from searchlab_spaces.knob_template import KnobTemplate
 from searchlab_spaces.knobs import TemplateConfig
 from searchlab_spaces.template_registry import template
@@ -167,7 +167,7 @@ print(f"index {space.index_of(best.config)} of {len(space)}, a member: {best.con
 # The program is an ordinary TVM module. TVM would use half of the cores where they are hyper-threads, so it is told to
 # use those that the trials were measured on, before it runs anything in this process.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
-module = compile_program(best.schedule().mod, target).jit()
+module = best.build().jit()
 device = device_of(target.kind)
 inputs = workload.inputs(seed=1)
 unwritten = np.full(list(workload.shapes.values())[-1], np.nan, workload.out_dtype)
