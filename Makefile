@@ -7,7 +7,7 @@ BIN := .venv/bin
 .PHONY: help quickstart test lint clean
 
 help:
-	@echo "make quickstart   compare five policies on a GEMM and a convolution, for real (about four minutes)"
+	@echo "make quickstart   compare five policies on a GEMM and a convolution, for real (about three minutes)"
 	@echo "make test         run the tests"
 	@echo "make lint         ruff and mypy"
 	@echo "make clean        remove .venv and caches; results/ is kept"
