@@ -43,16 +43,7 @@ class Best:
 
     def schedule(self) -> Schedule:
         """The schedule of this config: its ``.mod`` is the program, its ``.trace`` how it came about."""
-        space = self._result.space
-        try:
-            return space.schedule(self.config)
-        except SearchlabError:
-            raise
-        except Exception as error:  # whatever a plug-in raises
-            raise SearchlabError(
-                f"the space {self._result.log.header.space.name!r} makes no schedule of trial {self.trial.index}: "
-                f"{type(error).__name__}: {error}"
-            ) from None
+        return self._result.schedule(self.trial)
 
     def build(self) -> tvm.runtime.Executable:
         """The program compiled for the log's target: ``.jit()["main"]`` takes the workload's tensors, the result last.
@@ -117,6 +108,19 @@ class Result:
             )
         object.__setattr__(self, "_space", space)
         return space
+
+    def schedule(self, trial: Trial) -> Schedule:
+        """The schedule of a trial's config. Raises InvalidConfig where there is none, SearchlabError where it fails."""
+        space = self.space
+        try:
+            return space.schedule(trial.config)
+        except SearchlabError:
+            raise
+        except Exception as error:  # whatever a plug-in raises
+            raise SearchlabError(
+                f"the space {self.log.header.space.name!r} makes no schedule of trial {trial.index}: "
+                f"{type(error).__name__}: {error}"
+            ) from None
 
     def to_frame(self) -> pd.DataFrame:
         """A row a trial: its knobs as ``config.<name>``, cost (seconds), gflops, best_gflops, failure, elapsed (s)."""

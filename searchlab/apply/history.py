@@ -93,7 +93,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
         raise SearchlabError(
             f"no log has a successful trial of a space of searchlab's: {paths}; tune first, or give other logs"
         )
-    targets = {resolve_target(one.log.header.target) for one in usable}
+    targets = {str(one.spec): one for one in (resolve_target(one.log.header.target) for one in usable)}.values()
     listed = "; ".join(sorted(map(str, targets)))
     if target is None:
         if len(targets) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def export_library(paths: Sequence[Path], out: Path) -> str:
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
-    return f'{loader}.load_module("{out}")["main"]({", ".join(result.space.workload.shapes)})'
+    return f'{loader}.load_module({json.dumps(str(out), ensure_ascii=False)})["main"]({", ".join(result.space.workload.shapes)})'
 
 
 def _compiler(foreign: bool, triple: str) -> str:

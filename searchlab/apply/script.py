@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError
+from ..measure.code import program_hash
 from ..target import Target
 from ..workload import Workload
 
@@ -62,13 +63,6 @@ program = f"{{structural_hash(sch.mod) & (1 << 64) - 1:016x}}"
 assert program == "{program}", f"this TVM makes another program of it: {{program}}"
 print(sch.mod.script())
 '''
-
-
-def program_hash(module: Any) -> str:
-    """The structural hash of a scheduled module, as logs name programs by."""
-    from tvm_ffi import structural_hash
-
-    return f"{structural_hash(module) & (1 << 64) - 1:016x}"
 
 
 def statements(schedule: Schedule) -> list[str]:

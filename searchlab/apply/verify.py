@@ -6,6 +6,7 @@ were, in worker processes: whatever a program does is its own failure.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -134,6 +135,8 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
 
     Raises SearchlabError where there is none, or where the trials were not measured on a machine like this one.
     """
+    if top < 1 or seed < 1:  # measuring draws from 0
+        raise SearchlabError(f"top and seed must be at least 1, not {top} and {seed}")
     result = log if isinstance(log, Result) else load_log(log)
     trials = fastest(result, top)
     space, header = result.space, result.log.header
@@ -170,7 +173,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
 def fastest(result: Result, count: int) -> list[Trial]:
     """The best trial of a log, and then the fastest of other programs, ``count`` in all. Raises SearchlabError."""
     chosen: dict[object, Trial] = {}
-    good = [trial for trial in result.trials if trial.measurement.failure is None]
+    good = [trial for trial in result.trials if math.isfinite(trial.cost)]
     good.sort(key=lambda trial: statistics.median(_logged(result.log, trial)))
     for trial in (result.best.trial, *good):
         chosen.setdefault(trial.measurement.program or trial.config, trial)

@@ -66,7 +66,7 @@ def best(
             f"trial {found.trial.index}"
         )
         for name, value in found.config.items():
-            out.print(f"  {name} = {value}")
+            out.print(f"  {name} = {value}", soft_wrap=True, markup=False, highlight=False)
         for sentence in sentences(result.log):
             out.print(sentence, soft_wrap=True)
 

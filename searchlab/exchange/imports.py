@@ -80,7 +80,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, FORMATS)}")
     reader = cast(Reader, import_module(f".{format}", __package__))
     tasks = reader.read(path)
-    single = out.name.endswith(".jsonl")
+    single = out.name.endswith((".jsonl", ".jsonl.gz"))  # the latter is refused as it is written
     if single and len(tasks) > 1:
         raise SearchlabError(f"{path} holds {len(tasks)} tasks ({_names(tasks)}); give a directory as --out")
     made: list[Imported] = []

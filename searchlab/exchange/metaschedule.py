@@ -158,8 +158,9 @@ def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]
 
     dtypes, shapes = [dtype for _, dtype, _ in args], [shape for _, _, shape in args]
     for candidate in _candidates(dtypes, shapes):
-        if str(TvmWorkload(candidate.module).as_json()[0]) == structural_hash:
-            return candidate
+        with suppress(TypeError, ValueError, RuntimeError):  # sizes that TVM has no number for
+            if str(TvmWorkload(candidate.module).as_json()[0]) == structural_hash:
+                return candidate
     return None
 
 

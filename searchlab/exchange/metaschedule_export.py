@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, SearchlabError
-from ..log import Log
+from ..log import Log, Record
 from ..result import Result
 from ..space import Space
 from .metaschedule import FAILED, NOTE, Note, files_of
@@ -31,11 +31,13 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     for path in files_of(out):
         if path.exists():
             raise SearchlabError(f"{path} is there already; choose another directory as --out")
-    spaces = [Result(log).space for log in logs]
+    results = [Result(log) for log in logs]
+    spaces = [result.space for result in results]
     out.mkdir(parents=True, exist_ok=True)
     database = JSONDatabase(work_dir=str(out))
     notes = []
-    for log, space in zip(logs, spaces, strict=True):
+    for result, space in zip(results, spaces, strict=True):
+        log = result.log
         module, target = space.workload.module, space.target.tvm
         workload = database.commit_workload(module)
         arguments = ArgInfo.from_prim_func(module["main"])
@@ -45,10 +47,12 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         # What is equally fast is found in the order it was written in.
         for record in sorted(log.records, key=lambda record: record.index != best):
             try:
-                if record.failure == "invalid" or record.nearest:
+                if record.nearest or _has_none(record):
                     raise InvalidConfig("there is no program that was measured")
-                schedule = space.schedule(record.trial.config)
-            except InvalidConfig:
+                schedule = result.schedule(record.trial)
+            except SearchlabError as error:
+                if record.failure is None and not isinstance(error, InvalidConfig):
+                    raise
                 left_out += 1
                 continue
             seconds = times.get(record.index, FAILED)
@@ -59,6 +63,11 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         if left_out:
             notes.append(f"{log.path}: {left_out} trials of which no program was measured are left out")
     return notes
+
+
+def _has_none(record: Record) -> bool:
+    """Whether ``record`` came to no program: what hung or crashed before there was one would do so here too."""
+    return record.failure == "invalid" or (record.failure in ("build_timeout", "crash") and not record.program)
 
 
 def _noted(schedule: Any, note: Note) -> None:

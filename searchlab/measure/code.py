@@ -35,6 +35,13 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
         return tvm.compile(module, target=target.tvm)
 
 
+def program_hash(module: tvm.IRModule) -> str:
+    """The structural hash of a scheduled module: what logs and caches name its program by."""
+    from tvm_ffi import structural_hash
+
+    return f"{structural_hash(module) & (1 << 64) - 1:016x}"
+
+
 def device_name(kind: str) -> str:
     """What TVM calls the kind of device that programs for this ``kind`` of target run on."""
     return "cpu" if kind == "llvm" else kind

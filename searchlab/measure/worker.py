@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 if __name__ == "__main__":  # tvm_ffi imports PyTorch wherever that is installed: two thirds of a worker's start
     sys.modules["torch"] = None  # type: ignore[assignment]
 
-from tvm_ffi import structural_hash
-
 from ..errors import InvalidConfig
 from ..space import Config, Space
-from .code import compile_program, device_of, load_objects, reason, to_objects
+from .code import compile_program, device_of, load_objects, program_hash, reason, to_objects
 from .memory import limit_memory, with_limit
 from .process import die_with
 from .runner import Runner, case_of
@@ -44,7 +42,7 @@ def build(connection: Connection, space: Space, config: Config, memory_limit_mb:
         text = with_limit(f"schedule: {type(error).__name__}: {error}", memory_limit_mb)
         return "failed", "build_error", text, time.perf_counter() - start
     scheduling = time.perf_counter() - start
-    connection.send(("scheduled", f"{structural_hash(module) & (1 << 64) - 1:016x}"))
+    connection.send(("scheduled", program_hash(module)))
     if not connection.recv():
         return ("skipped",)
     start = time.perf_counter()
