@@ -40,17 +40,17 @@ def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "failure"),
+    ("fault", "failures"),
     [
-        ("eats memory", "crash"),
-        ("asks for too much", "crash"),
-        ("schedule eats memory", "build_error"),
-        ("compiler has no end", "crash"),
+        ("eats memory", {"crash"}),
+        ("asks for too much", {"crash"}),
+        ("schedule eats memory", {"build_error"}),
+        ("compiler has no end", {"crash", "build_error"}),  # LLVM aborts where it has none left, TVM raises
     ],
 )
-def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault: str, failure: str) -> None:
+def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault: str, failures: set[str]) -> None:
     found, fine = measured(bounded, fault, "none")
-    assert (found.failure, fine.failure) == (failure, None), found.message
+    assert found.failure in failures and fine.failure is None, found.message
     assert "a candidate may take 300 MB of memory (memory_limit_mb)" in found.message
 
 
