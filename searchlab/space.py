@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 from abc import ABC, abstractmethod
@@ -92,11 +93,13 @@ class Space(ABC):
     """Whether a decision takes the time it takes to schedule a program, milliseconds, and not microseconds."""
 
     made_with: Mapping[str, Any]
-    """Its options as they were given by name, which a log must hold for the space to be made again."""
+    """Its options as they were given, which a log must hold for the space to be made again."""
 
-    def __new__(cls, *_: object, **given: Any) -> Self:
+    def __new__(cls, *args: Any, **given: Any) -> Self:
         made = super().__new__(cls)
-        made.made_with = {name: value for name, value in given.items() if name not in ("workload", "target")}
+        names = list(inspect.signature(cls).parameters)[2:] if len(args) > 2 else []
+        named = {**dict(zip(names, args[2:], strict=False)), **given}
+        made.made_with = {name: value for name, value in named.items() if name not in ("workload", "target")}
         return made
 
     def __init__(self, workload: Workload, target: Target) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,15 +94,16 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
         raise SearchlabError(
             f"no log has a successful trial of a space of searchlab's: {paths}; tune first, or give other logs"
         )
-    targets = {str(one.spec): one for one in (resolve_target(one.log.header.target) for one in usable)}.values()
-    listed = "; ".join(sorted(map(str, targets)))
+    # Caches are what a space went by: programs of one target run together, whatever they were.
+    targets = {json.dumps(one.spec, sort_keys=True): one for one in map(_target, usable)}
+    listed = "; ".join(sorted(targets))
     if target is None:
         if len(targets) > 1:
             raise SearchlabError(f"the logs are of {len(targets)} targets: {listed}; say with target= which it is")
-        (target,) = targets
+        (target,) = targets.values()
     found: dict[Workload, Best] = {}
     for one in usable:
-        if resolve_target(one.log.header.target).spec != target.spec:
+        if _target(one).spec != target.spec:
             continue
         workload = parse_workload(one.log.header.workload)
         if workload not in found or one.best.seconds < found[workload].seconds:
@@ -111,11 +113,15 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     return found
 
 
+def _target(result: Result) -> Target:
+    return resolve_target(result.log.header.target)
+
+
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
     names = [f"{name}({_signature(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     said = f"no function of the module computes {', '.join(map(str, missing))}, so it is not put back; "
-    said += f"unscheduled functions of the module: {listed or 'none'}"
+    said += f"unscheduled functions of the module: {listed or 'none; relax.transform.LegalizeOps makes them'}"
     for workload in missing:
         if transposed := [name for name, one in functions.items() if _is_transposed(one, workload)]:
             said += (

@@ -44,7 +44,8 @@ def export_library(paths: Sequence[Path], out: Path) -> str:
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
-    return f'{loader}.load_module({json.dumps(str(out), ensure_ascii=False)})["main"]({", ".join(result.space.workload.shapes)})'
+    name, arguments = json.dumps(str(out), ensure_ascii=False), ", ".join(result.space.workload.shapes)
+    return f'{loader}.load_module({name})["main"]({arguments})'
 
 
 def _compiler(foreign: bool, triple: str) -> str:

@@ -36,7 +36,8 @@ def python_script(schedule: Schedule, workload: Workload, target: Target, title:
     """
     import tvm
 
-    _check_replays(schedule, workload)
+    if why := why_not_replayed(schedule, workload):
+        raise _unwritable(why)
     program = program_hash(schedule.mod)
     lines = statements(schedule)
     body = "\n".join(f"    {line}" for line in lines or ["pass"])
@@ -99,14 +100,14 @@ def statements(schedule: Schedule) -> list[str]:
     return [ours or line for ours, line in zip(found, theirs, strict=True)]
 
 
-def _check_replays(schedule: Schedule, workload: Workload) -> None:
-    """Raise SearchlabError unless the trace, applied to the workload's module, gives the module of ``schedule``."""
+def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
+    """Why the trace, applied to the workload's module, does not give the module of ``schedule``; "" where it does."""
     from tvm.s_tir import Schedule as Fresh
     from tvm.s_tir.schedule.trace import Trace
     from tvm_ffi import Map
 
     if schedule.trace is None:
-        raise _unwritable("it was made without a trace")
+        return "it was made without a trace"
     every = list(schedule.trace.insts)
     # TVM makes annotations that are maps, and does not replay them.
     plain = [one for one in every if not (one.kind.name == "Annotate" and isinstance(one.inputs[1], Map))]
@@ -115,9 +116,10 @@ def _check_replays(schedule: Schedule, workload: Workload) -> None:
         Trace(plain, schedule.trace.decisions).apply_to_schedule(fresh, remove_postproc=False)
     except Exception as error:  # the trace is of another module
         said = (str(error).strip().splitlines() or [""])[-1]
-        raise _unwritable(f"its trace cannot be replayed on the module of {workload} ({said})") from None
+        return f"its trace cannot be replayed on the module of {workload} ({said})"
     if len(plain) == len(every) and program_hash(fresh.mod) != program_hash(schedule.mod):
-        raise _unwritable(f"its trace, replayed on the module of {workload}, gives another program")
+        return f"its trace, replayed on the module of {workload}, gives another program"
+    return ""
 
 
 # --- instructions that may hold any value ---------------------------------------------------------------------

@@ -137,11 +137,11 @@ def tune(
         out.print(f"the space is exhausted after {done} trials")
     found = result.best
     reached = f"{found.gflops:.1f} GFLOPS ({milliseconds(found.seconds)})"
-    out.print(f"best of {done}: {reached} with {found.config.to_json()}", soft_wrap=True)
+    out.print(f"best of {done}: {reached} with {escape(str(found.config.to_json()))}", soft_wrap=True)
     if found.tied:
         names = ", ".join(str(trial.index) for trial in found.tied)
         out.print(f"it does not win beyond the noise: measured again, trials {names} are as fast", soft_wrap=True)
-    out.print(f"see it: searchlab best {log} --show tir", soft_wrap=True)
+    out.print(f"see it: searchlab best {escape(str(log))} --show tir", soft_wrap=True)
 
 
 @app.command()

@@ -49,7 +49,7 @@ def import_(
     label: Annotated[str, typer.Option(help="What a report calls the tuner [default: the format's name].")] = "",
 ) -> None:
     """Make logs of another tuner's file: to compare it, or, with `--space`, as a table or to start a search from."""
-    from ..exchange.imports import As, import_file
+    from ..exchange.imports import IMPORTED, LOST, As, detect, import_file
     from ..log import Plugin
 
     if option and not space:
@@ -70,6 +70,8 @@ def import_(
                 f"the first, line {line}: {escape(why)}",
                 soft_wrap=True,
             )
+    if any(one.header.measure == IMPORTED for one in made):
+        out.print(f"not carried over: {LOST[format.value if format else detect(file)]}", soft_wrap=True)
 
 
 def export(
@@ -100,9 +102,10 @@ def export(
             f"built {escape(str(place))}; with TVM alone, on arrays by tvm.runtime.tensor: {call}", soft_wrap=True
         )
         return
-    from ..exchange.exports import export_logs
+    from ..exchange.exports import LOST, export_logs
 
     count, notes = export_logs(logs, to.value, place)
     for note in notes:
         out.print(f"note: {escape(note)}", soft_wrap=True)
     out.print(f"exported to {escape(str(place))}, logs: {count:,}", soft_wrap=True)
+    out.print(f"not carried over: {LOST[to]}", soft_wrap=True)

@@ -142,8 +142,8 @@ def decode(path: Path, number: int, line: bytes | str, decoder: msgspec.json.Dec
 def checked_seconds(path: Path, number: int, values: list[Any]) -> tuple[float, ...]:
     """The times of a record that succeeded. Raises SearchlabError where one is no time."""
     for value in values:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not 0 < value <= sys.float_info.max:  # JSON's whole numbers are of any size
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= sys.float_info.max:  # JSON's whole numbers are of any size
             damaged(path, number, f"{value!r} is no time of a run in seconds")
     if not values:
         damaged(path, number, "it succeeded, and has no time")

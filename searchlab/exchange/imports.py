@@ -22,8 +22,17 @@ from ..workload import Workload, parse_workload
 from .foreign import NAMED, ForeignTask, ForeignTrial, Reader, lines
 from .metaschedule import RECORDS, WORKLOADS
 
-FORMATS = ("autotvm", "ansor", "metaschedule")
+LOST = {
+    "autotvm": "the index of a config, the hash of its template, the tuner and its batches; one time of AutoTVM's, of "
+    "building and running together, counts as running",
+    "ansor": "the steps as a schedule, each being a word here; hardware parameters, layout rewrites and the target of "
+    "the host; one time of Ansor's, of building and running together, counts as running",
+    "metaschedule": "what MetaSchedule does not record: the time of day, what building and running took, and how a "
+    "program failed, which counts as run_error",
+}
+"""What of each format's records a log does not hold."""
 
+FORMATS = tuple(LOST)
 
 IMPORTED = {"kind": "imported"}
 """The protocol in the header of a log that was imported: how the other tuner measured is not recorded."""
@@ -113,6 +122,8 @@ def _names(tasks: list[ForeignTask]) -> str:
 def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Imported:
     workload = _workload(task, wanted)
     if task.native is not None and wanted.space is None:
+        if wanted.target is not None:
+            raise SearchlabError(f"{task.name} is of a log of searchlab's, which has its target; leave out --target")
         kept = [trial.record for trial in task.trials if trial.record is not None]
         kept.sort(key=lambda record: record.index)
         changes = {"label": wanted.label} if wanted.label else {}

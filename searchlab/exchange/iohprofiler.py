@@ -38,6 +38,8 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
             continue
         dimension = max(len(record.config) for record in log.records)
         strategies.setdefault((_algorithm(log), _function(log)), {}).setdefault(dimension, []).append(log)
+    if not strategies:
+        raise SearchlabError(f"{'; '.join(notes)}: there is nothing to export")
     folders: dict[str, str] = {}
     for (algorithm, function), by_dimension in strategies.items():
         folder = folders.setdefault(algorithm, f"strategy{len(folders) + 1}")

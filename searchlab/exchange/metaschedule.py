@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import faulthandler
 import hashlib
-from collections.abc import Iterator, Sequence
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -33,6 +37,9 @@ WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
 FAILED = 1e10
 """What MetaSchedule writes, in seconds, as the time of a program that failed."""
+
+APPLY_SECONDS = 10
+"""What applying a trace may take."""
 
 Instruction = tuple[str, list[Any], list[Any], list[Any]]
 """Kind, inputs, attributes, outputs."""
@@ -203,6 +210,35 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
             "a record of MetaSchedule is a trace of sampled decisions; import it into a space that is made of those, "
             "as sketch, or without --space, for analysis"
         )
+    _check_survived(lambda: _config(space, task, trial))
+    return _config(space, task, trial)
+
+
+def _check_survived(run: Callable[[], object]) -> None:
+    """Raise InvalidConfig where ``run`` ends the process, or takes long: TVM trusts a trace to be one of its own.
+
+    It is run in a copy of this process; what it raises is for the caller to see when it runs it again.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads, of numpy's BLAS, do not go along
+        child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where TVM reports a crash, as Python may elsewhere
+            faulthandler.disable()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(APPLY_SECONDS)
+            run()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        raise InvalidConfig(f"its trace cannot be applied: TVM dies of it ({name})")
+
+
+def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Config:
+    assert isinstance(space, Space)
     from tvm.s_tir import Schedule
     from tvm.s_tir import Trace as TvmTrace
     from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
@@ -218,7 +254,7 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
         else [kind, inputs, attributes, outputs]
         for kind, inputs, attributes, outputs in trial.source[0]
     ]
-    schedule = Schedule(module, error_render_level="fast")
+    schedule = Schedule(module, seed=1, error_render_level="fast")  # what has no decision is drawn
     try:
         TvmTrace.apply_json_to_schedule([instructions, [list(pair) for pair in trial.source[1]]], schedule)
     except (RuntimeError, ValueError, TypeError, LookupError) as error:

@@ -9,13 +9,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidConfig, SearchlabError
+from ..apply.script import why_not_replayed
+from ..errors import SearchlabError
 from ..log import Log, Record
 from ..result import Result
 from ..space import Space
 from .metaschedule import FAILED, NOTE, Note, files_of
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
@@ -25,8 +30,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     mean. So ``compile_tir`` gives the program that is the best of the log. Schedules every config, which imports the
     log's plug-in and TVM. Raises SearchlabError where there is a database already, or a space is not there any more.
     """
-    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-    from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+    from tvm.s_tir.meta_schedule.database import JSONDatabase
 
     for path in files_of(out):
         if path.exists():
@@ -34,7 +38,20 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     results = [Result(log) for log in logs]
     spaces = [result.space for result in results]
     out.mkdir(parents=True, exist_ok=True)
-    database = JSONDatabase(work_dir=str(out))
+    for path in files_of(out):
+        path.touch()  # where it cannot be written, this says why
+    try:
+        return _fill(JSONDatabase(work_dir=str(out)), results, spaces)
+    except BaseException:
+        for path in files_of(out):
+            path.unlink()
+        raise
+
+
+def _fill(database: JSONDatabase, results: Sequence[Result], spaces: Sequence[Space]) -> list[str]:
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+    from tvm.s_tir.meta_schedule.database import TuningRecord
+
     notes = []
     for result, space in zip(results, spaces, strict=True):
         log = result.log
@@ -42,17 +59,12 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         workload = database.commit_workload(module)
         arguments = ArgInfo.from_prim_func(module["main"])
         times = _times(log)
-        best = min(times, key=lambda index: times[index], default=-1)
+        own = [index for index in times if not log.records[index].nearest]
+        best = min(own, key=lambda index: times[index], default=-1)
         left_out = 0
         # What is equally fast is found in the order it was written in.
         for record in sorted(log.records, key=lambda record: record.index != best):
-            try:
-                if record.nearest or _has_none(record):
-                    raise InvalidConfig("there is no program that was measured")
-                schedule = result.schedule(record.trial)
-            except SearchlabError as error:
-                if record.failure is None and not isinstance(error, InvalidConfig):
-                    raise
+            if (schedule := _schedule(result, record)) is None:
                 left_out += 1
                 continue
             seconds = times.get(record.index, FAILED)
@@ -65,9 +77,21 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     return notes
 
 
-def _has_none(record: Record) -> bool:
-    """Whether ``record`` came to no program: what hung or crashed before there was one would do so here too."""
-    return record.failure == "invalid" or (record.failure in ("build_timeout", "crash") and not record.program)
+def _schedule(result: Result, record: Record) -> Schedule | None:
+    """The schedule of what was measured; None where that is no program. Raises SearchlabError where it fails now."""
+    # What hung or crashed before there was a program would do so here too.
+    ended = record.failure in ("build_timeout", "crash") and not record.program
+    if record.nearest or record.failure == "invalid" or ended:
+        return None
+    try:
+        schedule = result.schedule(record.trial)
+    except SearchlabError as error:
+        if record.failure is None:
+            raise SearchlabError(f"{result.log.path}, trial {record.index}: {error}") from None
+        return None
+    if why := why_not_replayed(schedule, result.space.workload):
+        raise SearchlabError(f"{result.log.path}, trial {record.index} cannot be in a database of traces: {why}")
+    return schedule
 
 
 def _noted(schedule: Any, note: Note) -> None:

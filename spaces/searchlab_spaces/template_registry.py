@@ -89,7 +89,8 @@ def find_template(name: str) -> Template:
     if ":" not in name:
         raise SearchlabError(
             f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}. One from another package must be "
-            f'registered under {GROUP!r}, or named as "module:function"; one that a script registers is known in it alone'
+            f'registered under {GROUP!r}, or named as "module:function"; one that a script registers is known in it '
+            f"alone"
         )
     return _load(name, name)
 

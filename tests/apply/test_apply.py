@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
@@ -48,11 +49,11 @@ def test_apply_best_gives_the_winner_and_its_module(real_log: Path) -> None:
 def test_each_text_is_of_that_program(real_log: Path, cuda_log: Path) -> None:
     best = searchlab.load_log(real_log).best
     told = {
-        "trace": "sch.split", "python": "tvm.script.from_source", "tir": "T.sblock", "lowered": "T.call_packed",
+        "trace": "sch.split", "python": "tvm.script.from_source", "tir": "T.sblock", "lowered": "T.func_attr",
         "llvm": "define ", "source": "define ", "asm": ".globl\t__tvm_ffi_main",
     }  # fmt: skip
     assert set(told) == set(TEXTS)
-    for what, some in (told | {"lowered": "T.func_attr"}).items():
+    for what, some in told.items():
         assert some in best.text(what), what
     assert "T.sblock(" not in best.text("lowered") and "__tvm_ffi_main" in best.text("lowered")
     with pytest.raises(SearchlabError, match="did you mean 'llvm'"):
@@ -168,6 +169,18 @@ def test_what_cannot_be_applied_is_refused_in_a_sentence(tmp_path: Path) -> None
     refused(log, "was imported for analysis")
     log.write_text(text.replace('"fingerprint":"', '"fingerprint":"other'))
     refused(log, "another version of the space")
+
+
+def test_a_config_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", [{"fault": "none"}])
+    log.write_text(log.read_text().replace('{"fault":"none"}', '{"fault":"[/red] [bold]"}'))
+    code, shown = command("best", log)
+    assert code == 0 and "  fault = [/red] [bold]\n" in shown
+
+
+def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> None:
+    call = export_library([real_log], tmp_path / 'a"b.o')
+    assert ast.literal_eval(call.partition("load_module(")[2].partition(")[")[0]) == str(tmp_path / 'a"b.o')
 
 
 def test_export_without_a_format(real_log: Path, tmp_path: Path) -> None:

@@ -33,13 +33,20 @@ HERE: dict[str, Any] = {"kind": "llvm", "num-cores": 2}
 Emit = Callable[..., Any]
 
 
-def log_of(path: Path, workload: str, space: str = "sketch", seconds: float = 1e-3, seed: int = 0) -> Path:
+def log_of(
+    path: Path,
+    workload: str,
+    space: str = "sketch",
+    seconds: float = 1e-3,
+    seed: int = 0,
+    target: dict[str, Any] = HERE,
+) -> Path:
     """A log of one random config, at a made-up time."""
-    plugin, target = Plugin(space), resolve_target(HERE)
-    made = make_space(plugin, parse_workload(workload), target)
+    plugin, resolved = Plugin(space), resolve_target(target)
+    made = make_space(plugin, parse_workload(workload), resolved)
     header = Header(
         workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed, batch=1,
-        target=target.to_json(), measure={},
+        target=resolved.to_json(), measure={},
     )  # fmt: skip
     writer = LogWriter(path, header, durable=False)
     (config,) = made.sample_new(np.random.default_rng(seed), 1, ())
@@ -323,6 +330,32 @@ def test_transposed_weights_are_named(tmp_path: Path) -> None:
     unchanged(called([function], (16, 16), (16, 16), out=(16, 16)), square)
 
 
+@T.prim_func(s_tir=True)
+def through_a_window(
+    x: T.Buffer((8, 20), "float32"), w: T.Buffer((20, 12), "float32"), y: T.Buffer((8, 12), "float32")
+) -> None:
+    for i, j, k in T.grid(8, 12, 20):
+        with T.sblock("Y"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            T.reads(x[vi, vk], w[vk, vj])
+            T.writes(y[vi, vj])
+            window = T.match_buffer(x[vi, vk], (1, 1), "float32", strides=("s0", "s1"), offset_factor=1)
+            with T.init():
+                y[vi, vj] = T.float32(0)
+            y[vi, vj] = y[vi, vj] + window[0, 0] * w[vk, vj]
+
+
+def test_what_is_not_lowered_as_workloads_are_is_left(tmp_path: Path) -> None:
+    module = called([through_a_window], (8, 20), (20, 12), out=(8, 12))
+    unchanged(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
+
+
+def test_a_module_that_was_not_lowered(tmp_path: Path) -> None:
+    module = graph(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
+    with pytest.warns(SearchlabWarning, match="functions of the module: none; relax.transform.LegalizeOps makes them"):
+        apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
+
+
 def test_unknown_shapes_and_scheduled_functions_are_left(tmp_path: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", "gemm:8x12x20")
     n = te.var("n", "int64")
@@ -352,6 +385,15 @@ def test_logs_of_another_target_do_not_count(tmp_path: Path) -> None:
         assert structural_equal(made["matmul"].body.seq[-1], program, map_free_vars=True)
     with pytest.raises(SearchlabError, match="no log is for the target .* but for .*skylake-avx512"):
         apply_history_best(module, fast, HERE)
+
+
+def test_logs_from_machines_with_other_caches_are_of_one_target(tmp_path: Path) -> None:
+    fast = log_of(tmp_path / "a.jsonl", "gemm:8x12x20")
+    slow = log_of(tmp_path / "b.jsonl", "gemm:8x12x20", seconds=1.0, target=HERE | {"caches": [[4096, 4], [65536, 8]]})
+    assert resolve_target(load_log(slow).log.header.target) != resolve_target(HERE)
+    made = apply_history_best(legal(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12)), [slow, fast])
+    program = load_log(fast).best.schedule().mod["main"].body
+    assert structural_equal(made["matmul"].body.seq[-1], program, map_free_vars=True)
 
 
 def test_logs_without_anything_to_apply_are_refused(tmp_path: Path) -> None:

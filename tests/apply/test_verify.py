@@ -140,6 +140,21 @@ def test_the_fastest_are_different_programs(real_log: Path) -> None:
     assert len({trial.measurement.program for trial in trials}) == len(trials)
 
 
+def test_a_trial_without_a_time_is_none_of_the_fastest(real_log: Path, tmp_path: Path) -> None:
+    best = load_log(real_log).best.trial.index
+    lines = [json.loads(line) for line in real_log.read_text().splitlines()]
+    lost = next(line for line in lines if "config" in line and line["index"] != best)
+    del lost["seconds"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    assert lost["index"] not in [trial.index for trial in fastest(load_log(tmp_path / "a.jsonl"), 100)]
+
+
+def test_of_none_nothing_is_said(real_log: Path) -> None:
+    for top, seed in ((0, 1), (1, 0)):
+        with pytest.raises(SearchlabError, match=f"must be at least 1, not {top} and {seed}"):
+            verify_log(real_log, top=top, seed=seed)
+
+
 def test_what_cannot_be_verified_here_is_refused_in_a_sentence(tmp_path: Path) -> None:
     config = {"fault": "none"}
     numbers = iter(range(100))

@@ -110,12 +110,13 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(study: Path, tmp_path: Pa
 
 
 def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
-    log = tmp_path / "a.jsonl"
+    log = tmp_path / "a[red].jsonl"
     words = ["tune", "gemm:16x16x16", "--space", "knob-template", "--log", log, "--batch", 4]
     assert searchlab(*words, "--policy", "random", "--trials", 4).returncode == 0
     first = log.read_bytes()
     done = searchlab(*words, "--policy", "random", "--trials", 6)
     assert done.returncode == 0 and "best of 6" in done.stdout
+    assert f"see it: searchlab best {log} --show tir" in done.stdout
     after = log.read_bytes()
     lines = [json.loads(line) for line in after.splitlines()]
     assert after.startswith(first) and [line["index"] for line in lines if "config" in line] == list(range(6))

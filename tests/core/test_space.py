@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 
 from searchlab.errors import InvalidConfig
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space
+from searchlab.target import Target
+from searchlab.workload import Workload, gemm
 from tests import toys
 
 SPACES = [toys.Small, toys.Large, toys.Dependent, toys.One, toys.Bare]
@@ -145,6 +149,23 @@ def test_fingerprints_tell_spaces_apart_and_are_the_same_in_every_process() -> N
     assert toys.Small().fingerprint == toys.Small().fingerprint
     assert len({kind().fingerprint for kind in SPACES}) == len(SPACES)
     assert toys.Dependent().fingerprint == "ce2a88b9bab3f663"
+
+
+class Widths(ProductSpace):
+    """Its option may be given by its place."""
+
+    def __init__(self, workload: Workload, target: Target, width: int = 1, *, height: int = 1) -> None:
+        super().__init__(workload, target, [Knob("width", range(width)), Knob("height", range(height))])
+
+    def schedule(self, config: Config) -> Any:
+        raise NotImplementedError
+
+
+def test_a_space_knows_what_it_was_made_with(native: Target) -> None:
+    assert Widths(gemm(8, 8, 8), native).made_with == {}
+    assert Widths(target=native, workload=gemm(8, 8, 8), width=2).made_with == {"width": 2}
+    given = Widths(gemm(8, 8, 8), native, 3, height=4)
+    assert given.made_with == pickle.loads(pickle.dumps(given)).made_with == {"width": 3, "height": 4}
 
 
 def test_a_config_is_frozen_and_a_knob_has_choices() -> None:

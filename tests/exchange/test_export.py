@@ -128,6 +128,13 @@ def test_iohprofiler_has_a_run_for_every_log_and_a_row_for_every_trial(tmp_path:
         assert run["best"]["y"] == log.costs.min() and rows[run["best"]["evals"] - 1][1] == log.costs.min()
 
 
+def test_iohprofiler_of_no_trial_is_refused(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", trials=0)
+    with pytest.raises(SearchlabError, match="has no trial, and is left out: there is nothing to export"):
+        export_logs([log.path], "iohprofiler", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_iohprofiler_has_runs_in_which_everything_failed(tmp_path: Path) -> None:
     log = write_table(tmp_path / "a.jsonl", toys.Small(), toys.all_invalid)
     export_logs([log], "iohprofiler", tmp_path / "ioh")
@@ -232,8 +239,14 @@ def test_the_commands(tmp_path: Path) -> None:
     assert (read_log(log).header.name, read_log(log).header.seed) == ("GA", 3)
     said = run("import", DATA / "metaschedule_gemm512", "--space", "sketch", "--out", tmp_path / "b.jsonl")
     assert "7 trials of gemm:512x512x512, in sketch" in said and "1 of its records" in said and "line 8" in said
-    assert "logs: 1" in run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
+    said = run("import", DATA / "ansor_gemm512.json", "--out", tmp_path / "c.jsonl")
+    assert "not carried over: the steps as a schedule" in said
+    said = run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
+    assert "logs: 1" in said and "not carried over: messages of failures" in said
     assert "logs: 1" in run("export", tmp_path / "b.jsonl", "--to", "metaschedule", "--out", tmp_path / "db")
+    made_log(tmp_path / "own.jsonl", trials=3)
+    run("export", tmp_path / "own.jsonl", "--to", "metaschedule", "--out", tmp_path / "own")
+    assert "not carried over" not in run("import", tmp_path / "own", "--out", tmp_path / "d.jsonl")  # it is all there
     with pytest.raises(SearchlabError, match="--option is of a space"):
         run("import", DATA / "autotvm_matmul512.log", "--out", log, "--option", "a=1")
     with pytest.raises(SearchlabError, match="there is no log"):

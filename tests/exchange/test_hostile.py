@@ -70,6 +70,7 @@ AUTOTVM_CHANGES = [
     (put("result", 0, []), "line 2 is damaged: it succeeded, and has no time"),
     (put("result", 0, 0, -1.0), "line 2 is damaged: -1.0 is no time"),
     (put("result", 0, 0, "__import__('os').getpid()"), "line 2 is damaged.*no time"),
+    (lambda r: json.dumps(put("result", 0, 0, "@")(r)).replace('"@"', "9" * 400), "line 2 is damaged: 9+ is no time"),
     (put("result", 1, 99), "no MeasureErrorNo 99"),
     (put("result", [1]), "line 2 is damaged"),
     (put("input", 0, "-keys=cpu"), "line 2 is damaged.*does not start with its kind"),
@@ -149,6 +150,21 @@ def test_a_trace_that_tvm_refuses_is_left_out(instruction: list[Any], tmp_path: 
     assert made.left_out[0][0] == 2 and "cannot be applied" in made.left_out[0][1]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        put(1, 0, 1, 0, 1, [0, 0, 0, 0]),
+        put(1, 0, 1, 0, 1, [None, 1, 1, 512]),
+        lambda r: json.loads(json.dumps(r).replace("[0, 16, 64, 512]", "[0, 16, 64, null]")),
+    ],
+)
+def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_path: Path) -> None:
+    shutil.copy(DATABASE / WORKLOADS, tmp_path)
+    second(DATABASE / RECORDS, tmp_path / RECORDS, change)
+    (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
+    assert made.left_out[0][0] == 2 and "TVM dies of it (SIG" in made.left_out[0][1]
+
+
 @pytest.mark.parametrize("module", ["", "!", base64.b64encode(b"12345678" + DEEP.encode()).decode()])
 def test_a_module_is_only_parsed(module: str, tmp_path: Path) -> None:
     shutil.copy(DATABASE / RECORDS, tmp_path)
@@ -156,6 +172,16 @@ def test_a_module_is_only_parsed(module: str, tmp_path: Path) -> None:
     import_file(tmp_path, tmp_path / "a.jsonl", As())  # for analysis, its hash and shapes say enough
     refused(tmp_path, "none of the 8 records", space=Plugin("sketch"))
     (tmp_path / WORKLOADS).write_text(json.dumps(["1", module]))
+    refused(tmp_path, "no GEMM or conv2d")
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**62, 10**30])
+def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
+    shutil.copy(DATABASE / WORKLOADS, tmp_path)
+    first, *rest = (DATABASE / RECORDS).read_text().splitlines()
+    record = json.loads(first)
+    record[1][3] = [[kind, dtype, [size] * len(shape)] for kind, dtype, shape in record[1][3]]
+    (tmp_path / RECORDS).write_text("\n".join([json.dumps(record), *rest]))
     refused(tmp_path, "no GEMM or conv2d")
 
 

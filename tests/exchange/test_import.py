@@ -244,6 +244,12 @@ def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
     assert len(notes) == 1 and "mine/secret" in notes[0]
 
 
+def test_a_compressed_log_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match="write one that ends in .jsonl"):
+        imported(ANSOR, tmp_path / "a.jsonl.gz")
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     imported(ANSOR, tmp_path / "a.jsonl")
     with pytest.raises(SearchlabError, match="there already"):

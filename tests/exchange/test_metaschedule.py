@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from searchlab.exchange.metaschedule import Note
 from searchlab.log import Log, Plugin, read_log
 from searchlab.result import Result
 
+from ..apply.logs import made_log as faulty_log
 from .logs import made_log
 
 SPACES = [
@@ -123,6 +126,52 @@ def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_pat
     records.write_text(records.read_text().replace(note, Note(header, log.records[0]).encoded()))
     with pytest.raises(SearchlabError, match=why):
         back(tmp_path / "db", tmp_path / "b.jsonl")
+
+
+def test_what_came_to_no_program_is_left_out_and_nothing_is_tried_again(tmp_path: Path) -> None:
+    """A schedule that raises, and ones that would take the process with them."""
+    faults = ["none", "schedule raises", "schedule segfaults", "schedule hangs"]
+    log = tmp_path / "a.jsonl"
+    faulty_log(log, [{"fault": fault} for fault in faults])
+    header, *lines = log.read_text().splitlines()
+    failed = [
+        re.sub(r'"seconds":\[.*?\]', f'"failure":"{failure}"', line)
+        for line, failure in zip(lines[1:], ("build_error", "crash", "build_timeout"), strict=True)
+    ]
+    log.write_text("\n".join([header, lines[0], *failed, ""]))
+    _, (note,) = export_logs([log], "metaschedule", tmp_path / "db")
+    assert "3 trials of which no program was measured are left out" in note
+    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
+    assert [record.config for record in again.records] == [{"fault": "none"}]
+
+
+def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    log = faulty_log(tmp_path / "a.jsonl", [{"fault": "none"}, {"fault": "schedule raises"}])
+    with pytest.raises(SearchlabError, match=r"a\.jsonl, trial 1: .*ValueError: a bug of a plug-in"):
+        export_logs([log], "metaschedule", tmp_path / "db")
+    assert not list((tmp_path / "db").iterdir())
+    log = faulty_log(tmp_path / "b.jsonl", [{"fault": "none"}, {"fault": "is wrong"}])
+    with pytest.raises(SearchlabError, match=r"b\.jsonl, trial 1 cannot be in a database .* another program"):
+        export_logs([log], "metaschedule", tmp_path / "db")
+    assert not list((tmp_path / "db").iterdir())
+    (tmp_path / "db" / "database_workload.json").symlink_to(tmp_path / "no" / "where")
+    with pytest.raises(SearchlabError, match="cannot write"):
+        export_logs([log], "metaschedule", tmp_path / "db")
+
+
+def test_relax_gets_the_best_that_was_measured_itself(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", "knob-template")
+    *lines, last = log.path.read_text().splitlines()  # the fastest
+    log.path.write_text("\n".join([*lines, json.dumps(json.loads(last) | {"nearest": True}), ""]))
+    _, (note,) = export_logs([log.path], "metaschedule", tmp_path / "db")
+    assert "2 trials" in note
+    assert len((tmp_path / "db" / "database_workload.json").read_text().splitlines()) > 1
+
+
+def test_a_log_of_ours_has_its_own_target(tmp_path: Path) -> None:
+    export_logs([made_log(tmp_path / "a.jsonl", "knob-template", trials=1).path], "metaschedule", tmp_path / "db")
+    with pytest.raises(SearchlabError, match="leave out --target"):
+        back(tmp_path / "db", tmp_path / "b.jsonl", target="haswell")
 
 
 def test_a_database_is_not_added_to(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def test_a_log_of_a_function_of_the_script_says_so_elsewhere(text: str, folder: 
     assert result.log.header.space.options == {"function": "__main__:tiled"}
     with pytest.raises(SearchlabError, match="'__main__:tiled' was defined in a script or notebook"):
         result.best.schedule()
+
+
+def test_with_more_trials_it_goes_on(text: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    printed("metaschedule", "--small", "--target", "native", "--out", str(tmp_path), "--trials", "5")
+    for log in find_logs(folder):
+        before, after = (load_log(path).trials for path in (log, tmp_path / log.relative_to(folder)))
+        assert len(after) == 5 and after[:4] == before
 
 
 def test_back_in_the_model(text: str) -> None:
