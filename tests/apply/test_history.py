@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax, te, topi
-from tvm.ir.transform import Sequential
 from tvm.s_tir import Schedule
 from tvm.s_tir import dlight as dl
 from tvm.script import tirx as T
@@ -19,142 +17,26 @@ from tvm_ffi import structural_equal
 from searchlab import apply_history_best, load_log, resolve_target
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
-from searchlab.log import Header, LogWriter, Plugin, Record
-from searchlab.records import Measurement, Trial
-from searchlab.tuner import make_space
-from searchlab.workload import parse_workload
 
 from ..exchange.logs import TARGET as OTHER
 from ..exchange.logs import made_log
-
-HERE: dict[str, Any] = {"kind": "llvm", "num-cores": 2}
-"""A target whose programs run on every machine."""
-
-Emit = Callable[..., Any]
-
-
-def log_of(
-    path: Path,
-    workload: str,
-    space: str = "sketch",
-    seconds: float = 1e-3,
-    seed: int = 0,
-    target: dict[str, Any] = HERE,
-) -> Path:
-    """A log of one random config, at a made-up time."""
-    plugin, resolved = Plugin(space), resolve_target(target)
-    made = make_space(plugin, parse_workload(workload), resolved)
-    header = Header(
-        workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed, batch=1,
-        target=resolved.to_json(), measure={},
-    )  # fmt: skip
-    writer = LogWriter(path, header, durable=False)
-    (config,) = made.sample_new(np.random.default_rng(seed), 1, ())
-    writer.append(Record.of(Trial(0, config, Measurement((seconds,))), 0.0, 0.0))
-    writer.close()
-    return path
-
-
-def graph(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
-    """A Relax module whose ``main`` is ``emit(builder, *operands)``."""
-    builder = relax.BlockBuilder()
-    operands = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
-    with builder.function("main", operands):
-        with builder.dataflow():
-            result = builder.emit_output(emit(builder, *operands))
-        builder.emit_func_output(result)
-    return builder.get()
-
-
-def legal(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
-    return relax.transform.LegalizeOps()(graph(emit, *shapes, dtype=dtype))
-
-
-def fused(emit: Emit, *shapes: tuple[int, ...], dtype: str = "float32") -> tvm.IRModule:
-    passes = [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
-    return Sequential(passes)(legal(emit, *shapes, dtype=dtype))
-
-
-def called(functions: list[Any], *shapes: tuple[int, ...], out: tuple[int, ...], dtype: str = "float32") -> Any:
-    """A Relax module that calls the last of ``functions`` with operands of ``shapes``."""
-    builder = relax.BlockBuilder()
-    operands = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
-    with builder.function("main", operands):
-        for function in functions:
-            variable = builder.add_func(function.without_attr("global_symbol"), "tir")
-        result = builder.emit(relax.call_tir(variable, operands, relax.TensorType(out, dtype)))
-        builder.emit_func_output(result)
-    return builder.get()
-
-
-def scheduled(module: tvm.IRModule) -> set[str]:
-    return {
-        variable.name_hint
-        for variable, function in module.functions.items()
-        if isinstance(function, tvm.tirx.PrimFunc) and function.attrs.get("tirx.is_scheduled", False)
-    }
-
-
-def run(module: tvm.IRModule, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    machine = relax.VirtualMachine(tvm.compile(module, target=resolve_target(HERE).tvm), tvm.cpu())
-    result: np.ndarray[Any, Any] = machine["main"](*map(tvm.runtime.tensor, arrays)).numpy()
-    return result
-
-
-def operands(module: tvm.IRModule) -> list[np.ndarray[Any, Any]]:
-    rng = np.random.default_rng(0)
-    shapes = [([int(extent) for extent in one.ty.shape], str(one.ty.dtype)) for one in module["main"].params]
-    return [rng.integers(-8, 8, shape).astype(dtype) for shape, dtype in shapes]  # whose sums are exact in any order
-
-
-def unchanged(module: tvm.IRModule, logs: Path) -> tvm.IRModule:
-    with pytest.warns(SearchlabWarning, match="no function of the module computes"):
-        made = apply_history_best(module, logs)
-    assert structural_equal(made, module)
-    return made
-
-
-def biased(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
-    return relax.op.add(builder.emit(relax.op.matmul(a, b)), bias)
-
-
-def rectified(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
-    return relax.op.nn.relu(builder.emit(biased(builder, a, b, bias)))
-
-
-def convolved(**options: Any) -> Emit:
-    def emit(builder: relax.BlockBuilder, data: Any, weight: Any, bias: Any) -> Any:
-        result = builder.emit(relax.op.nn.conv2d(data, weight, **options))
-        flat = len(bias.ty.shape) == 1
-        broadcast = builder.emit(relax.op.reshape(bias, (1, bias.ty.shape[0], 1, 1))) if flat else bias
-        return relax.op.nn.relu(builder.emit(relax.op.add(result, broadcast)))
-
-    return emit
-
-
-FUSED = [
-    ("gemm:8x12x20:bias:relu", "sketch", rectified, ((8, 20), (20, 12), (12,))),
-    ("gemm:1x16x32:bias:relu", "knob-template", rectified, ((1, 32), (32, 16), (1, 16))),
-    ("gemm:8x12x20:bias", "guided-gemm", biased, ((1, 8, 20), (20, 12), (1, 1, 12))),
-    (
-        "conv2d:1x8x8x16x4x3x3:p1:bias:relu",
-        "guided-conv2d",
-        convolved(padding=1),
-        ((1, 4, 8, 8), (16, 4, 3, 3), (1, 16, 1, 1)),
-    ),
-    (
-        "conv2d:2x8x9x6x4x1x3:s2x1:bias:relu",
-        "knob-template",
-        convolved(strides=(2, 1)),
-        ((2, 4, 8, 9), (6, 4, 1, 3), (6,)),
-    ),
-    (
-        "conv2d:1x8x8x6x4x3x3:p0x2:d1x2:bias:relu",
-        "sketch",
-        convolved(padding=(0, 2), dilation=(1, 2)),
-        ((1, 4, 8, 8), (6, 4, 3, 3), (1, 6, 1, 1)),
-    ),
-]
+from .models import (
+    FUSED,
+    HERE,
+    Emit,
+    biased,
+    called,
+    convolved,
+    fused,
+    graph,
+    legal,
+    log_of,
+    operands,
+    rectified,
+    run,
+    scheduled,
+    unchanged,
+)
 
 
 @pytest.mark.parametrize(("workload", "space", "emit", "shapes"), FUSED)
