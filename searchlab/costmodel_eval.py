@@ -17,10 +17,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from .costmodel import Array, Rows, make_cost_model, scores_of
+from .costmodel.features import FEATURES, ProgramFeatures, make_features
+from .costmodel.quality import ModelQuality, model_quality
 from .errors import SearchlabError
-from .features import FEATURES, ProgramFeatures, make_features
 from .log import Plugin, find_logs, read_log
-from .model_quality import ModelQuality, model_quality
 from .options import one_of, real, whole
 from .result import Result
 

@@ -19,10 +19,10 @@ import cloudpickle
 import msgspec
 
 from .errors import SearchlabError, SearchlabWarning
+from .machine.host import available_cores
 from .measure import Cache, LocalSettings, Measurer, Settings, make_measurer
 from .measure.process import Worker, WorkerDied, die_with
 from .records import Measurement
-from .target import available_cores
 from .tuner import Cell, OnTrial, run_cell
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from typing import Annotated, Any, Self
 import msgspec
 import numpy as np
 
+from .costmodel.quality import ModelQuality
 from .errors import SearchlabError
-from .model_quality import ModelQuality
 from .records import Failure, Measurement, Trial
 from .space import Config
 from .workload import parse_workload
@@ -66,7 +66,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     measure: dict[str, Any]
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    """What else of the machine bears on its times, when the run was begun: see :func:`~searchlab.machine.machine`."""
+    """What else of the machine bears on its times, as the run began: see :func:`~searchlab.machine.host.machine`."""
     warm_start: tuple[str, ...] = ()
     """Digests of the logs it started from, in order."""
     label: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SearchlabError, did_you_mean
+from .machine.cuda import gpu_arch
+from .machine.host import available_cores
 
 if TYPE_CHECKING:
     import tvm
@@ -115,11 +116,6 @@ class Target:
         return Target, (self.spec, self.caches)
 
 
-def available_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
     """The data caches of this machine as Linux reports them, or the generic ones where it does not."""
     found: dict[int, Cache] = {}
@@ -180,8 +176,6 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
 
 
 def _arch_here() -> str:
-    from .cuda import gpu_arch
-
     if (arch := gpu_arch()) is None:
         raise SearchlabError(
             "no CUDA device was found, whose arch programs would be built for; run this where there is one, or give an "

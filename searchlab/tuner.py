@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import math
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from .costmodel import Surrogate, make_cost_model, scores_of
-from .cuda import gpu_name
+from .costmodel.features import make_features
+from .costmodel.quality import ModelQuality, model_quality
 from .errors import InvalidConfig, SearchlabError
-from .features import make_features
 from .log import Header, LogWriter, Plugin, Record
-from .machine import machine
+from .machine.host import host_model, library_versions, machine
 from .measure import Cache, LocalSettings, Measurer, Settings, protocol
-from .model_quality import ModelQuality, model_quality
 from .policy import Policy
 from .records import Trial
 from .registry import check_options, load
@@ -30,8 +26,6 @@ from .target import Target
 from .trust import measure_finalists, sentinel, time_sentinel
 from .warm_start import NOTHING, WarmStart
 from .workload import Workload
-
-LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
 
 OnTrial = Callable[[Trial], None]
 """Called with every trial in order, measured now or replayed from the log."""
@@ -75,7 +69,7 @@ class Cell:
             batch=self.batch,
             target=self.space.target.to_json(),
             measure=protocol(self.settings),
-            host=host_model(self.space.target) if local else {},
+            host=host_model(self.space.target.kind) if local else {},
             machine=machine(self.space.target.cores) if local else {},
             warm_start=self.warm_start.digests,
             label=self.label,
@@ -252,34 +246,6 @@ def _check_replay(path: Path, header: Header, config: Config, record: Record) ->
         + (f"what changed since: {', '.join(changed)}" if changed else "the policy or the space was changed since")
         + ". Go on with what it was made with, or choose another log file"
     )
-
-
-@functools.cache
-def library_versions() -> Mapping[str, str]:
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def host_model(target: Target) -> dict[str, str]:
-    """What programs for ``target`` run on here: the CPU, and the GPU where it is for one."""
-    gpu = gpu_name() if target.kind == "cuda" else None
-    return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
-
-
-def cpu_model() -> str:
-    """The name of this CPU as the kernel gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def as_plugin(kind: str, spec: str | Mapping[str, Any] | Plugin | type[Any]) -> tuple[Plugin, type[Any]]:

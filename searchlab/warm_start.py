@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from .costmodel import Array, Surrogate, scores_of
+from .costmodel.features import ProgramFeatures
 from .errors import SearchlabError
-from .features import ProgramFeatures
 from .log import Log, find_logs, read_log
 from .policy import Policy
 from .records import Trial

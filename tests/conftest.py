@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.cuda import gpu_name
 from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.machine.cuda import gpu_name
 from searchlab.measure import LocalSettings
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Trial

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from searchlab.costmodel import Surrogate, make_cost_model
+from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.features import make_features
 from searchlab.log import Plugin
 from searchlab.options import real, whole
 from searchlab.policy import NeverTwice, Policy

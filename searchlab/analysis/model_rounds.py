@@ -13,7 +13,7 @@ from .curves import Band, quartiles
 
 @dataclass(frozen=True)
 class Metric:
-    """A field of :class:`~searchlab.model_quality.ModelQuality`. guess: what guessing gives; top: the most there is."""
+    """A field of :class:`~searchlab.costmodel.quality.ModelQuality`. guess: its value by guessing; top: the most."""
 
     field: str
     name: str

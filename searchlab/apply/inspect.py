@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..cuda import compile_mode
 from ..errors import SearchlabError, did_you_mean
+from ..machine.cuda import compile_mode
 from ..measure.code import reason
 from ..target import Target
 from .best import build

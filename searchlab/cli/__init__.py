@@ -178,9 +178,9 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What there is: installed spaces, policies and cost models, and workloads that have a name."""
-    from ..presets import preset_names
     from ..registry import installed
     from ..workload import parse_workload
+    from ..workload.resnet50 import preset_names
 
     found: dict[str, dict[str, str]] = {}
     for one, group in ((Kind.spaces, "space"), (Kind.policies, "policy"), (Kind.costmodels, "cost model")):

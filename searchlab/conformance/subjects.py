@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..costmodel import CostModel, Surrogate, make_cost_model
+from ..costmodel.features import make_features
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
-from ..features import make_features
 from ..log import Plugin
 from ..policy import Policy
 from ..records import Trial

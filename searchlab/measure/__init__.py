@@ -11,9 +11,10 @@ from typing import Any, Literal, Self
 import msgspec
 
 from ..errors import SearchlabError
+from ..machine.host import available_cores
 from ..records import Measurement, Trial
 from ..space import Config, Space
-from ..target import Target, available_cores
+from ..target import Target
 
 Cache = MutableMapping[str, Measurement]
 """Measurements by program hash, of one target and one protocol: what need not be measured again."""

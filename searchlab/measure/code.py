@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..cuda import COMPILE_MODE, compile_mode
+from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..target import Target
 
 if TYPE_CHECKING:

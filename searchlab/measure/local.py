@@ -13,8 +13,8 @@ from typing import Any
 
 import cloudpickle
 
-from ..cuda import INSTEAD, check_can_measure
 from ..errors import SearchlabError
+from ..machine.cuda import INSTEAD, check_can_measure
 from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
 from ..target import Target

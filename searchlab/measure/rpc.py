@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any
 
-from ..cuda import compile_mode
 from ..errors import SearchlabError
+from ..machine.cuda import compile_mode
 from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
 from ..target import Target

@@ -19,8 +19,9 @@ import numpy as np
 from timing import arguments, build, common_options, compare, in_process, keep, resnet50, search, summary
 
 from searchlab.errors import SearchlabError
+from searchlab.machine.host import available_cores
 from searchlab.space import Config
-from searchlab.target import Target, available_cores, resolve_target
+from searchlab.target import Target, resolve_target
 from searchlab.workload import Conv2d, parse_workload
 
 SPACE = "guided-conv2d"

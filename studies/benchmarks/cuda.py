@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from timing import arguments, build, common_options, search
 
-from searchlab.cuda import gpu_arch, gpu_name
 from searchlab.errors import SearchlabError
+from searchlab.machine.cuda import gpu_arch, gpu_name
 from searchlab.measure.code import device_of
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target

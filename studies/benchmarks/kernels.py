@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from timing import arguments, build, common_options, compare, in_process, keep, resnet50, search, summary
 
+from searchlab.machine.host import available_cores
 from searchlab.space import Config
-from searchlab.target import Target, available_cores, resolve_target
+from searchlab.target import Target, resolve_target
 from searchlab.workload import Workload, parse_workload
 
 WORKLOADS = ("gemm:512x512x512", "gemm:1024x1024x1024", "gemm:1000x1003x997")

@@ -21,11 +21,11 @@ import numpy as np
 import psutil
 
 from searchlab.measure.code import compile_program, device_of
-from searchlab.presets import preset_names
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.tuner import as_plugin, make_space
 from searchlab.workload import Workload, parse_workload
+from searchlab.workload.resnet50 import preset_names
 
 if TYPE_CHECKING:
     import tvm

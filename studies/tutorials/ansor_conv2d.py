@@ -34,7 +34,7 @@ import numpy as np
 import tvm
 
 import searchlab
-from searchlab.cuda import gpu_name
+from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import device_of
 from searchlab_spaces.sketch import Sketch
 

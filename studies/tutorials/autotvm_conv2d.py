@@ -33,7 +33,7 @@ import numpy as np
 import tvm
 
 import searchlab
-from searchlab.cuda import gpu_name
+from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import device_of
 from searchlab_spaces.knob_template import KnobTemplate
 from searchlab_spaces.knobs import TemplateConfig

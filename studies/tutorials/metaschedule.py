@@ -40,7 +40,7 @@ from tvm import relax
 from tvm.s_tir import Schedule
 
 import searchlab
-from searchlab.cuda import gpu_name
+from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import compile_program, device_of
 from searchlab_spaces.stochastic_cuda import stochastic_schedule_mm_cuda
 from searchlab_spaces.trace import Trace

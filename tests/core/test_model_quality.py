@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.model_quality import (
+from searchlab.costmodel.quality import (
     kendall_tau,
     model_quality,
     pairwise_accuracy,

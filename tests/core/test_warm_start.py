@@ -12,10 +12,10 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.costmodel import Surrogate, make_cost_model, scores_of
+from searchlab.costmodel.features import ProgramFeatures
+from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
-from searchlab.features import ProgramFeatures
 from searchlab.log import Plugin, read_log
-from searchlab.model_quality import pairwise_accuracy
 from searchlab.study import Study, tune
 from searchlab.target import Target
 from searchlab.workload import parse_workload

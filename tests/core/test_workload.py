@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import signal
 
 from searchlab.errors import SearchlabError
-from searchlab.presets import im2row, preset_names
 from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload, conv2d, gemm, parse_workload
+from searchlab.workload.resnet50 import im2row, preset_names
 
 sizes = st.integers(1, 9)
 dtypes = st.sampled_from(["float16", "float32", "float64", "int8"])

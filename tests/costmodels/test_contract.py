@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel import CostModel, Surrogate, load, make_cost_model, save
-from searchlab.features import KnobFeatures
+from searchlab.costmodel.features import KnobFeatures
+from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.log import Plugin
-from searchlab.model_quality import pairwise_accuracy
 from searchlab.registry import installed
 from tests import toys
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel import CostModel, Rows, Surrogate, make_cost_model, scores_of
+from searchlab.costmodel.features import Features, KnobFeatures
+from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
-from searchlab.features import Features, KnobFeatures
 from searchlab.log import Plugin
-from searchlab.model_quality import pairwise_accuracy
 from searchlab.records import Trial
 from searchlab_costmodels.lightgbm import LightGBM
 from searchlab_costmodels.random import Random

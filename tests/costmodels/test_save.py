@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel import Surrogate, load, make_cost_model, save
+from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
-from searchlab.features import KnobFeatures, ProgramFeatures
 from searchlab.log import Plugin
 from searchlab.target import Target
 from searchlab.workload import parse_workload

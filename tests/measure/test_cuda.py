@@ -19,9 +19,9 @@ import pytest
 import tvm
 from tvm.script import relax as R
 
-from searchlab.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.errors import SearchlabError
 from searchlab.log import read_log
+from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.measure import LocalSettings, make_measurer
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
 from searchlab.measure.local import LocalMeasurer, survives

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from searchlab.costmodel import Surrogate
-from searchlab.features import KnobFeatures
+from searchlab.costmodel.features import KnobFeatures
 from searchlab.policy import Policy
 from searchlab.registry import installed, load
 from searchlab.space import Space

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchlab.costmodel.features import ProgramFeatures
 from searchlab.errors import SearchlabError
-from searchlab.features import ProgramFeatures
 from searchlab.policy import NeverTwice
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config, ProductSpace

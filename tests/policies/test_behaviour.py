@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel import CostModel, Surrogate
+from searchlab.costmodel.features import Features, KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
-from searchlab.features import Features, KnobFeatures, ProgramFeatures
 from searchlab.policy import Policy
 from searchlab.records import Measurement
 from searchlab.space import Config, Space

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel import CostModel, Surrogate
+from searchlab.costmodel.features import Features, KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
-from searchlab.features import Features, KnobFeatures, ProgramFeatures
 from searchlab.records import Measurement
 from searchlab.space import Config, Space
 from searchlab_costmodels.random import Random as RandomModel

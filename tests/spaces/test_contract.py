@@ -13,9 +13,9 @@ import pytest
 import tvm
 from tvm_ffi import structural_equal
 
-from searchlab.cuda import COMPILE_MODE
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
 from searchlab.log import Plugin
+from searchlab.machine.cuda import COMPILE_MODE
 from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer
 from searchlab.registry import installed

@@ -14,10 +14,10 @@ from tvm_ffi import structural_equal
 
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
 from searchlab.measure.local import LocalMeasurer
-from searchlab.presets import preset_names
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import conv2d, gemm, parse_workload
+from searchlab.workload.resnet50 import preset_names
 from searchlab_spaces.guided_conv2d import GuidedConv2d
 from searchlab_spaces.guided_conv2d_common import accumulators, shares
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
-from .errors import SearchlabError, did_you_mean
-from .workload import Conv2d, Gemm, Workload, conv2d, gemm
+from ..errors import SearchlabError, did_you_mean
+from .base import Workload
+from .conv2d import Conv2d, conv2d
+from .gemm import Gemm, gemm
 
 
 def _resnet50() -> dict[str, tuple[int, int, int, int, int, int]]:

@@ -1,17 +1,56 @@
-"""What of a machine bears on the times measured on it, as far as Linux tells it."""
+"""This machine: its CPU, what else bears on the times measured on it, and the versions of the libraries."""
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from .target import available_cores
+from .cuda import gpu_name
+
+LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
 
 _CPU = Path("/sys/devices/system/cpu")
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def library_versions() -> Mapping[str, str]:
+    """The installed version of each of :data:`LIBRARIES`, without those that are not installed."""
+    versions = {}
+    for name in LIBRARIES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def host_model(kind: str) -> dict[str, str]:
+    """What programs for a ``kind`` of target run on here: the CPU, and the GPU where the kind is ``cuda``."""
+    gpu = gpu_name() if kind == "cuda" else None
+    return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
+
+
+def cpu_model() -> str:
+    """The name of this CPU as the kernel gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def machine(threads: int) -> dict[str, Any]:
@@ -22,7 +61,7 @@ def machine(threads: int) -> dict[str, Any]:
     exceed its base. virtual: the hypervisor or container, where there is one. load: processes that ran or waited, mean
     of the last minute. memory_mb: all of it.
     """
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "cores": psutil.cpu_count(),
         "physical_cores": psutil.cpu_count(logical=False),
         "available_cores": available_cores(),
@@ -36,7 +75,7 @@ def machine(threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
     }
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
 def _read(path: Path) -> str:

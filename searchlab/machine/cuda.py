@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 
-from .errors import SearchlabError
+from ..errors import SearchlabError
 
 COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
 """The setting by which TVM chooses between ``nvcc`` and ``nvrtc``."""

@@ -1,0 +1,8 @@
+"""Workloads: computations of fixed shape, each with its spelling, FLOP count, PrimFunc and numpy reference."""
+
+from .base import ACCUMULATED_IN, Workload
+from .conv2d import Conv2d, conv2d
+from .gemm import Gemm, gemm
+from .parse import parse_workload
+
+__all__ = ["ACCUMULATED_IN", "Conv2d", "Gemm", "Workload", "conv2d", "gemm", "parse_workload"]

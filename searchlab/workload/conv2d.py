@@ -1,0 +1,155 @@
+"""conv2d: a 2-D convolution, with bias and ReLU where asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import SearchlabError
+
+if TYPE_CHECKING:
+    import tvm
+from .base import Array, Workload
+
+
+@dataclass(frozen=True)
+class Conv2d(Workload):
+    """2-D cross-correlation in NCHW with OIHW weights, then ``+ bias[co]`` and ReLU where asked for."""
+
+    n: int = 1
+    h: int = 1
+    w: int = 1
+    co: int = 1
+    ci: int = 1
+    kh: int = 1
+    kw: int = 1
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for size, kernel, pad, dilation, axis in (
+            (self.h, self.kh, self.padding[0], self.dilation[0], "height"),
+            (self.w, self.kw, self.padding[1], self.dilation[1], "width"),
+        ):
+            if (kernel - 1) * dilation + 1 > size + 2 * pad:
+                raise SearchlabError(
+                    f"conv2d: the kernel spans {(kernel - 1) * dilation + 1} in {axis}, "
+                    f"but the padded image is only {size + 2 * pad}"
+                )
+
+    @property
+    def op(self) -> str:
+        return "conv2d"
+
+    def __str__(self) -> str:
+        def pair(letter: str, value: tuple[int, int], default: int) -> str:
+            if value == (default, default):
+                return ""
+            return f":{letter}{value[0]}" if value[0] == value[1] else f":{letter}{value[0]}x{value[1]}"
+
+        sizes = "x".join(str(v) for v in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
+        where = pair("s", self.stride, 1) + pair("p", self.padding, 0) + pair("d", self.dilation, 1)
+        return f"conv2d:{sizes}{where}{self.suffix}"
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        """(height, width) of the result."""
+        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        return (
+            (self.h + 2 * py - (self.kh - 1) * dy - 1) // sy + 1,
+            (self.w + 2 * px - (self.kw - 1) * dx - 1) // sx + 1,
+        )
+
+    @property
+    def flops(self) -> int:
+        oh, ow = self.out_size
+        return 2 * self.n * self.co * oh * ow * self.reduction
+
+    @property
+    def reduction(self) -> int:
+        return self.ci * self.kh * self.kw
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        bias = {"bias": (self.co,)} if self.bias else {}
+        return {
+            "data": (self.n, self.ci, self.h, self.w),
+            "weight": (self.co, self.ci, self.kh, self.kw),
+            **bias,
+            "out": (self.n, self.co, *self.out_size),
+        }
+
+    def reference(self, inputs: dict[str, Array]) -> Array:
+        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        oh, ow = self.out_size
+        data = np.pad(inputs["data"].astype(self._exact), ((0, 0), (0, 0), (py, py), (px, px)))
+        weight = inputs["weight"].astype(self._exact)
+        out = np.zeros((self.n, oh, ow, self.co), self._exact)
+        for i in range(self.kh):
+            for j in range(self.kw):
+                y, x = i * dy, j * dx
+                window = data[:, :, y : y + (oh - 1) * sy + 1 : sy, x : x + (ow - 1) * sx + 1 : sx]
+                out += np.tensordot(window, weight[:, :, i, j], axes=([1], [1]))
+        return self._finished(np.ascontiguousarray(out.transpose(0, 3, 1, 2)), inputs, 1)
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        import tvm
+        from tvm import te
+
+        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        oh, ow = self.out_size
+        data = te.placeholder(self.shapes["data"], name="data", dtype=self.dtype)
+        weight = te.placeholder(self.shapes["weight"], name="weight", dtype=self.dtype)
+        source = data
+        if py or px:
+            zero = tvm.tirx.const(0, self.dtype)
+            source = te.compute(
+                (self.n, self.ci, self.h + 2 * py, self.w + 2 * px),
+                lambda n, c, y, x: tvm.tirx.if_then_else(
+                    tvm.tirx.all(y >= py, y < self.h + py, x >= px, x < self.w + px),
+                    data[n, c, y - py, x - px],
+                    zero,
+                ),
+                name="pad",
+            )
+        rc = te.reduce_axis((0, self.ci), "rc")
+        ry = te.reduce_axis((0, self.kh), "ry")
+        rx = te.reduce_axis((0, self.kw), "rx")
+        conv = te.compute(
+            (self.n, self.co, oh, ow),
+            lambda n, f, y, x: te.sum(
+                source[n, rc, y * sy + ry * dy, x * sx + rx * dx].astype(self.out_dtype)
+                * weight[f, rc, ry, rx].astype(self.out_dtype),
+                axis=[rc, ry, rx],
+            ),
+            name="conv2d",
+        )
+        return self._epilogue([data, weight], conv, 1)
+
+
+def conv2d(
+    n: int,
+    h: int,
+    w: int,
+    co: int,
+    ci: int,
+    kh: int,
+    kw: int,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    dtype: str = "float32",
+    *,
+    bias: bool = False,
+    relu: bool = False,
+) -> Conv2d:
+    """A conv2d over an image of [n, ci, h, w] with co kernels of [ci, kh, kw]; pairs are (height, width)."""
+
+    def pair(v: int | tuple[int, int]) -> tuple[int, int]:
+        return v if isinstance(v, tuple) else (v, v)
+
+    return Conv2d(dtype, bias, relu, n, h, w, co, ci, kh, kw, pair(stride), pair(padding), pair(dilation))

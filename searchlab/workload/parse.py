@@ -1,0 +1,67 @@
+"""The workload that a text spells, or names as a preset."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from ..errors import SearchlabError, did_you_mean
+from .base import ACCUMULATED_IN, Workload
+from .conv2d import Conv2d, conv2d
+from .gemm import gemm
+from .resnet50 import preset, preset_names
+
+_SPELLINGS = {
+    "gemm": (3, "gemm:MxNxK, as in gemm:512x512x512 or gemm:512x512x512:float64:bias:relu"),
+    "conv2d": (7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD], as in conv2d:1x7x7x512x512x3x3:s1:p1"),
+}
+_PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
+
+
+def parse_workload(text: str | Workload) -> Workload:
+    """The workload that ``text`` spells, or names as a preset (see :mod:`searchlab.workload.resnet50`)."""
+    if isinstance(text, Workload):
+        return text
+    head, *rest = text.strip().split(":")
+    if "/" in head:
+        return _with_options(text, *preset(head, rest))
+    if head not in _SPELLINGS:
+        raise SearchlabError(f"unknown workload {text!r}{did_you_mean(head, [*_SPELLINGS, *preset_names()[:2]])}")
+    count, spelling = _SPELLINGS[head]
+    try:
+        sizes = [int(number) for number in rest[0].split("x")]
+        if len(sizes) != count:
+            raise ValueError
+    except (IndexError, ValueError):
+        raise SearchlabError(f"workload {text!r} needs {count} whole numbers: {spelling}") from None
+    if head == "gemm":
+        m, n, k = sizes
+        return _with_options(text, gemm(m, n, k), rest[1:])
+    return _with_options(text, _conv2d(sizes, rest[1:]), rest[1:])
+
+
+def _conv2d(sizes: list[int], options: list[str]) -> Conv2d:
+    """A conv2d with its geometry read at once, so that a kernel is held against the padding it really has."""
+    geometry: dict[str, Any] = {}
+    for option in options:
+        if match := re.fullmatch(r"([spd])(-?\d+)(?:x(-?\d+))?", option):
+            geometry[_PAIRS[match[1]]] = (int(match[2]), int(match[3] or match[2]))
+    n, h, w, co, ci, kh, kw = sizes
+    return conv2d(n, h, w, co, ci, kh, kw, **geometry)
+
+
+def _with_options(text: str, base: Workload, options: list[str]) -> Workload:
+    """``base`` with the suffixes of its spelling: dtype, ``bias``, ``relu``."""
+    changes: dict[str, Any] = {}
+    for option in options:
+        if option in ACCUMULATED_IN:
+            changes["dtype"] = option
+        elif option in ("bias", "relu"):
+            changes[option] = True
+        elif base.op == "conv2d" and re.fullmatch(r"[spd]-?\d+(x-?\d+)?", option):
+            continue
+        else:
+            known = [*ACCUMULATED_IN, "bias", "relu", *(["s1", "p1", "d1"] if base.op == "conv2d" else [])]
+            raise SearchlabError(f"workload {text!r}: {option!r} is no option of it{did_you_mean(option, known)}")
+    return replace(base, **changes)
