@@ -20,7 +20,8 @@ from .costmodel import Array, Rows, make_cost_model, scores_of
 from .costmodel.features import FEATURES, ProgramFeatures, make_features
 from .costmodel.quality import ModelQuality, model_quality
 from .errors import SearchlabError
-from .log import Plugin, find_logs, read_log
+from .plugins import Plugin
+from .log import find_logs, read_log
 from .options import one_of, real, whole
 from .result import Result
 

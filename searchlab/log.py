@@ -23,6 +23,7 @@ import numpy as np
 
 from .costmodel.quality import ModelQuality
 from .errors import SearchlabError
+from .plugins import Plugin
 from .records import Failure, Measurement, Trial
 from .space import Config
 from .workload import parse_workload
@@ -30,24 +31,6 @@ from .workload import parse_workload
 FORMAT = 1
 _FIRST = b'{"searchlab_log":'
 FINAL = b'{"final":'
-
-
-class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A space, policy or cost model by name, with the options it was given."""
-
-    name: str
-    options: dict[str, Any] = {}
-
-    def spelled(self) -> Plugin:
-        """As a log can hold it, a function as ``"module:name"``. Raises SearchlabError for what has no spelling."""
-        spelled = {
-            name: f"{value.__module__}:{value.__qualname__}" if callable(value) else value
-            for name, value in self.options.items()
-        }
-        try:
-            return Plugin(self.name, msgspec.to_builtins(spelled))
-        except TypeError as error:
-            raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from .plugins import PluginKind
 from .records import Trial
 from .space import Config, Space
 
@@ -83,3 +84,6 @@ class NeverTwice(Policy):
         members = [trial for trial in trials if trial.config in self.seen or trial.config in self.space]
         self.trials += members
         self.seen.update(dict.fromkeys(trial.config for trial in members))
+
+
+POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # type: ignore[type-abstract]

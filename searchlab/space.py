@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from .errors import InvalidConfig
+from .plugins import PluginKind
 from .target import Target
 from .workload import Workload
 
@@ -306,3 +307,6 @@ class ProductSpace(Space):
             [[position[c[k.name]] for k, position in zip(self.axes, self._positions, strict=True)] for c in configs],
             dtype=np.int64,
         ).reshape(len(configs), len(self.axes))
+
+
+SPACES = PluginKind("space", "searchlab.spaces", Space, positional=2)  # type: ignore[type-abstract]

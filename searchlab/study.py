@@ -14,7 +14,8 @@ import msgspec
 
 from .errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
 from .jobs import check_jobs, run_jobs
-from .log import Plugin, read_log
+from .plugins import Plugin
+from .log import read_log
 from .measure import Cache, LocalSettings, Settings, TableSettings, default_target, make_measurer
 from .measure.table import recorded
 from .policy import Policy

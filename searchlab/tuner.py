@@ -15,12 +15,12 @@ from .costmodel import Surrogate, make_cost_model, scores_of
 from .costmodel.features import make_features
 from .costmodel.quality import ModelQuality, model_quality
 from .errors import InvalidConfig, SearchlabError
-from .log import Header, LogWriter, Plugin, Record
+from .log import Header, LogWriter, Record
+from .plugins import Plugin
 from .machine.host import host_model, library_versions, machine
 from .measure import Cache, LocalSettings, Measurer, Settings, protocol
-from .policy import Policy
+from .policy import POLICIES, Policy
 from .records import Trial
-from .registry import check_options, load
 from .space import Config, Space
 from .target import Target
 from .trust import measure_finalists, sentinel, time_sentinel
@@ -86,7 +86,7 @@ class Cell:
         Raises SearchlabError for an option that either does not take.
         """
         options = dict(self.policy.options)
-        check_options("policy", self.policy.name, self.policy_class, 1, options)
+        POLICIES.check_options(self.policy.name, self.policy_class, options)
         surrogate = None
         if self.cost_model is not None:
             model = make_cost_model(self.cost_model.plugin, self.seed)
@@ -95,17 +95,6 @@ class Cell:
 
     def start_policy(self) -> Policy:
         return self.start()[0]
-
-
-def make_space(plugin: Plugin, workload: Workload, target: Target) -> Space:
-    """Raises SearchlabError (UnsupportedWorkload where the space has no program for the workload or target)."""
-    cls = load("space", plugin.name)
-    if not issubclass(cls, Space):  # before it is called: the name may come from a stranger's log
-        raise SearchlabError(f"space {plugin.name!r} is no searchlab.Space; name one of `searchlab list`")
-    check_options("space", plugin.name, cls, 2, plugin.options)
-    space = cls(workload, target, **plugin.options)
-    assert isinstance(space, Space)
-    return space
 
 
 def takes_cost_model(policy: type[Policy]) -> bool:
@@ -246,17 +235,3 @@ def _check_replay(path: Path, header: Header, config: Config, record: Record) ->
         + (f"what changed since: {', '.join(changed)}" if changed else "the policy or the space was changed since")
         + ". Go on with what it was made with, or choose another log file"
     )
-
-
-def as_plugin(kind: str, spec: str | Mapping[str, Any] | Plugin | type[Any]) -> tuple[Plugin, type[Any]]:
-    """A plug-in and its class, from its name, from ``{"name": ..., "options": {...}}``, or from a class itself."""
-    if isinstance(spec, type):
-        return Plugin(f"{spec.__module__}:{spec.__qualname__}"), spec
-    if isinstance(spec, Mapping):
-        unknown = set(spec) - {"name", "options"}
-        if unknown or "name" not in spec:
-            raise SearchlabError(f"a {kind} is given as {{'name': ..., 'options': {{...}}}}, not {dict(spec)!r}")
-        spec = Plugin(spec["name"], dict(spec.get("options", {})))
-    elif isinstance(spec, str):
-        spec = Plugin(spec)
-    return spec, load(kind, spec.name)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.log import Header, LogWriter, Record
+from searchlab.plugins import Plugin
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure import LocalSettings
 from searchlab.measure.local import LocalMeasurer

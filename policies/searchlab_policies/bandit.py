@@ -21,11 +21,10 @@ import numpy as np
 from searchlab.costmodel import Surrogate, make_cost_model
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.options import real, whole
-from searchlab.policy import NeverTwice, Policy
+from searchlab.policy import POLICIES, NeverTwice, Policy
 from searchlab.records import Trial
-from searchlab.registry import check_options, load
 from searchlab.space import Config, Space
 
 ARMS = ("evolutionary", "annealing", "droplet")
@@ -141,8 +140,8 @@ def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
         if key not in ARM_KEYS:
             raise SearchlabError(f"arm {entry['name']!r} has no {key!r}{did_you_mean(str(key), ARM_KEYS)}")
     name, options = entry["name"], dict(entry.get("options", {}))
-    cls: type[Policy] = load("policy", name)
-    check_options("policy", name, cls, 1, options)
+    cls = POLICIES.load(name)
+    POLICIES.check_options(name, cls, options)
     if "cost_model" not in signature(cls).parameters:
         if "cost_model" in entry or "features" in entry:
             raise SearchlabError(f"arm {name!r} takes no cost model; leave 'cost_model' and 'features' out")

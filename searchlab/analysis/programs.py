@@ -19,8 +19,8 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from ..log import Plugin
-from ..registry import installed
+from ..plugins import Plugin
+from ..space import SPACES
 from ..result import Result
 from ..traces import Made, Wanted
 from .cells import Cell, Comparison
@@ -80,7 +80,7 @@ def _program(cell: Cell) -> Program:
 
 def _unsafe(space: Plugin) -> str:
     """Why its trace is not made here; "" where it is."""
-    if space.name not in installed("space"):
+    if space.name not in SPACES.installed():
         return f"its space {space.name!r} is not among the installed plug-ins"
     if _names_code(space.options):
         return "an option of its space names code, which a report does not run"

@@ -178,13 +178,15 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What there is: installed spaces, policies and cost models, and workloads that have a name."""
-    from ..registry import installed
+    from ..costmodel import COST_MODELS
+    from ..policy import POLICIES
+    from ..space import SPACES
     from ..workload import parse_workload
     from ..workload.resnet50 import preset_names
 
     found: dict[str, dict[str, str]] = {}
-    for one, group in ((Kind.spaces, "space"), (Kind.policies, "policy"), (Kind.costmodels, "cost model")):
-        found[one.value] = {name: point.value for name, point in installed(group).items()}
+    for one, registered in ((Kind.spaces, SPACES), (Kind.policies, POLICIES), (Kind.costmodels, COST_MODELS)):
+        found[one.value] = {name: point.value for name, point in registered.installed().items()}
     found["workloads"] = {name: str(parse_workload(name)) for name in preset_names()}
     if kind:
         found = {kind.value: found[kind.value]}
@@ -209,7 +211,7 @@ def space_(
     """The knobs of a space, how many choices each has, and one sample."""
     import numpy as np
 
-    from ..log import Plugin
+    from ..plugins import Plugin
     from ..target import resolve_target
     from ..tuner import make_space
     from ..workload import parse_workload
@@ -255,9 +257,9 @@ def costmodel_eval(
 ) -> None:
     """How well cost models predict recorded trials that they were not trained on."""
     from ..costmodel_eval import evaluate, mean_quality, quality_table
-    from ..tuner import as_plugin
+    from ..costmodel import COST_MODELS
 
-    plugins = [as_plugin("cost model", _plugin(text))[0] for text in model]
+    plugins = [COST_MODELS.named(_plugin(text))[0] for text in model]
     found = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
     if as_json:
         import msgspec

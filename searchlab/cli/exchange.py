@@ -50,7 +50,7 @@ def import_(
 ) -> None:
     """Make logs of another tuner's file: to compare it, or, with `--space`, as a table or to start a search from."""
     from ..exchange.imports import IMPORTED, LOST, As, detect, import_file
-    from ..log import Plugin
+    from ..plugins import Plugin
 
     if option and not space:
         raise SearchlabError("--option is of a space; name it with --space")

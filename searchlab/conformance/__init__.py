@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import SearchlabError
-from ..registry import check_options
+from ..costmodel import COST_MODELS
+from ..policy import POLICIES
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from . import costmodels, policies, spaces, toys
@@ -56,9 +57,9 @@ def policy_checks(
     spaces, with which nothing is scheduled, built or run. cost_model, features: what it is given, if it takes one.
     Raises SearchlabError where there is no such plug-in or option.
     """
-    found, cls = named("policy", plugin)
-    check_options("policy", found.name, cls, 1, found.options)
-    model, _ = named("cost model", cost_model)
+    found, cls = named(POLICIES, plugin)
+    POLICIES.check_options(found.name, cls, found.options)
+    model, _ = named(COST_MODELS, cost_model)
     if space is None:
         where, small = _toy_spaces()
     else:

@@ -17,21 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from ..costmodel import CostModel, Surrogate, make_cost_model
+from ..costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
-from ..log import Plugin
 from ..policy import Policy
 from ..records import Trial
-from ..registry import check_options
-from ..space import Config, Space
+from ..plugins import Plugin, PluginKind, PluginSpec
+from ..space import SPACES, Config, Space
 from ..target import Target
-from ..tuner import as_plugin, takes_cost_model
+from ..tuner import takes_cost_model
 from ..workload import Workload
 from . import toys
 from .check import Breach, Refused, described
 
-PluginSpec = str | Mapping[str, Any] | type[Any]
 """A registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}``, or a class."""
 
 
@@ -54,8 +52,8 @@ class SpaceSubject(_Subject):
 
     @classmethod
     def of(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
-        plugin, found = named("space", spec)
-        check_options("space", plugin.name, found, 2, plugin.options)
+        plugin, found = named(SPACES, spec)
+        SPACES.check_options(plugin.name, found, plugin.options)
         return cls(plugin, found, workload, target, seed)
 
     def start(self) -> Space:
@@ -153,8 +151,8 @@ class CostModelSubject(_Subject):
 
     @classmethod
     def of(cls, spec: PluginSpec, seed: int = 0) -> CostModelSubject:
-        plugin, found = named("cost model", spec)
-        check_options("cost model", plugin.name, found, 0, plugin.options)
+        plugin, found = named(COST_MODELS, spec)
+        COST_MODELS.check_options(plugin.name, found, plugin.options)
         return cls(plugin, found, seed)
 
     def start(self) -> CostModel:
@@ -169,10 +167,10 @@ class CostModelSubject(_Subject):
         return made
 
 
-def named(kind: str, spec: PluginSpec) -> tuple[Plugin, type[Any]]:
+def named(kind: PluginKind[Any], spec: PluginSpec) -> tuple[Plugin, type[Any]]:
     """A plug-in and its class. Raises SearchlabError where there is none, or its module cannot be imported."""
     try:
-        return as_plugin(kind, spec)
+        return kind.named(spec)
     except SearchlabError:
         raise
     except Exception as error:  # whatever a module trips over while it is imported
@@ -180,7 +178,7 @@ def named(kind: str, spec: PluginSpec) -> tuple[Plugin, type[Any]]:
         where = (
             f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else f"{last.filename}:{last.lineno}"
         )
-        raise SearchlabError(f"{kind} {spec!r} cannot be imported: {described(error)}, raised at {where}") from error
+        raise SearchlabError(f"{kind.title} {spec!r} cannot be imported: {described(error)}, raised at {where}") from error
 
 
 def first_taken(spec: PluginSpec, workloads: Sequence[Workload], target: Target, seed: int = 0) -> SpaceSubject:

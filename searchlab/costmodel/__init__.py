@@ -1,7 +1,18 @@
 """Cost models: the contract, and the surrogate that binds one to a space and a feature extractor."""
 
-from .contract import Array, CostModel, Groups, make_cost_model
+from .contract import COST_MODELS, Array, CostModel, Groups, make_cost_model
 from .store import load, save
 from .surrogate import Rows, Surrogate, scores_of
 
-__all__ = ["Array", "CostModel", "Groups", "Rows", "Surrogate", "load", "make_cost_model", "save", "scores_of"]
+__all__ = [
+    "COST_MODELS",
+    "Array",
+    "CostModel",
+    "Groups",
+    "Rows",
+    "Surrogate",
+    "load",
+    "make_cost_model",
+    "save",
+    "scores_of",
+]

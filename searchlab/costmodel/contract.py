@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import SearchlabError
-from ..log import Plugin
-from ..registry import check_options
-from ..registry import load as load_plugin
+from ..plugins import Plugin, PluginKind
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Groups = np.ndarray[Any, np.dtype[np.int64]]
@@ -42,12 +39,11 @@ class CostModel(ABC):
         """Scores (n,), finite, higher is faster; only their order and differences mean anything."""
 
 
+COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positional=0)  # type: ignore[type-abstract]
+
+
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
-    """Raises SearchlabError where there is no such cost model, or it has no such option."""
-    cls = load_plugin("cost model", plugin.name)
-    if not issubclass(cls, CostModel):  # before it is called: the name may come from a stranger's file
-        raise SearchlabError(f"cost model {plugin.name!r} is no searchlab.CostModel; name one of `searchlab list`")
-    check_options("cost model", plugin.name, cls, 0, plugin.options)
-    model = cls(seed=seed, **plugin.options)
+    """The cost model that ``plugin`` names. Raises SearchlabError where there is none, or it has no such option."""
+    model = COST_MODELS.make(plugin, seed=seed)
     model.plugin = plugin
     return model

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
-from ..log import Plugin
+from ..plugins import Plugin
 from ..space import Space
 from .contract import make_cost_model
 from .features import FEATURES, make_features

@@ -16,7 +16,8 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..log import Header, LogWriter, Plugin, Record
+from ..log import Header, LogWriter, Record
+from ..plugins import Plugin
 from ..space import Config
 from ..workload import Workload, parse_workload
 from .foreign import NAMED, ForeignTask, ForeignTrial, Reader, lines

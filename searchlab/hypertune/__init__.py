@@ -20,10 +20,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ..analysis.curves import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..log import Plugin
+from ..plugins import Plugin
 from ..measure import TableSettings
 from ..measure.table import TableMeasurer
-from ..registry import load
+from ..policy import POLICIES
 from ..study import Named, Study
 from ..tuner import Cell
 from ..workload import parse_workload
@@ -259,7 +259,7 @@ def plan_hypertune(
     entry = _entry(study, policy)
     models = spec.cost_models[:1]
     changed = msgspec.structs.replace(spec, policies=[entry], cost_models=models, seeds=[seed])
-    cls = load("policy", entry.name)
+    cls = POLICIES.load(entry.name)
     asked = parse_options(options, entry.name, cls)
     cells, notes = Study(changed, study.base).cells()
     notes = list(notes)

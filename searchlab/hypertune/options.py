@@ -12,7 +12,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ..errors import SearchlabError
-from ..registry import check_options, options_of
+from ..policy import POLICIES
 
 FACTOR = 4
 """A derived range goes from the default divided by this to the default times this."""
@@ -40,12 +40,12 @@ def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
                 f"--option {text!r} says nothing to search; write it as name=low..high, "
                 f"name=low..high:log or name=a,b,c"
             )
-        check_options("policy", name, cls, 1, {option: None})
+        POLICIES.check_options(name, cls, {option: None})
         if option in found:
             raise SearchlabError(f"--option {option} is given twice; give it once, with all that is to be searched")
         ends = re.fullmatch(r"(.+?)\.\.(.+?)(:log)?", given)
         if ends:
-            parameter = options_of(cls, 1).get(option)
+            parameter = POLICIES.options_of(cls).get(option)
             found[option] = _range(text, ends[1], ends[2], bool(ends[3]), parameter is not None and _is_real(parameter))
         else:
             found[option] = _choices(text, given)
@@ -93,7 +93,7 @@ def _value(text: str) -> Any:
 def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What each option of a policy is where nothing is said: as ``given``, else the default of its constructor."""
     found: dict[str, Any] = {}
-    for name, parameter in options_of(cls, 1).items():
+    for name, parameter in POLICIES.options_of(cls).items():
         value = given.get(name, parameter.default)
         if _is_real(parameter) and type(value) is int:
             value = float(value)  # or it would be searched in whole numbers

@@ -17,7 +17,7 @@ from ..analysis.baseline import cutoff, expected_best
 from ..analysis.curves import Floats
 from ..analysis.estimates import Estimate
 from ..analysis.random_search import RandomSearch
-from ..log import Plugin
+from ..plugins import Plugin
 from ..measure.table import TableMeasurer
 from ..records import Trial
 from ..tuner import Cell, run_cell

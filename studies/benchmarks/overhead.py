@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from searchlab.errors import SearchlabError
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.measure import TableSettings
 from searchlab.records import Measurement, Trial
-from searchlab.registry import installed, load
+from searchlab.policy import POLICIES
 from searchlab.space import Config, Space
 from searchlab.target import resolve_target
 from searchlab.tuner import Cell, CostModelSpec, make_space, takes_cost_model
@@ -59,7 +59,7 @@ def cost(config: Config) -> Measurement:
 
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Seconds of one ask and of one tell after each number of trials. Raises SearchlabError where it is refused."""
-    policy_class = load("policy", name)
+    policy_class = POLICIES.load(name)
     cost_model = CostModelSpec(Plugin("xgboost")) if takes_cost_model(policy_class) else None
     cell = Cell(
         space, Plugin("made-up"), Plugin(name), policy_class, cost_model, seed, BATCH, TableSettings("none")
@@ -86,7 +86,7 @@ def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policies", nargs="+", default=list(installed("policy")), metavar="P")
+    parser.add_argument("--policies", nargs="+", default=list(POLICIES.installed()), metavar="P")
     parser.add_argument("--trials", nargs="+", type=int, default=[1000, 10000], metavar="N")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")

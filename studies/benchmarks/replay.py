@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Plugin, Record, read_log
+from searchlab.log import Header, LogWriter, Record, read_log
+from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import ProductSpace
 from searchlab.table_info import TableInfo

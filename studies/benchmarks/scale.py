@@ -25,10 +25,11 @@ import psutil
 
 import searchlab
 from searchlab.conformance import toys
-from searchlab.log import Plugin, read_log
+from searchlab.plugins import Plugin
+from searchlab.log import read_log
 from searchlab.measure import Measurer, TableSettings
 from searchlab.records import Measurement, Trial
-from searchlab.registry import load
+from searchlab.policy import POLICIES
 from searchlab.space import Config, Space
 from searchlab.tuner import Cell, run_cell
 
@@ -44,7 +45,7 @@ class MadeUp(Measurer):
 
 def time_log(records: int, policy: str, batch: int) -> None:
     space = toys.Large()
-    cell = Cell(space, Plugin("made-up"), Plugin(policy), load("policy", policy), None, 0, batch, TableSettings("none"))
+    cell = Cell(space, Plugin("made-up"), Plugin(policy), POLICIES.load(policy), None, 0, batch, TableSettings("none"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.jsonl")
         run_cell(cell, path, records, MadeUp())

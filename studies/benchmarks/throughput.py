@@ -25,7 +25,7 @@ import numpy as np
 import tvm
 from tvm_ffi import structural_hash
 
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.machine.host import available_cores
 from searchlab.measure import LocalSettings
 from searchlab.measure.code import compile_program, device_of, load_objects, to_objects

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.log import Header, LogWriter, Record
+from searchlab.plugins import Plugin
 from searchlab.records import Failure
 
 WORKLOAD = "gemm:100x100x50"

@@ -8,7 +8,7 @@ import pytest
 
 from searchlab.analysis.cells import footing_notes, read_cells
 from searchlab.errors import SearchlabError
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 
 from .logs import write
 

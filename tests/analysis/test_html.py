@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import report
 from searchlab.analysis.html import embedded
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 
 from .logs import write
 

@@ -16,7 +16,7 @@ from searchlab.analysis import Summary, report, summary_table
 from searchlab.analysis.curves import Band
 from searchlab.analysis.plots import Frame, Line, draw, spread
 from searchlab.errors import SearchlabError
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 
 from .logs import WORKLOAD, write
 

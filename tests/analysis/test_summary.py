@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis.cells import read_cells
 from searchlab.analysis.summary import Summary, WorkloadSummary, summarize
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.records import FAILURES
 
 from .logs import WORKLOAD, write

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from searchlab.cli import app
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.log import Header, LogWriter, Record
+from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import resolve_target

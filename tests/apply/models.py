@@ -15,7 +15,8 @@ from tvm_ffi import structural_equal
 
 from searchlab import apply_history_best, resolve_target
 from searchlab.errors import SearchlabWarning
-from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.log import Header, LogWriter, Record
+from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.tuner import make_space
 from searchlab.workload import parse_workload

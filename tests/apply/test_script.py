@@ -13,7 +13,7 @@ from tvm_ffi import structural_equal
 
 from searchlab.apply.script import python_script
 from searchlab.errors import SearchlabError
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.space import Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.tuner import make_space

@@ -7,7 +7,8 @@ import pytest
 from searchlab.conformance import cost_model_checks, policy_checks, run_checks, space_checks
 from searchlab.conformance.check import Check
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
-from searchlab.registry import installed
+from searchlab.costmodel import COST_MODELS
+from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.policies.registered import IN_SKETCH, OPTIONS, names
@@ -38,12 +39,12 @@ def test_a_policy_that_refuses_toys_says_so(name: str) -> None:
     assert isinstance(refused.value.__cause__, UnsupportedSpace)
 
 
-@pytest.mark.parametrize("name", installed("space"))
+@pytest.mark.parametrize("name", SPACES.installed())
 def test_space(name: str) -> None:
     held(space_checks(name))
 
 
-@pytest.mark.parametrize("name", installed("cost model"))
+@pytest.mark.parametrize("name", COST_MODELS.installed())
 def test_cost_model(name: str) -> None:
     held(cost_model_checks(name))
 

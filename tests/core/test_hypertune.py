@@ -20,7 +20,7 @@ from searchlab.hypertune import Hypertuned, plan_hypertune
 from searchlab.hypertune.options import defaults_of, derive_ranges, holds, parse_options, spelled
 from searchlab.options import one_of, real
 from searchlab.policy import NeverTwice
-from searchlab.registry import load, options_of
+from searchlab.policy import POLICIES
 from searchlab.space import Config, Space
 from searchlab.study import Study
 from searchlab.workload import parse_workload
@@ -279,7 +279,7 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
     ],
 )
 def test_what_an_option_says(text: str, distribution: str) -> None:
-    ((name, found),) = parse_options([text], "evolutionary", load("policy", "evolutionary")).items()
+    ((name, found),) = parse_options([text], "evolutionary", POLICIES.load("evolutionary")).items()
     assert name == text.partition("=")[0] and spelled(found) == distribution
 
 
@@ -298,15 +298,15 @@ def test_what_an_option_says(text: str, distribution: str) -> None:
 )
 def test_what_is_wrong_with_an_option_is_said(texts: list[str], said: str) -> None:
     with pytest.raises(SearchlabError, match=said):
-        parse_options(texts, "evolutionary", load("policy", "evolutionary"))
+        parse_options(texts, "evolutionary", POLICIES.load("evolutionary"))
 
 
 def test_ranges_follow_from_defaults_as_far_as_the_policy_takes_them() -> None:
-    cls = load("policy", "evolutionary")
+    cls = POLICIES.load("evolutionary")
 
     def takes(name: str, value: Any) -> bool:
         try:
-            if name in options_of(cls, 1):
+            if name in POLICIES.options_of(cls):
                 cls(toys.Small(), seed=0, **{name: value})
         except SearchlabError:
             return False

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Plugin, Record, read_log
+from searchlab.log import Header, LogWriter, Record, read_log
+from searchlab.plugins import Plugin
 from searchlab.records import FAILURES, Measurement, Trial
 from searchlab.space import Config
 

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import CostModel, Surrogate, load, make_cost_model, save
+from searchlab.costmodel import COST_MODELS, CostModel, Surrogate, load, make_cost_model, save
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
-from searchlab.log import Plugin
-from searchlab.registry import installed
+from searchlab.plugins import Plugin
 from tests import toys
 
 MODELS = {
-    **{name: Plugin(name) for name in installed("cost model")},
+    **{name: Plugin(name) for name in COST_MODELS.installed()},
     "xgboost-rank": Plugin("xgboost", {"objective": "rank"}),
     "lightgbm-rank": Plugin("lightgbm", {"objective": "lambdarank"}),
 }

@@ -11,7 +11,7 @@ from searchlab.costmodel import CostModel, Rows, Surrogate, make_cost_model, sco
 from searchlab.costmodel.features import Features, KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab_costmodels.lightgbm import LightGBM
 from searchlab_costmodels.random import Random

@@ -12,7 +12,8 @@ import pytest
 
 from searchlab.costmodel_eval import evaluate, mean_quality
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Plugin, Record
+from searchlab.log import Header, LogWriter, Record
+from searchlab.plugins import Plugin
 from searchlab.space import Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload

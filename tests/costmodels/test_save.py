@@ -13,7 +13,7 @@ import pytest
 from searchlab.costmodel import Surrogate, load, make_cost_model, save
 from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.log import Final, Finalist, Header, Log, LogWriter, Plugin, Record, read_log
+from searchlab.log import Final, Finalist, Header, Log, LogWriter, Record, read_log
+from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.target import resolve_target
 from searchlab.tuner import make_space

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
 from searchlab.exchange.imports import As, import_file
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 
 from .logs import DATA
 

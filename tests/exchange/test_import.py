@@ -13,7 +13,8 @@ from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.exchange.imports import As, detect, import_file
 from searchlab.exchange.tasks import workload_of
-from searchlab.log import Log, Plugin, read_log
+from searchlab.log import Log, read_log
+from searchlab.plugins import Plugin
 from searchlab.measure.table import TableMeasurer
 from searchlab.result import load_log
 from searchlab.study import tune

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Plugin, Record, read_log
+from searchlab.log import Header, LogWriter, Record, read_log
+from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.study import Study

@@ -11,7 +11,7 @@ import pytest
 from searchlab.costmodel import Surrogate
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.policy import Policy
-from searchlab.registry import installed, load
+from searchlab.policy import POLICIES
 from searchlab.space import Space
 from searchlab.target import Target
 from searchlab.tuner import takes_cost_model
@@ -42,7 +42,7 @@ without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch i
 
 def names() -> list[Any]:
     """The name of each, as a parameter of a test."""
-    return [pytest.param(name, marks=without_torch if name == "gp" else ()) for name in installed("policy")]
+    return [pytest.param(name, marks=without_torch if name == "gp" else ()) for name in POLICIES.installed()]
 
 
 def space_for(name: str, where: str) -> Space:
@@ -52,7 +52,7 @@ def space_for(name: str, where: str) -> Space:
 
 def start(name: str, where: str, seed: int = 0) -> Policy:
     space = space_for(name, where)
-    cls = load("policy", name)
+    cls = POLICIES.load(name)
     options = dict(OPTIONS.get(name, {}))
     if takes_cost_model(cls):
         options["cost_model"] = Surrogate(XGBoost(seed=seed, rounds=20), KnobFeatures(space))

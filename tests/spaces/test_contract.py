@@ -14,11 +14,11 @@ import tvm
 from tvm_ffi import structural_equal
 
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
-from searchlab.log import Plugin
+from searchlab.plugins import Plugin
 from searchlab.machine.cuda import COMPILE_MODE
 from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer
-from searchlab.registry import installed
+from searchlab.space import SPACES
 from searchlab.space import Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
 from searchlab.tuner import make_space
@@ -53,7 +53,7 @@ def space_of(name: str, workload: str, kind: str) -> Space | None:
 
 CELLS = [
     pytest.param(name, workload, kind, id=f"{name}-{workload}-{kind}")
-    for name in installed("space")
+    for name in SPACES.installed()
     for workload in WORKLOADS
     for kind in TARGETS
     if space_of(name, workload, kind)
@@ -65,7 +65,7 @@ ON_CUDA = [cell for cell in CELLS if cell.values[2] == "cuda"]
 def test_every_workload_has_a_space_and_every_space_a_workload() -> None:
     for cells in (ON_CPU, ON_CUDA):
         assert {cell.values[1] for cell in cells} == set(WORKLOADS)
-    assert {cell.values[0] for cell in ON_CPU} == set(installed("space"))
+    assert {cell.values[0] for cell in ON_CPU} == set(SPACES.installed())
     assert {cell.values[0] for cell in ON_CUDA} >= {"knob-template", "sketch", "trace"}
 
 

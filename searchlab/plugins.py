@@ -1,0 +1,159 @@
+"""Plug-ins by name, from entry points: listed from metadata, imported only when named, given options they declare."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from .errors import SearchlabError, did_you_mean
+
+T = TypeVar("T")
+
+PluginSpec = str | Mapping[str, Any] | type[Any]
+"""How a user names a plug-in: a name, ``{"name": ..., "options": {...}}``, or the class itself."""
+
+
+class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A space, policy or cost model by name, with the options it was given."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+    def spelled(self) -> Plugin:
+        """As a log can hold it, a function as ``"module:name"``. Raises SearchlabError for what has no spelling."""
+        spelled = {
+            name: f"{value.__module__}:{value.__qualname__}" if callable(value) else value
+            for name, value in self.options.items()
+        }
+        try:
+            return Plugin(self.name, msgspec.to_builtins(spelled))
+        except TypeError as error:
+            raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
+
+
+@dataclass(frozen=True)
+class PluginKind(Generic[T]):
+    """A kind of plug-in: its contract, and the group of entry points where the classes that keep it are registered.
+
+    title: what messages call it. positional: how many parameters of a constructor, from the first on, searchlab gives;
+    it gives ``seed`` and ``cost_model`` too, and all others are options.
+    A class may have ``renamed``, its options by the name they had earlier -> their name, and a class method
+    ``updated(options)``, which gives the options of an earlier log by their names of today.
+    """
+
+    title: str
+    group: str
+    contract: type[T]
+    positional: int
+
+    def installed(self) -> dict[str, EntryPoint]:
+        """The registered plug-ins by name; nothing is imported."""
+        return {point.name: point for point in sorted(entry_points(group=self.group))}
+
+    def load(self, name: str) -> type[T]:
+        """The class registered as ``name``, or named as ``module:Class``. Raises SearchlabError where there is none."""
+        points = self.installed()
+        if name not in points and ":" not in name:
+            raise SearchlabError(
+                f"unknown {self.title} {name!r}{did_you_mean(name, points)}. "
+                f"A {self.title} of another package must be installed, and registered under {self.group!r}"
+            )
+        loaded = load_attribute(points[name].value if name in points else name, points.values(), f"{self.title} {name!r}")
+        if not isinstance(loaded, type):
+            raise SearchlabError(f"{self.title} {name!r} is {loaded!r}, not a class")
+        return cast(type[T], loaded)
+
+    def named(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
+        """A plug-in by its registered name, where it has one, and its class. Raises SearchlabError for a wrong spec."""
+        if isinstance(spec, type):
+            return Plugin(self.name_of(spec)), spec
+        if isinstance(spec, str):
+            spec = {"name": spec}
+        if "name" not in spec or not set(spec) <= {"name", "options"}:
+            raise SearchlabError(
+                f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {dict(spec)!r}"
+            )
+        cls = self.load(spec["name"])
+        return Plugin(self.name_of(cls), dict(spec.get("options", {}))), cls
+
+    def name_of(self, cls: type[Any]) -> str:
+        """The name that ``cls`` is registered as, else ``module:Class``.
+
+        A log goes by it, so that a run resumes after its plug-in's module has moved.
+        """
+        spelled = f"{cls.__module__}:{cls.__qualname__}"
+        for point in self.installed().values():
+            if point.value == spelled or getattr(sys.modules.get(point.module), point.attr, None) is cls:
+                return point.name
+        return spelled
+
+    def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
+        """The parameters of the constructor that searchlab does not give, by name."""
+        parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
+        return {p.name: p for p in parameters if p.name not in ("seed", "cost_model")}
+
+    def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
+        """Raise SearchlabError where ``options`` holds a name that the constructor of ``cls`` does not take."""
+        known = self.options_of(cls)
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
+            return
+        for option in options:
+            if option in known:
+                continue
+            today = getattr(cls, "renamed", {}).get(option)
+            hint = f"; it is called {today!r} now" if today else did_you_mean(option, known)
+            raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{hint}")
+
+    def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
+        """An instance with its options, and with what searchlab gives. Raises SearchlabError for a wrong option."""
+        cls = self.load(plugin.name)
+        if not issubclass(cls, self.contract):  # before it is called: the name may come from a stranger's file
+            raise SearchlabError(
+                f"{self.title} {plugin.name!r} is no searchlab.{self.contract.__name__}; "
+                f"name one that `searchlab list` shows"
+            )
+        self.check_options(plugin.name, cls, plugin.options)
+        return cls(*args, **given, **plugin.options)
+
+    def same(self, old: Plugin, new: Plugin) -> bool:
+        """Whether a log made with ``old`` is of the plug-in ``new``, which is named and spelled as today.
+
+        What ``old`` names is imported only where it is in the package of ``new``.
+        """
+        if old == new:
+            return True
+        cls = self.load(new.name)
+        module, _, attribute = old.name.partition(":")
+        if old.name != new.name:
+            own = attribute == cls.__qualname__ and _package(module) == _package(cls.__module__)
+            if not own or self.load(old.name) is not cls:
+                return False
+        updated = getattr(cls, "updated", None)
+        return (updated(old.options) if updated else old.options) == new.options
+
+
+def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -> Any:
+    """What ``module:name`` names. Raises SearchlabError, which calls it ``title``, where it is not there.
+
+    Where its module has moved, it is what ``registered`` has of this name in the same package.
+    """
+    module, _, attribute = spelled.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        moved = [p for p in registered if p.attr == attribute and _package(p.module) == _package(module)]
+        absent = isinstance(error, AttributeError) or (error.name or "").startswith(_package(module))
+        if len(moved) == 1 and absent and moved[0].value != spelled:
+            return moved[0].load()
+        raise SearchlabError(f"{title} cannot be loaded: {error}; is the package that has it installed?") from None
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
