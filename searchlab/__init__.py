@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
-    from .result import Result, load_log
+    from .log.result import Result, load_log
     from .space import Config, Knob, ProductSpace, Space
-    from .study import Study, tune
+    from .run.study import Study, tune
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
 

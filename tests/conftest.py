@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.log import Header, LogWriter, Record
+from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure import LocalSettings

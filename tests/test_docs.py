@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from searchlab.conformance import cost_model_checks, policy_checks, space_checks
-from searchlab.study import Study
+from searchlab.run.study import Study
 
 ROOT = Path(__file__).parent.parent
 

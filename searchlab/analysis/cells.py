@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log import Log, find_logs, read_log
-from ..trust import largest_drift
+from ..log.format import Log, find_logs, read_log
+from ..log.noise import largest_drift
 from ..workload import parse_workload
 from .curves import Floats, best_so_far, gflops
 

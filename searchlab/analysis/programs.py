@@ -21,8 +21,8 @@ import numpy as np
 
 from ..plugins import Plugin
 from ..space import SPACES
-from ..result import Result
-from ..traces import Made, Wanted
+from ..log.result import Result
+from ..log.traces import Made, Wanted
 from .cells import Cell, Comparison
 
 BUDGET = 20.0
@@ -30,7 +30,7 @@ BUDGET = 20.0
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """The best program of a cell, as :attr:`searchlab.result.Result.best` has it.
+    """The best program of a cell, as :attr:`searchlab.log.result.Result.best` has it.
 
     Where the fastest trials were measured again at the end of its run it is the one that then won, and ``gflops`` and
     ``seconds`` are what it then gave; else it is the fastest trial. trial: its index in the log, from 0. as_trial:
@@ -112,7 +112,7 @@ class Traces:
 
     def _start(self, asked: bytes) -> None:
         self._child = subprocess.Popen(  # -P: what lies in the current directory is no plug-in
-            [sys.executable, "-P", "-m", "searchlab.traces"],
+            [sys.executable, "-P", "-m", "searchlab.log.traces"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, args=(asked,), daemon=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import SearchlabError
 from ..measure.code import compile_program, reason
-from ..result import Result, load_log
+from ..log.result import Result, load_log
 from ..target import Target
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning
-from ..log import find_logs
-from ..result import Best, Result, load_log
+from ..log.format import find_logs
+from ..log.result import Best, Result, load_log
 from ..target import Target, resolve_target
 from ..workload import Gemm, Workload, parse_workload
 
@@ -36,7 +36,7 @@ def apply_history_best(
     (``op_pattern``), so that later passes leave it alone; what is scheduled already is left. Everything else of the
     module stays as it is, functions of unknown shape among it.
 
-    logs: a log, a :class:`~searchlab.result.Result`, a directory of logs, or several of these. Of several of one
+    logs: a log, a :class:`~searchlab.log.result.Result`, a directory of logs, or several of these. Of several of one
         workload the fastest trial counts. Logs without a success, and those that were imported for analysis, whose
         configs have no schedule here, do not.
     target: what to build for, as :func:`~searchlab.target.resolve_target` takes it; logs of other targets do not

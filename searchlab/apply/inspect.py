@@ -14,7 +14,7 @@ from .script import python_script
 if TYPE_CHECKING:
     import tvm
 
-    from ..result import Best, Result
+    from ..log.result import Best, Result
 
 TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
 """What there is of a program, in the order in which each comes about."""

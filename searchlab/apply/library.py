@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SearchlabError
-from ..log import find_logs
+from ..log.format import find_logs
 from ..measure.code import Objects, to_objects
-from ..result import load_log
+from ..log.result import load_log
 from .best import build
 
 SUFFIXES = (".so", ".o")

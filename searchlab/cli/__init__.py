@@ -78,8 +78,8 @@ def run(
     """Run what is missing of a study, then report. Interrupted, it goes on where it was when run again."""
     from ..analysis import report as write_report
     from ..analysis import summary_table
-    from ..jobs import check_jobs
-    from ..study import Study
+    from ..run.executors import check_jobs
+    from ..run.study import Study
     from .progress import StudyProgress
 
     directory = directory or Path("results") / study.stem
@@ -123,7 +123,7 @@ def tune(
     measure: MeasureSpec = None,
 ) -> None:
     """Search one workload in one space with one policy. Run again it resumes; with more `--trials` it goes on."""
-    from ..study import tune as tune_cell
+    from ..run.study import tune as tune_cell
     from .progress import CellProgress
 
     with interruptible(again()), CellProgress(out, trials) as progress:
@@ -213,7 +213,7 @@ def space_(
 
     from ..plugins import Plugin
     from ..target import resolve_target
-    from ..tuner import make_space
+    from ..run.loop import make_space
     from ..workload import parse_workload
 
     options = dict(name_and_value(text) for text in option or [])
@@ -256,7 +256,7 @@ def costmodel_eval(
     as_json: AsJson = False,
 ) -> None:
     """How well cost models predict recorded trials that they were not trained on."""
-    from ..costmodel_eval import evaluate, mean_quality, quality_table
+    from ..tables.costmodels import evaluate, mean_quality, quality_table
     from ..costmodel import COST_MODELS
 
     plugins = [COST_MODELS.named(_plugin(text))[0] for text in model]
@@ -331,7 +331,7 @@ def schema() -> None:
     """The JSON Schema of study files."""
     import msgspec
 
-    from ..study import StudySpec
+    from ..run.spec import StudySpec
 
     print(json.dumps(msgspec.json.schema(StudySpec), indent=2))
 

@@ -63,7 +63,7 @@ def hypertune(
     from rich.console import Console
 
     from ..hypertune import plan_hypertune
-    from ..study import Study
+    from ..run.study import Study
 
     said = Console(stderr=True) if as_json else out
     directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))

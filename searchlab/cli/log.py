@@ -21,8 +21,8 @@ def log_check(
     as_json: AsJson = False,
 ) -> None:
     """What is wrong with logs, and in which lines. Ends with exit code 1 where anything is."""
-    from ..log import find_logs
-    from ..log_repair import examine
+    from ..log.format import find_logs
+    from ..log.repair import examine
 
     found = [examine(path) for given in files for path in find_logs(given)]
     if not found:
@@ -48,7 +48,7 @@ def log_check(
 @logs.command(name="repair")
 def log_repair(file: Annotated[Path, typer.Argument(help="A log.", metavar="FILE")]) -> None:
     """Make a damaged log whole up to the first trial that is lost, so that its run can go on. What follows is kept."""
-    from ..log_repair import repair
+    from ..log.repair import repair
 
     done = repair(file)
     if done is None:

@@ -13,7 +13,7 @@ from ..records import Trial
 from ..workload import parse_workload
 
 if TYPE_CHECKING:
-    from ..study import StudyCell
+    from ..run.plan import StudyCell
 
 
 class CellProgress:

@@ -36,8 +36,8 @@ def table_build(
     measure: MeasureSpec = None,
 ) -> None:
     """Measure all of a space, for each workload and space of a study. Run again it resumes."""
-    from ..table import TableJob, build_tables, placed, plan_tables, table_study
-    from ..tuner import OnTrial
+    from ..tables.build import TableJob, build_tables, placed, plan_tables, table_study
+    from ..run.plan import OnTrial
     from .progress import CellProgress
 
     settings = json_object(measure, "--measure")
@@ -62,8 +62,8 @@ def table_info(
     as_json: AsJson = False,
 ) -> None:
     """What tables hold: how much of the space, how fast its programs are, what failed, how noisy the machine was."""
-    from ..log import find_logs, read_log
-    from ..table_info import TableInfo, info_table
+    from ..log.format import find_logs, read_log
+    from ..tables.info import TableInfo, info_table
 
     found = [TableInfo(read_log(path)) for given in files for path in find_logs(given)]
     if not found:

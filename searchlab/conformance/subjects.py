@@ -25,7 +25,7 @@ from ..records import Trial
 from ..plugins import Plugin, PluginKind, PluginSpec
 from ..space import SPACES, Config, Space
 from ..target import Target
-from ..tuner import takes_cost_model
+from ..run.plan import takes_cost_model
 from ..workload import Workload
 from . import toys
 from .check import Breach, Refused, described

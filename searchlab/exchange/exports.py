@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SearchlabError, did_you_mean
-from ..log import Log, find_logs, read_log
+from ..log.format import Log, find_logs, read_log
 
 _AGAIN = "what the fastest trials gave when they were measured again"
 _RUN = "the options, protocol and versions of the run"

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn, Protocol, TypeVar
 import msgspec
 
 from ..errors import SearchlabError
-from ..log import Header, Record, read_bytes
+from ..log.format import Header, Record, read_bytes
 from ..records import Failure
 from ..space import Config, Space, Value
 from ..workload import Workload

@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..log import Header, LogWriter, Record
+from ..log.format import Header, LogWriter, Record
 from ..plugins import Plugin
 from ..space import Config
 from ..workload import Workload, parse_workload
@@ -141,7 +141,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
         )
         return Imported(path, header, _numbered([_record(t, t.config) for t in task.trials]), [], analysis=True)
 
-    from ..tuner import make_space
+    from ..run.loop import make_space
 
     space = make_space(wanted.space, workload, _target(task, wanted))
     records: list[Record] = []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SearchlabError
-from ..log import Log
+from ..log.format import Log
 from ..workload import parse_workload
 
 VERSION = "0.3.5"

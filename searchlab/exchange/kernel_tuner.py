@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SearchlabError
-from ..log import Log, Record
+from ..log.format import Log, Record
 from ..records import Failure
 from .foreign import moment
 

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError
-from ..log import FORMAT, Header, Record
+from ..log.format import FORMAT, Header, Record
 from ..metaschedule import TracedSpace
 from ..space import Config, Space, Value
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm

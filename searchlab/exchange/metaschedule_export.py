@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..apply.script import why_not_replayed
 from ..errors import SearchlabError
-from ..log import Log, Record
-from ..result import Result
+from ..log.format import Log, Record
+from ..log.result import Result
 from ..space import Space
 from .metaschedule import FAILED, NOTE, Note, files_of
 

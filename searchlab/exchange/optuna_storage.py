@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log import Log, Record
+from ..log.format import Log, Record
 from .foreign import moment
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from ..plugins import Plugin
 from ..measure import TableSettings
 from ..measure.table import TableMeasurer
 from ..policy import POLICIES
-from ..study import Named, Study
-from ..tuner import Cell
+from ..run.spec import Named
+from ..run.study import Study
+from ..run.plan import Cell
 from ..workload import parse_workload
 from .options import Ranges, defaults_of, derive_ranges, holds, parse_options, spelled
 from .score import Compared, Replays, Task, TaskScores, compared, make_task, mean_scores, verdict

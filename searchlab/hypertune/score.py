@@ -20,7 +20,8 @@ from ..analysis.random_search import RandomSearch
 from ..plugins import Plugin
 from ..measure.table import TableMeasurer
 from ..records import Trial
-from ..tuner import Cell, run_cell
+from ..run.plan import Cell
+from ..run.loop import run_cell
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning
-from ..log import Header, find_logs, read_header, read_log
+from ..log.format import Header, find_logs, read_header, read_log
 from ..records import Measurement
 from ..space import Config, Space
 from . import Measurer

@@ -31,7 +31,8 @@ from searchlab.records import Measurement, Trial
 from searchlab.policy import POLICIES
 from searchlab.space import Config, Space
 from searchlab.target import resolve_target
-from searchlab.tuner import Cell, CostModelSpec, make_space, takes_cost_model
+from searchlab.run.plan import Cell, CostModelSpec, takes_cost_model
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 
 BATCH = 64

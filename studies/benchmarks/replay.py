@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Record, read_log
+from searchlab.log.format import Header, LogWriter, Record, read_log
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import ProductSpace
-from searchlab.table_info import TableInfo
+from searchlab.tables.info import TableInfo
 
 SIDES = ("searchlab", "kernel_tuner")
 STRATEGIES = {"random": ("random", "random_sample"), "genetic": ("evolutionary", "genetic_algorithm")}
@@ -38,7 +38,7 @@ FIRST = 20  # trials of the run that is not timed
 def made_up(path: Path) -> None:
     """A table of 5,040 configs, whose times are smooth in their choices."""
     from searchlab.target import resolve_target
-    from searchlab.tuner import make_space
+    from searchlab.run.loop import make_space
     from searchlab.workload import parse_workload
 
     plugin, target = Plugin("knob-template"), resolve_target({"kind": "llvm"})
@@ -61,7 +61,7 @@ def made_up(path: Path) -> None:
 
 def run_searchlab(table: Path, strategy: str, runs: int, trials: int, folder: Path) -> int:
     """How many trials were made."""
-    from searchlab.study import Study
+    from searchlab.run.study import Study
 
     header = read_log(table).header
     study = Study.from_dict({
@@ -95,7 +95,7 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
 
 def write_cache(table: Path, cache: Path) -> None:
     """The table as kernel_tuner's cache file. Raises SearchlabError where kernel_tuner has no such space."""
-    from searchlab.result import load_log
+    from searchlab.log.result import load_log
 
     result = load_log(table)
     if not TableInfo(result.log).exhaustive or not isinstance(result.space, ProductSpace):

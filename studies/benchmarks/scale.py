@@ -26,12 +26,13 @@ import psutil
 import searchlab
 from searchlab.conformance import toys
 from searchlab.plugins import Plugin
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from searchlab.measure import Measurer, TableSettings
 from searchlab.records import Measurement, Trial
 from searchlab.policy import POLICIES
 from searchlab.space import Config, Space
-from searchlab.tuner import Cell, run_cell
+from searchlab.run.plan import Cell
+from searchlab.run.loop import run_cell
 
 
 class MadeUp(Measurer):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import searchlab
-from searchlab.log import read_header
+from searchlab.log.format import read_header
 
 TABLE = Path(__file__).parent.parent / "tables" / "gemm-knob-template.jsonl.gz"
 CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}

@@ -33,7 +33,7 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.measure.runner import Runner
 from searchlab.space import Config, Space
 from searchlab.target import resolve_target
-from searchlab.tuner import make_space
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 
 EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, stop_factor=0)

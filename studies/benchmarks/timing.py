@@ -23,7 +23,7 @@ import psutil
 from searchlab.measure.code import compile_program, device_of
 from searchlab.space import Config
 from searchlab.target import Target
-from searchlab.tuner import as_plugin, make_space
+from searchlab.run.loop import as_plugin, make_space
 from searchlab.workload import Workload, parse_workload
 from searchlab.workload.resnet50 import preset_names
 

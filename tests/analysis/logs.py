@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlab.log import Header, LogWriter, Record
+from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.records import Failure
 

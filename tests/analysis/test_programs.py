@@ -10,7 +10,7 @@ from searchlab import tune
 from searchlab.analysis import report
 from searchlab.analysis.cells import read_cells
 from searchlab.analysis.programs import Traces, best_programs, cell_programs
-from searchlab.log import Final, Finalist, read_log
+from searchlab.log.format import Final, Finalist, read_log
 from searchlab.plugins import Plugin
 
 from .logs import write

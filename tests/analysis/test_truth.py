@@ -17,7 +17,7 @@ from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, contrasts
 from searchlab.analysis.curves import Floats, best_so_far
 from searchlab.analysis.ranks import rank_sum_test, signed_rank_test
 from searchlab.analysis.summary import Summary, summarize
-from searchlab.log import Log, Record
+from searchlab.log.format import Log, Record
 
 from .logs import WORKLOAD, header
 

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from searchlab.cli import app
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Record
+from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import resolve_target
-from searchlab.tuner import make_space
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 
 MEASURE = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "run_timeout": 5.0, "build_timeout": 20.0}

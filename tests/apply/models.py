@@ -15,10 +15,10 @@ from tvm_ffi import structural_equal
 
 from searchlab import apply_history_best, resolve_target
 from searchlab.errors import SearchlabWarning
-from searchlab.log import Header, LogWriter, Record
+from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
-from searchlab.tuner import make_space
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 
 HERE: dict[str, Any] = {"kind": "llvm", "num-cores": 2}

@@ -16,7 +16,7 @@ from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from searchlab.space import Config, Space
 from searchlab.target import Target, resolve_target
-from searchlab.tuner import make_space
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 from tests.apply.odd import TRACES, UNWRITABLE, Odd
 from tests.spaces.programs import valid_configs

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided
@@ -217,7 +217,7 @@ def test_list_and_space_and_schema() -> None:
 
 
 def test_the_shipped_studies_are_valid() -> None:
-    from searchlab.study import Study
+    from searchlab.run.study import Study
 
     for path in Path("studies").glob("*.toml"):
         assert Study.load(path).spec.trials >= 1, path

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from tests import toys
 from tests.conftest import write_table
 

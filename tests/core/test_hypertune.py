@@ -22,7 +22,7 @@ from searchlab.options import one_of, real
 from searchlab.policy import NeverTwice
 from searchlab.policy import POLICIES
 from searchlab.space import Config, Space
-from searchlab.study import Study
+from searchlab.run.study import Study
 from searchlab.workload import parse_workload
 from tests import toys
 from tests.conftest import write_table

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.study import Study
+from searchlab.run.study import Study
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Record, read_log
+from searchlab.log.format import Header, LogWriter, Record, read_log
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES, Measurement, Trial
 from searchlab.space import Config

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from searchlab.records import Trial
-from searchlab.study import tune
+from searchlab.run.study import tune
 from tests import toys
 from tests.conftest import write_table
 from tests.policies.registered import OPTIONS, names, space_for

@@ -10,13 +10,13 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from searchlab.measure.local import LocalMeasurer
 from searchlab.policy import Policy
 from searchlab.records import Trial
-from searchlab.result import load_log
+from searchlab.log.result import load_log
 from searchlab.space import Config, Space
-from searchlab.study import Study, tune
+from searchlab.run.study import Study, tune
 from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_spaces.guided_gemm import GuidedGemm

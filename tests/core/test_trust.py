@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log import Final, Finalist, LogWriter, Record, read_log
+from searchlab.log.format import Final, Finalist, LogWriter, Record, read_log
 from searchlab.measure import CannotMeasure, Measurer
 from searchlab.records import Measurement, Trial
-from searchlab.result import load_log
+from searchlab.log.result import load_log
 from searchlab.space import Config
-from searchlab.study import tune
-from searchlab.trust import ROUNDS, drift, largest_drift, measure_finalists, noise, sentences, winner
+from searchlab.run.study import tune
+from searchlab.log.noise import ROUNDS, drift, largest_drift, noise, sentences, winner
+from searchlab.run.finalists import measure_finalists
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_log import HEADER

@@ -16,8 +16,8 @@ from searchlab.costmodel.features import ProgramFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
-from searchlab.log import read_log
-from searchlab.study import Study, tune
+from searchlab.log.format import read_log
+from searchlab.run.study import Study, tune
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.knob_template import KnobTemplate

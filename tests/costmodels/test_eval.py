@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel_eval import evaluate, mean_quality
+from searchlab.tables.costmodels import evaluate, mean_quality
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Record
+from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.space import Space
 from searchlab.target import Target

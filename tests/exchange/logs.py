@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.log import Final, Finalist, Header, Log, LogWriter, Record, read_log
+from searchlab.log.format import Final, Finalist, Header, Log, LogWriter, Record, read_log
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.target import resolve_target
-from searchlab.tuner import make_space
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 
 DATA = Path(__file__).parent / "data"

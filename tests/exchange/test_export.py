@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from searchlab.cli import app
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
-from searchlab.log import Header, read_log
+from searchlab.log.format import Header, read_log
 from tests import toys
 from tests.conftest import write_table
 

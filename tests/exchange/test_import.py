@@ -13,13 +13,13 @@ from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.exchange.imports import As, detect, import_file
 from searchlab.exchange.tasks import workload_of
-from searchlab.log import Log, read_log
+from searchlab.log.format import Log, read_log
 from searchlab.plugins import Plugin
 from searchlab.measure.table import TableMeasurer
-from searchlab.result import load_log
-from searchlab.study import tune
+from searchlab.log.result import load_log
+from searchlab.run.study import tune
 from searchlab.target import resolve_target
-from searchlab.tuner import make_space
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 from tests.cli.test_light import HEAVY
 from tests.cli.test_light import imported as imports_of

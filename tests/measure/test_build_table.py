@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log import Header, LogWriter, Record, read_log
+from searchlab.log.format import Header, LogWriter, Record, read_log
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
-from searchlab.study import Study
-from searchlab.table import TableJob, build_tables, placed, plan_tables, table_study
-from searchlab.table_info import TableInfo
-from searchlab.tuner import OnTrial
+from searchlab.run.study import Study
+from searchlab.tables.build import TableJob, build_tables, placed, plan_tables, table_study
+from searchlab.tables.info import TableInfo
+from searchlab.run.plan import OnTrial
 from tests import toys
 from tests.conftest import write_table
 

@@ -20,7 +20,7 @@ import tvm
 from tvm.script import relax as R
 
 from searchlab.errors import SearchlabError
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.measure import LocalSettings, make_measurer
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
@@ -28,7 +28,7 @@ from searchlab.measure.local import LocalMeasurer, survives
 from searchlab.measure.process import Worker
 from searchlab.records import FAILURES
 from searchlab.space import Config
-from searchlab.study import tune
+from searchlab.run.study import tune
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 from tests.measure.faulty import Faulty

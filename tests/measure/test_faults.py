@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from searchlab.measure import LocalSettings
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Measurement

@@ -20,14 +20,14 @@ from typer.testing import CliRunner
 
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
-from searchlab.log import read_log
+from searchlab.log.format import read_log
 from searchlab.measure import RpcSettings
 from searchlab.measure.rpc import RpcMeasurer
 from searchlab.measure.tracker import Tracker, registered
 from searchlab.records import Measurement
 from searchlab.schema import explained
 from searchlab.space import Config
-from searchlab.study import Study
+from searchlab.run.study import Study
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 from tests.measure.faulty import EXPECTED, Faulty

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log import Record, read_log
+from searchlab.log.format import Record, read_log
 from searchlab.measure.nearest import Nearest
 from searchlab.measure.table import TableMeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
-from searchlab.study import Study, tune
+from searchlab.run.study import Study, tune
 from searchlab.target import Target
 from tests import toys
 from tests.conftest import write_table

@@ -14,7 +14,7 @@ from searchlab.policy import Policy
 from searchlab.policy import POLICIES
 from searchlab.space import Space
 from searchlab.target import Target
-from searchlab.tuner import takes_cost_model
+from searchlab.run.plan import takes_cost_model
 from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_spaces.sketch import Sketch

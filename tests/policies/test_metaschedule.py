@@ -12,7 +12,7 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedSpace
 from searchlab.metaschedule import TracedSpace
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config, Space
-from searchlab.study import Study
+from searchlab.run.study import Study
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_policies.metaschedule import MetaSchedule

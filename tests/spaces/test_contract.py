@@ -21,7 +21,7 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import SPACES
 from searchlab.space import Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
-from searchlab.tuner import make_space
+from searchlab.run.loop import make_space
 from searchlab.workload import parse_workload
 
 from .programs import valid_configs

@@ -10,7 +10,7 @@ import pytest
 
 from searchlab import load_log
 from searchlab.errors import SearchlabError
-from searchlab.log import find_logs
+from searchlab.log.format import find_logs
 
 from .scripts import printed, refusal
 

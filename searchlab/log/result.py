@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import SearchlabError
-from .log import Log, read_log
-from .records import Trial
-from .space import Config, Space
-from .trust import winner
-from .workload import parse_workload
+from ..errors import SearchlabError
+from .format import Log, read_log
+from ..records import Trial
+from ..space import Config, Space
+from .noise import winner
+from ..workload import parse_workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,13 +50,13 @@ class Best:
 
         TVM runs it on as many threads as it thinks fit, which may be half of the cores: set ``TVM_NUM_THREADS`` before.
         """
-        from .apply.best import build
+        from ..apply.best import build
 
         return build(self.schedule().mod, self._result.space.target)
 
     def text(self, what: str) -> str:
         """What ``searchlab best --show WHAT`` prints: see :data:`searchlab.apply.inspect.TEXTS`."""
-        from .apply.inspect import text
+        from ..apply.inspect import text
 
         return text(self._result, self, what)
 
@@ -93,8 +93,8 @@ class Result:
         """The space that was searched, made again from the log where need be (this imports its plug-in and TVM)."""
         if self._space is not None:
             return self._space
-        from .target import resolve_target
-        from .tuner import make_space
+        from ..target import resolve_target
+        from ..run.loop import make_space
 
         header = self.log.header
         if ":" in header.fingerprint:  # of a task in another tuner's file: see searchlab.exchange

@@ -11,21 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .costmodel import Surrogate, make_cost_model, scores_of
-from .costmodel.features import make_features
-from .costmodel.quality import ModelQuality, model_quality
-from .errors import InvalidConfig, SearchlabError
-from .log import Header, LogWriter, Record
-from .plugins import Plugin
-from .machine.host import host_model, library_versions, machine
-from .measure import Cache, LocalSettings, Measurer, Settings, protocol
-from .policy import POLICIES, Policy
-from .records import Trial
-from .space import Config, Space
-from .target import Target
-from .trust import measure_finalists, sentinel, time_sentinel
+from ..costmodel import Surrogate, make_cost_model, scores_of
+from ..costmodel.features import make_features
+from ..costmodel.quality import ModelQuality, model_quality
+from ..errors import InvalidConfig, SearchlabError
+from ..log.format import Header, LogWriter, Record
+from ..plugins import Plugin
+from ..machine.host import host_model, library_versions, machine
+from ..measure import Cache, LocalSettings, Measurer, Settings, protocol
+from ..policy import POLICIES, Policy
+from ..records import Trial
+from ..space import Config, Space
+from ..target import Target
+from .finalists import measure_finalists, time_sentinel
+from ..log.noise import sentinel
 from .warm_start import NOTHING, WarmStart
-from .workload import Workload
+from ..workload import Workload
 
 OnTrial = Callable[[Trial], None]
 """Called with every trial in order, measured now or replayed from the log."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from .errors import SearchlabError
-from .log import FINAL, FORMAT, Final, Header, Record, check_final, read_bytes
-from .workload import parse_workload
+from ..errors import SearchlabError
+from .format import FINAL, FORMAT, Final, Header, Record, check_final, read_bytes
+from ..workload import parse_workload
 
 
 @dataclass(frozen=True)

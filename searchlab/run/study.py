@@ -12,20 +12,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from .errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
-from .jobs import check_jobs, run_jobs
-from .plugins import Plugin
-from .log import read_log
-from .measure import Cache, LocalSettings, Settings, TableSettings, default_target, make_measurer
-from .measure.table import recorded
-from .policy import Policy
-from .result import Result
-from .schema import explained
-from .space import Space
-from .target import Target, resolve_target
-from .tuner import Cell, CostModelSpec, OnTrial, as_plugin, make_space, recall, run_cell, takes_cost_model
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
+from .executors import check_jobs, run_jobs
+from ..plugins import Plugin
+from ..log.format import read_log
+from ..measure import Cache, LocalSettings, Settings, TableSettings, default_target, make_measurer
+from ..measure.table import recorded
+from ..policy import Policy
+from ..log.result import Result
+from ..schema import explained
+from ..space import Space
+from ..target import Target, resolve_target
+from .plan import Cell, CostModelSpec, OnTrial, takes_cost_model
+from .loop import as_plugin, make_space, recall, run_cell
 from .warm_start import check_apart, check_used, earlier_runs, usable
-from .workload import Workload, parse_workload
+from ..workload import Workload, parse_workload
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from .log import Log
-from .trust import noise
+from ..log.format import Log
+from ..log.noise import noise
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NEAR = 0.95

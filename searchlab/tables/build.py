@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
-from .errors import SearchlabError
-from .log import check_identity, read_log
-from .measure import Cache, Settings, TableSettings, make_measurer
-from .schema import explained
-from .study import Named, Study
-from .tuner import Cell, OnTrial, recall, run_cell
+from ..errors import SearchlabError
+from ..log.format import check_identity, read_log
+from ..measure import Cache, Settings, TableSettings, make_measurer
+from ..schema import explained
+from ..run.spec import Named
+from ..run.study import Study
+from ..run.plan import Cell, OnTrial
+from ..run.loop import recall, run_cell
 
 LABEL = "table"
 BATCH = 32

@@ -21,12 +21,12 @@ from typing import Annotated, Any, Self
 import msgspec
 import numpy as np
 
-from .costmodel.quality import ModelQuality
-from .errors import SearchlabError
-from .plugins import Plugin
-from .records import Failure, Measurement, Trial
-from .space import Config
-from .workload import parse_workload
+from ..costmodel.quality import ModelQuality
+from ..errors import SearchlabError
+from ..plugins import Plugin
+from ..records import Failure, Measurement, Trial
+from ..space import Config
+from ..workload import parse_workload
 
 FORMAT = 1
 _FIRST = b'{"searchlab_log":'

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 import cloudpickle
 import msgspec
 
-from .errors import SearchlabError, SearchlabWarning
-from .machine.host import available_cores
-from .measure import Cache, LocalSettings, Measurer, Settings, make_measurer
-from .measure.process import Worker, WorkerDied, die_with
-from .records import Measurement
-from .tuner import Cell, OnTrial, run_cell
+from ..errors import SearchlabError, SearchlabWarning
+from ..machine.host import available_cores
+from ..measure import Cache, LocalSettings, Measurer, Settings, make_measurer
+from ..measure.process import Worker, WorkerDied, die_with
+from ..records import Measurement
+from .plan import Cell, OnTrial
+from .loop import run_cell
 
 if TYPE_CHECKING:
-    from .study import OnCell, StudyCell
+    from .plan import OnCell, StudyCell
 
 
 def check_jobs(jobs: int, settings: Settings) -> None:
@@ -68,7 +69,7 @@ def run_jobs(
         scratch = ends.enter_context(TemporaryDirectory(prefix="searchlab-", ignore_cleanup_errors=True))
         job_of: dict[Worker, int] = {}
         for job in range(min(jobs, len(cells))):
-            worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.jobs")
+            worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.executors")
             ends.callback(worker.kill)
             job_of[worker] = job
             worker.send(("study", msgspec.to_builtins(settings), base, dict(cache)))

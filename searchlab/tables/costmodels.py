@@ -16,14 +16,14 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from .costmodel import Array, Rows, make_cost_model, scores_of
-from .costmodel.features import FEATURES, ProgramFeatures, make_features
-from .costmodel.quality import ModelQuality, model_quality
-from .errors import SearchlabError
-from .plugins import Plugin
-from .log import find_logs, read_log
-from .options import one_of, real, whole
-from .result import Result
+from ..costmodel import Array, Rows, make_cost_model, scores_of
+from ..costmodel.features import FEATURES, ProgramFeatures, make_features
+from ..costmodel.quality import ModelQuality, model_quality
+from ..errors import SearchlabError
+from ..plugins import Plugin
+from ..log.format import find_logs, read_log
+from ..options import one_of, real, whole
+from ..log.result import Result
 
 FEWEST = 8
 """Successful trials that a log must have to say anything about a model."""

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .errors import SearchlabWarning
-from .log import Final, Finalist, Log
-from .measure import CannotMeasure, Measurer
-from .records import Trial
-from .space import Space
+from ..errors import SearchlabWarning
+from .format import Final, Finalist, Log
+from ..measure import CannotMeasure, Measurer
+from ..records import Trial
+from ..space import Space
 
 ROUNDS = 11
 """Times that finalists are measured again."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from .costmodel import Array, Surrogate, scores_of
-from .costmodel.features import ProgramFeatures
-from .errors import SearchlabError
-from .log import Log, find_logs, read_log
-from .policy import Policy
-from .records import Trial
-from .result import Result
-from .space import Space
+from ..costmodel import Array, Surrogate, scores_of
+from ..costmodel.features import ProgramFeatures
+from ..errors import SearchlabError
+from ..log.format import Log, find_logs, read_log
+from ..policy import Policy
+from ..records import Trial
+from ..log.result import Result
+from ..space import Space
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Schedule traces of logged configs, made in a process of its own: ``python -m searchlab.traces``.
+"""Schedule traces of logged configs, made in a process of its own: ``python -m searchlab.log.traces``.
 
 It takes a space, hence its plug-in and TVM, which whoever reads logs can do without.
 """
