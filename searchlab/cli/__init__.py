@@ -213,11 +213,11 @@ def space_(
 
     from ..plugins import Plugin
     from ..target import resolve_target
-    from ..run.loop import make_space
+    from ..space import SPACES
     from ..workload import parse_workload
 
     options = dict(name_and_value(text) for text in option or [])
-    made = make_space(Plugin(space, options), parse_workload(workload), resolve_target(target))
+    made = SPACES.make(Plugin(space, options), parse_workload(workload), resolve_target(target))
     sample = made.sample(np.random.default_rng(seed))
     knobs = made.knobs(sample)
     size = made.size()

@@ -141,9 +141,9 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
         )
         return Imported(path, header, _numbered([_record(t, t.config) for t in task.trials]), [], analysis=True)
 
-    from ..run.loop import make_space
+    from ..space import SPACES
 
-    space = make_space(wanted.space, workload, _target(task, wanted))
+    space = SPACES.make(wanted.space, workload, _target(task, wanted))
     records: list[Record] = []
     left_out: list[tuple[int, str]] = []
     for trial in task.trials:

@@ -1,9 +1,10 @@
 """The append-only log of one run: JSON Lines, a header and then one line a trial, in order.
 
-Where a run ended, be it to be extended later, a line of another kind may follow: what its fastest trials gave when they
-were measured again.
+A run may end and be extended later. Where it ended, a line of another kind may follow: the fastest trials, measured
+again. A log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that is in it.
 
-A log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that is in it.
+:func:`scan` is the one reader: :func:`read_log` raises at the first problem that it finds, and
+:func:`searchlab.log.repair.examine` collects all of them. :class:`LogWriter` is the one writer.
 """
 
 from __future__ import annotations
@@ -13,24 +14,30 @@ import gzip
 import os
 import time
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
 
+from ..costmodel import COST_MODELS
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
-from ..plugins import Plugin
+from ..plugins import Plugin, PluginKind
+from ..policy import POLICIES
 from ..records import Failure, Measurement, Trial
-from ..space import Config
+from ..space import SPACES, Config
 from ..workload import parse_workload
 
 FORMAT = 1
 _FIRST = b'{"searchlab_log":'
-FINAL = b'{"final":'
+_FINAL = b'{"final":'
+
+EARLIER_SETTINGS = {"stop_factor": "prune_factor"}
+"""Settings of ``measure`` by the name that headers gave them in 0.1 -> the name they have."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +160,8 @@ class Log:
     records: tuple[Record, ...]
     final: Final | None = None
     """What the finalists of all these records gave; None where they were not measured again."""
+    size: int = field(default=0, compare=False)
+    """Bytes of its whole lines, unpacked."""
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -179,39 +188,69 @@ class Log:
         return parse_workload(self.header.workload).flops
 
 
-def _split(path: Path, data: bytes) -> tuple[list[bytes], int]:
-    """The whole lines of a log, and how many bytes they are; what follows them was torn by a kill."""
-    if not data.startswith(_FIRST) and not _FIRST.startswith(data):
-        raise SearchlabError(f"{path} is not a searchlab log: its first line does not start with {_FIRST.decode()}")
-    whole = data.rfind(b"\n") + 1
-    return data[:whole].splitlines(), whole
+class Line(NamedTuple):
+    """A line of a log: its number from 1, its bytes, and what it says; None where it is damaged.
+
+    problem: what is wrong with it, in words that follow "line 3: "; empty where nothing is.
+    torn: whether it is the last one, cut off by a kill.
+    """
+
+    number: int
+    data: bytes
+    item: Header | Record | Final | None
+    problem: str = ""
+    torn: bool = False
 
 
-def _decode(path: Path, lines: list[bytes]) -> tuple[Header, tuple[Record, ...], Final | None]:
-    version = msgspec.json.decode(lines[0], type=dict[str, Any]).get("searchlab_log") if _is_json(lines[0]) else None
-    if version is not None and version != FORMAT:
-        raise SearchlabError(f"{path} has log format {version}; this searchlab reads format {FORMAT}")
-    records: list[Record] = []
-    final: Final | None = None
-    number = 1
-    try:
-        header = msgspec.json.decode(lines[0], type=Header)
-        decoder = msgspec.json.Decoder(Record)
-        for number, line in enumerate(lines[1:], 2):
-            if line.startswith(FINAL):
+def scan(data: bytes) -> Iterator[Line]:
+    """Every line of a log, whatever is wrong with it; none where ``data`` is empty."""
+    *whole, rest = data.split(b"\n")
+    expected = lost = 0  # the trial that should be next, and the damaged lines since the last: each may have been one
+    decode = msgspec.json.Decoder(Record).decode
+    for number, line in enumerate(whole, 1):
+        if number == 1:
+            yield _header(line)
+            continue
+        try:
+            if line.startswith(_FINAL):
                 final = msgspec.json.decode(line, type=Final)
-                check_final(final, len(records))
+                _check_final(final, expected)
+                yield Line(number, line, final)
                 continue
-            record = decoder.decode(line)
-            if record.index != len(records):
-                raise SearchlabError(f"{path}, line {number}: trial {record.index} where {len(records)} should be")
-            records.append(record)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SearchlabError(f"{path}, line {number} is damaged: {error}") from None
-    return header, tuple(records), final if final and final.final == len(records) else None
+            record = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            lost += 1
+            yield Line(number, line, None, f"it is damaged: {error}")
+            continue
+        problem = ""
+        if not expected <= record.index <= expected + lost:
+            problem = f"it is of trial {record.index} where {expected + lost} should be"
+        expected, lost = record.index + 1, 0
+        yield Line(number, line, record, problem)
+    if rest:
+        problem = "it is torn: it has no end; the run " + ("cuts it off when it goes on" if whole else "writes it anew")
+        yield Line(len(whole) + 1, rest, None if whole else _header(rest).item, problem, torn=True)
 
 
-def check_final(final: Final, trials: int) -> None:
+def _header(line: bytes) -> Line:
+    try:
+        fields = msgspec.json.decode(line)
+        version = fields.get("searchlab_log") if isinstance(fields, dict) else None
+        if version is None:
+            return Line(1, line, None, "it is no header: this is not a searchlab log, or its first line is lost")
+        if version != FORMAT:
+            return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
+        header = msgspec.json.decode(line, type=Header)
+        parse_workload(header.workload)
+    except (msgspec.DecodeError, UnicodeDecodeError, SearchlabError) as error:
+        return Line(1, line, None, f"the header is damaged: {error}")
+    for earlier, today in EARLIER_SETTINGS.items():
+        if earlier in header.measure:
+            header.measure[today] = header.measure.pop(earlier)
+    return Line(1, line, header)
+
+
+def _check_final(final: Final, trials: int) -> None:
     """Raise msgspec.ValidationError where ``final`` cannot stand after so many trials."""
     if final.final != trials:
         raise msgspec.ValidationError(f"it is of {final.final} trials, and {trials} precede it")
@@ -219,13 +258,6 @@ def check_final(final: Final, trials: int) -> None:
         raise msgspec.ValidationError("it names no trial that precedes it, or no time of one")
     if len({len(one.seconds) for one in final.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(line), dict)
-    except msgspec.DecodeError:
-        return False
 
 
 def read_bytes(path: Path) -> bytes:
@@ -248,45 +280,65 @@ def find_logs(path: Path) -> list[Path]:
     """The log at ``path``, or those under the directory that it is, ``*.jsonl`` and ``*.jsonl.gz``, in order."""
     if not path.is_dir():
         return [path]
-    return sorted(found for found in path.rglob("*.jsonl*") if found.name.endswith((".jsonl", ".jsonl.gz")))
+    return sorted(log for log in path.rglob("*.jsonl*") if log.name.endswith((".jsonl", ".jsonl.gz")))
 
 
 def read_header(path: str | Path) -> Header:
     """The header of the log at ``path``. Raises SearchlabError as :func:`read_log` does, but for damaged trials."""
     path = Path(path)
-    return _decode(path, _lines(path)[:1])[0]
+    first, ending, _ = read_bytes(path).partition(b"\n")
+    return _decode(path, first + ending).header
 
 
 def read_log(path: str | Path) -> Log:
-    """The log at ``path``, without a last line that a kill tore.
+    """The log at ``path``, without a last line that a kill tore. The log is not locked.
 
     Raises SearchlabError, naming the line, where it is unreadable, foreign or damaged.
     """
     path = Path(path)
-    return Log(path, *_decode(path, _lines(path)))
+    return _decode(path, read_bytes(path))
 
 
-def _lines(path: Path) -> list[bytes]:
-    """The whole lines of a log to read, its header at the least."""
-    lines, _ = _split(path, read_bytes(path))
-    if not lines:
+def _decode(path: Path, data: bytes) -> Log:
+    """What the bytes of the log at ``path`` say. Raises SearchlabError at the first problem."""
+    if not data.startswith(_FIRST) and not _FIRST.startswith(data):
+        raise SearchlabError(f"{path} is not a searchlab log: its first line does not start with {_FIRST.decode()}")
+    header: Header | None = None
+    records: list[Record] = []
+    final: Final | None = None
+    for line in scan(data):
+        if line.torn:
+            break
+        if line.problem:
+            raise SearchlabError(f"{path}, line {line.number}: {line.problem}")
+        item = line.item
+        if isinstance(item, Record):
+            records.append(item)
+        elif isinstance(item, Final):
+            final = item
+        else:
+            header = item
+    if header is None:
         raise SearchlabError(f"{path} holds no header yet; it is no log to read")
-    return lines
+    final = final if final and final.final == len(records) else None
+    return Log(path, header, tuple(records), final, data.rfind(b"\n") + 1)
 
 
 class LogWriter:
     """A log open for appending by this process alone; made where it does not exist.
 
-    ``records`` is what it held already, and ``final`` what its finalists gave, where they were measured again. Each
-    record is written as it is appended, and forced to the disk by :meth:`sync`; unless ``durable``, it is written by
-    ``sync`` or :meth:`close`, and forced nowhere. Raises SearchlabError for a foreign or damaged log, one that another
-    process writes, or one of a run that differs from ``header`` in anything of ``IDENTITY``.
+    ``records`` and ``final`` are what it held already; ``held``, where given, is the log as it was read before, which
+    is read again only if it has changed since. Each record is written as it is appended, and forced to the disk by
+    :meth:`sync`; unless ``durable``, it is written by ``sync`` or :meth:`close`, and forced nowhere. Raises
+    SearchlabError for a foreign or damaged log, for one that another process writes, and for the log of a run that
+    differs from ``header`` in anything of ``IDENTITY``.
     """
 
-    def __init__(self, path: str | Path, header: Header, durable: bool = True) -> None:
+    def __init__(self, path: str | Path, header: Header, durable: bool = True, held: Log | None = None) -> None:
         self.path = Path(path)
         self._durable = durable
         self._lines: list[bytes] = []
+        self._added: list[Record] = []
         if self.path.suffix == ".gz":
             raise SearchlabError(
                 f"cannot write the log {self.path}: a compressed log is only read; write one that ends in .jsonl "
@@ -298,22 +350,24 @@ class LogWriter:
         except OSError as error:
             raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}") from None
         try:
-            self._open(header)
+            self._open(header, held)
         except BaseException:
             self._file.close()
             raise
 
-    def _open(self, header: Header) -> None:
+    def _open(self, header: Header, held: Log | None) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SearchlabError(f"another process is writing {self.path}; wait for it or choose another log") from None
-        lines, whole = _split(self.path, read_bytes(self.path))
-        if lines:
-            self.header, self.records, self.final = _decode(self.path, lines)
-            check_identity(self.path, self.header, header)
-            self._file.truncate(whole)
-            self._end = whole
+        if held is None or held.size != os.fstat(self._file.fileno()).st_size:
+            data = read_bytes(self.path)
+            held = _decode(self.path, data) if b"\n" in data or not _FIRST.startswith(data[: len(_FIRST)]) else None
+        if held is not None:
+            check_identity(self.path, held.header, header)
+            self.header, self.records, self.final = held.header, held.records, held.final
+            self._file.truncate(held.size)
+            self._end = held.size
         else:
             self._file.truncate(0)
             self._end = 0
@@ -321,8 +375,18 @@ class LogWriter:
             self._lines.append(msgspec.json.encode(header))
             self.sync()
 
+    @property
+    def log(self) -> Log:
+        """What the log holds, with all that was appended."""
+        return Log(self.path, self.header, (*self.records, *self._added), self.final, self._end)
+
     def append(self, record: Record | Final) -> None:
         self._lines.append(msgspec.json.encode(record))
+        if isinstance(record, Final):
+            self.final = record
+        else:
+            self.final = None
+            self._added.append(record)
         if self._durable:
             self._write()
 
@@ -351,16 +415,28 @@ class LogWriter:
         finally:
             self._file.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
     """Raise SearchlabError where the log at ``path``, whose header is ``old``, is not of the run that ``new`` is of."""
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
-        if before != now:
+        if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
             raise SearchlabError(
                 f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; "
-                f"choose another log file, or ask for what this one was made with"
+                f"choose another log file, or ask for the run that this log is of"
             )
+
+
+def _same_plugin(name: str, old: Any, new: Any) -> bool:
+    """Whether two plug-ins in a header are one, spelled as of different versions."""
+    kinds: dict[str, PluginKind[Any]] = {"space": SPACES, "policy": POLICIES, "cost_model": COST_MODELS}
+    return name in kinds and bool(old and new) and kinds[name].same(old, new)
 
 
 def _shown(value: Any) -> str:

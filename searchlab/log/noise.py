@@ -1,31 +1,24 @@
-"""How far the times of a run can be trusted: their noise, the drift of the machine, and the fastest measured again."""
+"""How far the times of a run can be trusted: their noise, the drift of the machine, and the winner of the final."""
 
 from __future__ import annotations
 
 import math
 import statistics
-import time
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import SearchlabWarning
 from .format import Final, Finalist, Log
-from ..measure import CannotMeasure, Measurer
 from ..records import Trial
-from ..space import Space
 
 ROUNDS = 11
-"""Times that finalists are measured again."""
+"""How many times the finalists of a run are measured again."""
 
 LOST_ROUNDS = 1
 """Rounds in which a winner may be the slower one: with as many or fewer lost of 11, a fair coin is doubted.
 
 The sign test's p is then (1 + 11) / 2^11 = 0.6 % for a rival, and at most 2.4 % for all four of the default.
 """
-
-SENTINEL_ROUNDS = 3
 
 MARGIN = 1.1
 """How much slower than the fastest trial another may be and still be a finalist."""
@@ -80,37 +73,6 @@ def sentences(log: Log) -> list[str]:
             f"({len(readings)} readings)"
         )
     return said
-
-
-def time_sentinel(measurer: Measurer, space: Space, trial: Trial) -> float | None:
-    """Seconds that its program takes now; None where it fails now."""
-    try:
-        return statistics.median(measurer.again(space, [trial], SENTINEL_ROUNDS)[0])
-    except CannotMeasure:
-        return None
-
-
-def measure_finalists(measurer: Measurer, space: Space, trials: Sequence[Trial]) -> Final | None:
-    """The fastest of ``trials`` with different programs, measured again; None, with a warning, where that fails."""
-    fastest: dict[str, Trial] = {}
-    for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: of equals the first
-        if math.isfinite(trial.cost) and not trial.measurement.stopped:
-            fastest.setdefault(trial.measurement.program, trial)
-    close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
-    chosen = close[: measurer.finalists]
-    if not chosen:
-        return None
-    try:
-        seconds = measurer.again(space, chosen, ROUNDS)
-    except CannotMeasure as error:
-        warnings.warn(
-            f"the fastest trials could not be measured again ({error}); run it again to try once more",
-            SearchlabWarning,
-            stacklevel=2,
-        )
-        return None
-    found = tuple(Finalist(trial.index, values) for trial, values in zip(chosen, seconds, strict=True))
-    return Final(final=len(trials), finalists=found, time=round(time.time(), 3))
 
 
 def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:

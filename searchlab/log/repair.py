@@ -8,11 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from ..errors import SearchlabError
-from .format import FINAL, FORMAT, Final, Header, Record, check_final, read_bytes
-from ..workload import parse_workload
+from .format import Final, Header, Record, read_bytes, scan
 
 
 @dataclass(frozen=True)
@@ -42,65 +39,27 @@ class Examined:
 
 def examine(path: Path) -> Examined:
     """Every problem of the log at ``path``. Raises SearchlabError where it cannot be read at all."""
-    data = read_bytes(path)
-    lines = data.splitlines()
-    if not lines:
-        return Examined(path, (Problem(1, "it is empty: it holds no header yet"),), (), (), 0, 0)
     problems: list[Problem] = []
-    header = _header(lines[0], problems)
-    prefix: list[bytes] = [lines[0]] if header else []
+    prefix: list[bytes] = []
     rest: list[bytes] = []
-    trials = rest_trials = expected = 0
-    lost = 0  # damaged lines since the last trial, each of which may have been one
-    for number, line in enumerate(lines[1:], 2):
-        if number == len(lines) and not data.endswith(b"\n"):
-            problems.append(Problem(number, "it is torn: it has no end; the run cuts it off when it goes on"))
-            break
-        try:
-            found: Record | Final
-            if line.startswith(FINAL):
-                found = msgspec.json.decode(line, type=Final)
-                check_final(found, expected)
-            else:
-                found = msgspec.json.decode(line, type=Record)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            problems.append(Problem(number, f"it is damaged: {error}"))
-            lost += 1
-            continue
-        if isinstance(found, Record):
-            if not expected <= found.index <= expected + lost:
-                problems.append(Problem(number, f"it is of trial {found.index} where {expected + lost} should be"))
-            expected, lost = found.index + 1, 0
-            if header and not rest and found.index == trials:
+    trials = rest_trials = 0
+    for line in scan(read_bytes(path)):
+        if line.problem:
+            problems.append(Problem(line.number, line.problem))
+        if isinstance(line.item, Header):
+            prefix.append(line.data)
+        elif isinstance(line.item, Record):
+            if prefix and not rest and line.item.index == trials:
                 trials += 1
-                prefix.append(line)
+                prefix.append(line.data)
             else:
                 rest_trials += 1
-                rest.append(line)
-        else:
-            (rest if rest or not header else prefix).append(line)
-    if len(lines) == 1 and header and not data.endswith(b"\n"):
-        problems.append(Problem(1, "it is torn: it has no end; the run writes it anew"))
+                rest.append(line.data)
+        elif isinstance(line.item, Final):
+            (rest if rest or not prefix else prefix).append(line.data)
+    if not problems and not prefix:
+        problems.append(Problem(1, "it is empty: it holds no header yet"))
     return Examined(path, tuple(problems), tuple(prefix), tuple(rest), trials, rest_trials)
-
-
-def _header(line: bytes, problems: list[Problem]) -> Header | None:
-    """The header, or None, adding why, where it is none."""
-    try:
-        fields = msgspec.json.decode(line)
-        version = fields.get("searchlab_log") if isinstance(fields, dict) else None
-        if version is None:
-            problems.append(Problem(1, "it is no header: this is not a searchlab log, or its first line is lost"))
-            return None
-        if version != FORMAT:
-            problems.append(Problem(1, f"its log format is {version!r}; this searchlab reads format {FORMAT}"))
-            return None
-        header = msgspec.json.decode(line, type=Header)
-        parse_workload(header.workload)
-    except (msgspec.DecodeError, UnicodeDecodeError, SearchlabError) as error:
-        problems.append(Problem(1, f"the header is damaged: {error}"))
-        return None
-    return header
 
 
 @dataclass(frozen=True)

@@ -94,14 +94,14 @@ class Result:
         if self._space is not None:
             return self._space
         from ..target import resolve_target
-        from ..run.loop import make_space
+        from ..space import SPACES
 
         header = self.log.header
         if ":" in header.fingerprint:  # of a task in another tuner's file: see searchlab.exchange
             raise SearchlabError(
                 f"{self.log.path} was imported for analysis from {header.space.name}: its configs have no schedule here"
             )
-        space = make_space(header.space, parse_workload(header.workload), resolve_target(header.target))
+        space = SPACES.make(header.space, parse_workload(header.workload), resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
                 f"{self.log.path} was made in another version of the space {header.space.name!r}: its knobs differ"

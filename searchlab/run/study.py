@@ -148,7 +148,7 @@ class Study:
         for workload in workloads:
             for entry in spaces:
                 try:
-                    made.append((entry, make_space(entry.plugin, workload, target)))
+                    made.append((entry, SPACES.make(entry.plugin, workload, target)))
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {entry.label or entry.name}: {error}")
         if isinstance(spec.measure, TableSettings):
@@ -297,7 +297,7 @@ def tune(
     else:
         space_plugin, _ = as_plugin("space", space)
         spec = default_target(settings) if target is None else target
-        made = make_space(space_plugin, parse_workload(workload), resolve_target(spec))
+        made = SPACES.make(space_plugin, parse_workload(workload), resolve_target(spec))
     if str(made.workload) != str(parse_workload(workload)):
         raise SearchlabError(f"the space is of {made.workload}, not of {parse_workload(workload)}")
     if target is not None and resolve_target(target) != made.target:

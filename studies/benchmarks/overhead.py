@@ -32,7 +32,7 @@ from searchlab.policy import POLICIES
 from searchlab.space import Config, Space
 from searchlab.target import resolve_target
 from searchlab.run.plan import Cell, CostModelSpec, takes_cost_model
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 BATCH = 64
@@ -43,8 +43,8 @@ def spaces() -> dict[str, Space]:
     conv2d = parse_workload("conv2d:1x7x7x512x512x3x3:s1:p1")
     cuda = resolve_target({"kind": "cuda", "arch": "sm_90"})
     return {
-        "knobs": make_space(Plugin("knob-template", {"template": "conv2d_no_batching"}), conv2d, cuda),
-        "sketch": make_space(Plugin("sketch"), parse_workload("gemm:512x512x512"), resolve_target("native")),
+        "knobs": SPACES.make(Plugin("knob-template", {"template": "conv2d_no_batching"}), conv2d, cuda),
+        "sketch": SPACES.make(Plugin("sketch"), parse_workload("gemm:512x512x512"), resolve_target("native")),
     }
 
 

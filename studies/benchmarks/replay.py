@@ -38,11 +38,11 @@ FIRST = 20  # trials of the run that is not timed
 def made_up(path: Path) -> None:
     """A table of 5,040 configs, whose times are smooth in their choices."""
     from searchlab.target import resolve_target
-    from searchlab.run.loop import make_space
+    from searchlab.space import SPACES
     from searchlab.workload import parse_workload
 
     plugin, target = Plugin("knob-template"), resolve_target({"kind": "llvm"})
-    space = make_space(plugin, parse_workload("gemm:32x32x32"), target)
+    space = SPACES.make(plugin, parse_workload("gemm:32x32x32"), target)
     header = Header(
         workload=str(space.workload), space=plugin, fingerprint=space.fingerprint, policy=Plugin("grid"), seed=0,
         batch=1, target=target.to_json(), measure={}, space_size=space.size(),

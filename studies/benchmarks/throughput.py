@@ -33,7 +33,7 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.measure.runner import Runner
 from searchlab.space import Config, Space
 from searchlab.target import resolve_target
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, stop_factor=0)
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     cores = available_cores()
     os.environ["TVM_NUM_THREADS"] = str(cores)  # TVM would leave half of them to hyper-threading
-    space = make_space(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
+    space = SPACES.make(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
     configs = different(space, options.candidates, options.seed)
     sides: dict[str, Callable[[], dict[str, float]]] = {
         "floor": lambda: floor(space, configs, cores),

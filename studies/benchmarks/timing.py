@@ -66,7 +66,7 @@ def resnet50(op: str) -> list[str]:
 def build(space: SpaceSpec, workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
     """The program that ``space`` makes of ``config``, compiled and loaded."""
     plugin, _ = as_plugin("space", space)
-    schedule = make_space(plugin, workload, target).schedule(config)
+    schedule = SPACES.make(plugin, workload, target).schedule(config)
     return compile_program(schedule.mod, target).jit()
 
 

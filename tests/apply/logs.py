@@ -15,7 +15,7 @@ from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import resolve_target
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 MEASURE = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "run_timeout": 5.0, "build_timeout": 20.0}
@@ -31,7 +31,7 @@ def made_log(
 ) -> Path:
     """A log that says of every config that it ran, each faster than the one before it."""
     plugin, resolved = Plugin(space), resolve_target(target)
-    made = make_space(plugin, parse_workload(workload), resolved)
+    made = SPACES.make(plugin, parse_workload(workload), resolved)
     fields: dict[str, Any] = {"measure": MEASURE, **header}
     writer = LogWriter(
         path,

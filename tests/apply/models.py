@@ -18,7 +18,7 @@ from searchlab.errors import SearchlabWarning
 from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 HERE: dict[str, Any] = {"kind": "llvm", "num-cores": 2}
@@ -37,7 +37,7 @@ def log_of(
 ) -> Path:
     """A log of one random config, at a made-up time."""
     plugin, resolved = Plugin(space), resolve_target(target)
-    made = make_space(plugin, parse_workload(workload), resolved)
+    made = SPACES.make(plugin, parse_workload(workload), resolved)
     header = Header(
         workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed, batch=1,
         target=resolved.to_json(), measure={},

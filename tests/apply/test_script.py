@@ -16,7 +16,7 @@ from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from searchlab.space import Config, Space
 from searchlab.target import Target, resolve_target
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 from tests.apply.odd import TRACES, UNWRITABLE, Odd
 from tests.spaces.programs import valid_configs
@@ -53,7 +53,7 @@ for path in map(pathlib.Path, sys.argv[1:]):
 
 def made(target: str, space: str, workload: str) -> Space:
     spec: Target = resolve_target(CUDA if target == "cuda" else "native")
-    return make_space(Plugin(space), parse_workload(workload), spec)
+    return SPACES.make(Plugin(space), parse_workload(workload), spec)
 
 
 def script_of(space: Space, config: Config) -> str:

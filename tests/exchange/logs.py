@@ -10,7 +10,7 @@ from searchlab.log.format import Final, Finalist, Header, Log, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.target import resolve_target
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 DATA = Path(__file__).parent / "data"
@@ -30,7 +30,7 @@ def made_log(
     again: trials that were measured again at the end, the last of them the fastest then.
     """
     plugin, target = Plugin(space), resolve_target(TARGET)
-    made = make_space(plugin, parse_workload(workload), target)
+    made = SPACES.make(plugin, parse_workload(workload), target)
     header = Header(
         workload=str(made.workload), space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed,
         batch=2, target=target.to_json(), measure={"kind": "local", "repeat": 3}, host={"cpu": "made up"}, workers=2,

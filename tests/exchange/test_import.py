@@ -19,7 +19,7 @@ from searchlab.measure.table import TableMeasurer
 from searchlab.log.result import load_log
 from searchlab.run.study import tune
 from searchlab.target import resolve_target
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 from tests.cli.test_light import HEAVY
 from tests.cli.test_light import imported as imports_of
@@ -121,7 +121,7 @@ def test_records_are_imported_for_analysis_without_tvm(tmp_path: Path) -> None:
 
 def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_path: Path) -> None:
     log = imported(tutorial, tmp_path / "a.jsonl", space=TEMPLATE)
-    space = make_space(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
+    space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     assert log.header.workload == CONV2D and log.header.fingerprint == space.fingerprint
     indices = [space.index_of(trial.config) for trial in log.trials]  # type: ignore[attr-defined]
     assert indices == [pair["index"] for pair in PAIRS] + [PAIRS[0]["index"]]
@@ -131,7 +131,7 @@ def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_pat
 
 def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> None:
     log = imported(tutorial, tmp_path / "a.jsonl", space=TEMPLATE)
-    space = make_space(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
+    space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     table = TableMeasurer([log.path])
     wanted = [log.trials[2].config, log.trials[0].config]
     assert [m.seconds for m in table.measure(space, wanted)] == [(3e-3, 6e-3), (1e-3, 2e-3)]
@@ -262,7 +262,7 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
     from searchlab.exchange import metaschedule
 
     (task,) = metaschedule.read(DATABASE)
-    space = make_space(Plugin("sketch"), parse_workload("gemm:512x512x512"),
+    space = SPACES.make(Plugin("sketch"), parse_workload("gemm:512x512x512"),
                        resolve_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}))  # fmt: skip
     trial = task.trials[0]
     assert metaschedule.config_in(space, task, trial) in space

@@ -21,7 +21,7 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import SPACES
 from searchlab.space import Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
-from searchlab.run.loop import make_space
+from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 from .programs import valid_configs
@@ -45,7 +45,7 @@ TARGETS = {"cpu": "native", "cuda": {"kind": "cuda", "arch": "sm_90"}}
 def space_of(name: str, workload: str, kind: str) -> Space | None:
     """The space, or None where it says, with a hint, that it has no program for this workload and kind of target."""
     try:
-        return make_space(Plugin(name), parse_workload(workload), resolve_target(TARGETS[kind]))  # type: ignore[arg-type]
+        return SPACES.make(Plugin(name), parse_workload(workload), resolve_target(TARGETS[kind]))  # type: ignore[arg-type]
     except UnsupportedWorkload as error:
         assert "use" in str(error) and name in str(error)
         return None
