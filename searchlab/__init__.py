@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .apply import apply_best, apply_history_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
+    from .log.result import Result, load_log
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
-    from .log.result import Result, load_log
-    from .space import Config, Knob, ProductSpace, Space
     from .run.study import Study, tune
+    from .space import Config, Knob, ProductSpace, Space
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
 

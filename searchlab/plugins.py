@@ -16,9 +16,6 @@ from .errors import SearchlabError, did_you_mean
 
 T = TypeVar("T")
 
-PluginSpec = str | Mapping[str, Any] | type[Any]
-"""How a user names a plug-in: a name, ``{"name": ..., "options": {...}}``, or the class itself."""
-
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
     """A space, policy or cost model by name, with the options it was given."""
@@ -36,6 +33,10 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
             return Plugin(self.name, msgspec.to_builtins(spelled))
         except TypeError as error:
             raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
+
+
+PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
+"""How a user names a plug-in: a name, ``{"name": ..., "options": {...}}``, or the class itself."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class PluginKind(Generic[T]):
                 f"unknown {self.title} {name!r}{did_you_mean(name, points)}. "
                 f"A {self.title} of another package must be installed, and registered under {self.group!r}"
             )
-        loaded = load_attribute(points[name].value if name in points else name, points.values(), f"{self.title} {name!r}")
+        spelled = points[name].value if name in points else name
+        loaded = load_attribute(spelled, points.values(), f"{self.title} {name!r}")
         if not isinstance(loaded, type):
             raise SearchlabError(f"{self.title} {name!r} is {loaded!r}, not a class")
         return cast(type[T], loaded)
@@ -76,6 +78,8 @@ class PluginKind(Generic[T]):
             return Plugin(self.name_of(spec)), spec
         if isinstance(spec, str):
             spec = {"name": spec}
+        if isinstance(spec, Plugin):
+            spec = {"name": spec.name, "options": spec.options}
         if "name" not in spec or not set(spec) <= {"name", "options"}:
             raise SearchlabError(
                 f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {dict(spec)!r}"

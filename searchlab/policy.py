@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
@@ -87,3 +88,7 @@ class NeverTwice(Policy):
 
 
 POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # type: ignore[type-abstract]
+
+
+def takes_cost_model(policy: type[Policy]) -> bool:
+    return "cost_model" in inspect.signature(policy).parameters

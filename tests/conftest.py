@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from searchlab.log.format import Header, LogWriter, Record
-from searchlab.plugins import Plugin
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure import LocalSettings
 from searchlab.measure.local import LocalMeasurer
+from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.space import Space
 from searchlab.target import Target, resolve_target

@@ -22,7 +22,7 @@ def blocks(document: str, language: str) -> list[str]:
 
 def test_the_study_file_of_the_readme() -> None:
     (text,) = blocks("README.md", "toml")
-    cells, left_out = Study.from_dict(tomllib.loads(text)).cells()
+    cells, left_out = Study.from_dict(tomllib.loads(text)).plan()
     assert len(cells) == 2 * 3 * 5 and not left_out
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from searchlab.costmodel import Surrogate, make_cost_model
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.plugins import Plugin
 from searchlab.options import real, whole
+from searchlab.plugins import Plugin
 from searchlab.policy import POLICIES, NeverTwice, Policy
 from searchlab.records import Trial
 from searchlab.space import Config, Space

@@ -19,10 +19,10 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from ..plugins import Plugin
-from ..space import SPACES
 from ..log.result import Result
 from ..log.traces import Made, Wanted
+from ..plugins import Plugin
+from ..space import SPACES
 from .cells import Cell, Comparison
 
 BUDGET = 20.0

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import SearchlabError
-from ..measure.code import compile_program, reason
 from ..log.result import Result, load_log
+from ..measure.code import compile_program, reason
 from ..target import Target
 
 if TYPE_CHECKING:

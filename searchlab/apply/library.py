@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..log.format import find_logs
-from ..measure.code import Objects, to_objects
 from ..log.result import load_log
+from ..measure.code import Objects, to_objects
 from .best import build
 
 SUFFIXES = (".so", ".o")

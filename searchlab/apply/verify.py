@@ -18,15 +18,15 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..log.format import Header, Log
+from ..log.noise import ROUNDS, noise
+from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model
 from ..measure import CannotMeasure, LocalSettings, RunSettings
 from ..measure.local import LocalMeasurer
 from ..records import Failure, Measurement, Trial
-from ..log.result import Result, load_log
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
-from ..log.noise import ROUNDS, noise
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

@@ -88,11 +88,11 @@ def run(
     default = directory == Path("results") / study.stem
     options = ("" if default else f" --out {directory}") + (f" --jobs {jobs}" if jobs > 1 else "")
     with interruptible(f"searchlab run {study}{options}"):
-        cells, left_out = loaded.cells()
+        runs, left_out = loaded.plan()
         for reason in left_out:
             out.print(f"note: {escape(reason)}", soft_wrap=True)
-        with StudyProgress(out, len(cells), loaded.spec.trials) as progress:
-            loaded.run(directory, progress.on_cell, jobs)
+        with StudyProgress(out, len(runs), loaded.spec.trials) as progress:
+            loaded.run(directory, progress.on_run, jobs)
         summary = write_report(directory)
     out.print(*summary_table(summary))
     out.print(f"the report: {directory / 'report' / 'report.html'} (pictures and figures beside it)", soft_wrap=True)
@@ -124,9 +124,9 @@ def tune(
 ) -> None:
     """Search one workload in one space with one policy. Run again it resumes; with more `--trials` it goes on."""
     from ..run.study import tune as tune_cell
-    from .progress import CellProgress
+    from .progress import RunProgress
 
-    with interruptible(again()), CellProgress(out, trials) as progress:
+    with interruptible(again()), RunProgress(out, trials) as progress:
         result = tune_cell(
             workload, space=_plugin(space), policy=_plugin(policy), log=log, trials=trials, batch=batch, seed=seed,
             target=target, cost_model=_plugin(cost_model), features=features, warm_start=warm_start or [],
@@ -212,8 +212,8 @@ def space_(
     import numpy as np
 
     from ..plugins import Plugin
-    from ..target import resolve_target
     from ..space import SPACES
+    from ..target import resolve_target
     from ..workload import parse_workload
 
     options = dict(name_and_value(text) for text in option or [])
@@ -256,8 +256,8 @@ def costmodel_eval(
     as_json: AsJson = False,
 ) -> None:
     """How well cost models predict recorded trials that they were not trained on."""
-    from ..tables.costmodels import evaluate, mean_quality, quality_table
     from ..costmodel import COST_MODELS
+    from ..tables.costmodels import evaluate, mean_quality, quality_table
 
     plugins = [COST_MODELS.named(_plugin(text))[0] for text in model]
     found = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)

@@ -40,8 +40,8 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """The fastest program of a log."""
-    from ..log.result import load_log
     from ..log.noise import drift, noise, sentences
+    from ..log.result import load_log
 
     result = load_log(log)
     found = result.best

@@ -1,4 +1,4 @@
-"""Live progress of runs: the cell, trials done, best GFLOPS so far, time left."""
+"""Live progress of runs: the run, trials done, best GFLOPS so far, time left."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..records import Trial
 from ..workload import parse_workload
 
 if TYPE_CHECKING:
-    from ..run.plan import StudyCell
+    from ..run.plan import Run
 
 
-class CellProgress:
-    """One bar for the cell that runs."""
+class RunProgress:
+    """One bar for the run that goes on."""
 
     def __init__(self, console: Console, trials: int) -> None:
         self._trials = trials
@@ -31,7 +31,7 @@ class CellProgress:
         )
 
     def start(self, workload: str, label: str, trials: int | None = None) -> Callable[[Trial], None]:
-        """A new bar, to ``trials`` where this cell has a number of its own; what is given back moves it on by one."""
+        """A new bar, to ``trials`` where this run has a number of its own; what is given back moves it on by one."""
         flops = parse_workload(workload).flops
         task = self._progress.add_task(f"{workload}  {label}", total=trials or self._trials, best="")
         best = math.inf
@@ -52,22 +52,20 @@ class CellProgress:
         self._progress.stop()
 
 
-class StudyProgress(CellProgress):
-    """The cell that runs in each job, and the whole study."""
+class StudyProgress(RunProgress):
+    """The run that goes on in each job, and the whole study."""
 
-    def __init__(self, console: Console, cells: int, trials: int) -> None:
+    def __init__(self, console: Console, runs: int, trials: int) -> None:
         super().__init__(console, trials)
-        self._whole = self._progress.add_task("the study", total=cells * trials, best="")
-        self._bars: dict[int, TaskID] = {}  # of the cell that each job runs
+        self._whole = self._progress.add_task("the study", total=runs * trials, best="")
+        self._bars: dict[int, TaskID] = {}  # of the run that each job has
 
-    def on_cell(self, item: StudyCell, number: int, count: int, job: int) -> Callable[[Trial], None]:
+    def on_run(self, run: Run, number: int, count: int, job: int) -> Callable[[Trial], None]:
         if job in self._bars:
             before = next(task for task in self._progress.tasks if task.id == self._bars[job])
             self._progress.advance(self._whole, self._trials - before.completed)  # a space may end before its trials
             self._progress.remove_task(before.id)
-        cell = item.cell
-        label = cell.label or cell.policy.name
-        on_trial = self.start(str(cell.space.workload), f"{label}, seed {cell.seed}")
+        on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}")
         self._bars[job] = self._progress.task_ids[-1]
         self._progress.update(self._whole, best=f"run {number} of {count}")
 

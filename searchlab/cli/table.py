@@ -36,24 +36,24 @@ def table_build(
     measure: MeasureSpec = None,
 ) -> None:
     """Measure all of a space, for each workload and space of a study. Run again it resumes."""
-    from ..tables.build import TableJob, build_tables, placed, plan_tables, table_study
-    from ..run.plan import OnTrial
-    from .progress import CellProgress
+    from ..run.plan import OnTrial, Run
+    from ..tables.build import build_tables, placed, plan_tables, table_study
+    from .progress import RunProgress
 
     settings = json_object(measure, "--measure")
     study = table_study(what, space, dict(name_and_value(text) for text in option or []), target, settings)
     planned, left_out = plan_tables(study, limit, seed)
-    jobs = placed(planned, to, Path("results", "tables", Path(what).stem if what.endswith(".toml") else ""))
+    tables_of = placed(planned, to, Path("results", "tables", Path(what).stem if what.endswith(".toml") else ""))
     for reason in left_out:
         out.print(f"note: {escape(reason)}", soft_wrap=True)
-    with interruptible(again()), CellProgress(out, 0) as progress:
+    with interruptible(again()), RunProgress(out, 0) as progress:
 
-        def on_job(job: TableJob) -> OnTrial:
-            return progress.start(str(job.cell.space.workload), job.cell.space_plugin.name, job.trials)
+        def on_run(run: Run, *_: int) -> OnTrial:
+            return progress.start(run.workload, run.searched.plugin.name, run.trials)
 
-        build_tables(study, jobs, on_job)
-    for job in jobs:
-        out.print(f"{job.trials:,} configs: searchlab table info {job.path}", soft_wrap=True)
+        build_tables(study, tables_of, on_run)
+    for table in tables_of:
+        out.print(f"{table.run.trials:,} configs: searchlab table info {table.path}", soft_wrap=True)
 
 
 @tables.command(name="info")

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import SearchlabError
 from ..costmodel import COST_MODELS
+from ..errors import SearchlabError
 from ..policy import POLICIES
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload

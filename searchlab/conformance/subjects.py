@@ -20,12 +20,11 @@ import numpy as np
 from ..costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
-from ..policy import Policy
-from ..records import Trial
 from ..plugins import Plugin, PluginKind, PluginSpec
+from ..policy import Policy, takes_cost_model
+from ..records import Trial
 from ..space import SPACES, Config, Space
 from ..target import Target
-from ..run.plan import takes_cost_model
 from ..workload import Workload
 from . import toys
 from .check import Breach, Refused, described
@@ -178,7 +177,9 @@ def named(kind: PluginKind[Any], spec: PluginSpec) -> tuple[Plugin, type[Any]]:
         where = (
             f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else f"{last.filename}:{last.lineno}"
         )
-        raise SearchlabError(f"{kind.title} {spec!r} cannot be imported: {described(error)}, raised at {where}") from error
+        raise SearchlabError(
+            f"{kind.title} {spec!r} cannot be imported: {described(error)}, raised at {where}"
+        ) from error
 
 
 def first_taken(spec: PluginSpec, workloads: Sequence[Workload], target: Target, seed: int = 0) -> SpaceSubject:

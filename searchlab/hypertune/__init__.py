@@ -20,13 +20,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ..analysis.curves import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..plugins import Plugin
 from ..measure import TableSettings
 from ..measure.table import TableMeasurer
+from ..plugins import Plugin
 from ..policy import POLICIES
+from ..run.plan import Cell
 from ..run.spec import Named
 from ..run.study import Study
-from ..run.plan import Cell
 from ..workload import parse_workload
 from .options import Ranges, defaults_of, derive_ranges, holds, parse_options, spelled
 from .score import Compared, Replays, Task, TaskScores, compared, make_task, mean_scores, verdict

@@ -17,11 +17,11 @@ from ..analysis.baseline import cutoff, expected_best
 from ..analysis.curves import Floats
 from ..analysis.estimates import Estimate
 from ..analysis.random_search import RandomSearch
-from ..plugins import Plugin
 from ..measure.table import TableMeasurer
+from ..plugins import Plugin
 from ..records import Trial
-from ..run.plan import Cell
 from ..run.loop import run_cell
+from ..run.plan import Cell
 
 
 @dataclass(frozen=True)

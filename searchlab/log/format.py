@@ -299,6 +299,19 @@ def read_log(path: str | Path) -> Log:
     return _decode(path, read_bytes(path))
 
 
+def read_held(path: Path) -> Log | None:
+    """The log that a run at ``path`` goes on with; None where there is none, or no more than a torn header.
+
+    The log is not locked. Raises SearchlabError where it is foreign or damaged.
+    """
+    if not path.exists():
+        return None
+    data = read_bytes(path)
+    if b"\n" not in data and (_FIRST.startswith(data) or data.startswith(_FIRST)):
+        return None
+    return _decode(path, data)
+
+
 def _decode(path: Path, data: bytes) -> Log:
     """What the bytes of the log at ``path`` say. Raises SearchlabError at the first problem."""
     if not data.startswith(_FIRST) and not _FIRST.startswith(data):
@@ -361,8 +374,7 @@ class LogWriter:
         except OSError:
             raise SearchlabError(f"another process is writing {self.path}; wait for it or choose another log") from None
         if held is None or held.size != os.fstat(self._file.fileno()).st_size:
-            data = read_bytes(self.path)
-            held = _decode(self.path, data) if b"\n" in data or not _FIRST.startswith(data[: len(_FIRST)]) else None
+            held = read_held(self.path)
         if held is not None:
             check_identity(self.path, held.header, header)
             self.header, self.records, self.final = held.header, held.records, held.final

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .format import Final, Finalist, Log
 from ..records import Trial
+from .format import Final, Finalist, Log
 
 ROUNDS = 11
 """How many times the finalists of a run are measured again."""

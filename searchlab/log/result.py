@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SearchlabError
-from .format import Log, read_log
 from ..records import Trial
-from ..space import Config, Space
-from .noise import winner
+from ..space import SPACES, Config, Space
+from ..target import resolve_target
 from ..workload import parse_workload
+from .format import Log, read_log
+from .noise import winner
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,9 +94,6 @@ class Result:
         """The space that was searched, made again from the log where need be (this imports its plug-in and TVM)."""
         if self._space is not None:
             return self._space
-        from ..target import resolve_target
-        from ..space import SPACES
-
         header = self.log.header
         if ":" in header.fingerprint:  # of a task in another tuner's file: see searchlab.exchange
             raise SearchlabError(

@@ -1,4 +1,4 @@
-"""Cells of a study that run at the same time, each in a process of its own."""
+"""Runs, executed: one after the other in this process, or several at the same time, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ import sys
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import Any
 
 import cloudpickle
 import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning
+from ..log.format import Log, check_identity, read_held, read_log
 from ..machine.host import available_cores
 from ..measure import Cache, LocalSettings, Measurer, Settings, make_measurer
 from ..measure.process import Worker, WorkerDied, die_with
-from ..records import Measurement
-from .plan import Cell, OnTrial
-from .loop import run_cell
+from ..records import Measurement, Trial
+from .loop import search
+from .plan import OnTrial, Run
+from .warm_start import check_apart
 
-if TYPE_CHECKING:
-    from .plan import OnCell, StudyCell
+OnRun = Callable[[Run, int, int, int], OnTrial]
+"""Called with a run that is about to begin, its number from 1, how many there are, and the job, from 0, that runs it.
+
+Gives the function to call with each trial. The run that this job had before has ended.
+"""
 
 
 def check_jobs(jobs: int, settings: Settings) -> None:
-    """Raise SearchlabError where runs measured so cannot be ``jobs`` at the same time."""
+    """Raise SearchlabError where runs that are measured so cannot be ``jobs`` at the same time."""
     if jobs < 1:
         raise SearchlabError(f"jobs must be at least 1, not {jobs}")
     if jobs > 1 and isinstance(settings, LocalSettings):
@@ -41,109 +46,147 @@ def check_jobs(jobs: int, settings: Settings) -> None:
         )
 
 
-def run_jobs(
-    cells: Sequence[StudyCell],
-    out: Path,
-    trials: int,
-    settings: Settings,
-    base: Path,
-    cache: Mapping[str, Measurement],
-    jobs: int,
-    on_cell: OnCell,
-) -> None:
-    """Run ``cells``, ``jobs`` of them at a time; the first failure, or an interrupt, ends them all.
+def execute(runs: Sequence[Run], base: Path, on_run: OnRun, jobs: int = 1) -> Iterator[tuple[Run, Log]]:
+    """Each of ``runs`` with its log, complete, as soon as it is; all are of one target and one kind of measurement.
 
-    Each cell starts with what ``cache`` holds, and learns nothing of those that run beside or before it: so it does not
+    Before anything is measured, logs that are there are held against their runs. Programs that any of them measured are
+    not measured again. base: the directory from which a table's relative path starts. jobs: how many runs go on at the
+    same time. Runs that do share no measurements but those that the logs held before.
+    """
+    settings = runs[0].settings
+    check_jobs(jobs, settings)
+    check_apart([run.warm_start for run in runs], [run.log for run in runs])
+    cache: Cache = {}
+    with make_measurer(settings, runs[0].space.target, cache, base) as measurer:
+        held = [_recall(run, measurer, cache) for run in runs]
+        if jobs > 1:
+            yield from _in_jobs(runs, base, cache, jobs, on_run)
+            return
+        for number, run in enumerate(runs, 1):
+            log, held[number - 1] = held[number - 1], None
+            yield run, search(run, measurer, on_run(run, number, len(runs), 0), log)
+
+
+def _recall(run: Run, measurer: Measurer, cache: Cache) -> Log | None:
+    """The log of ``run``, where there is one to go on with; its measurements are put into ``cache``.
+
+    Raises SearchlabError where it is damaged, or of another run.
+    """
+    log = read_held(run.log)
+    if log is None:
+        return None
+    check_identity(run.log, log.header, run.header(measurer.workers))
+    for record in () if measurer.repeatable else log.records:  # a table answers at once
+        if record.program and (record.program not in cache or cache[record.program].stopped):
+            cache[record.program] = replace(record.measurement, reused=False)
+    return log
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Begin:
+    """The first message to a job. settings: as plain data; known: the measurements that every run begins with.
+
+    Pickled settings no longer know which of them were left to their defaults, and a log's header would differ.
+    """
+
+    settings: Any
+    base: Path
+    known: dict[str, Measurement]
+
+
+@dataclass(frozen=True)
+class _Warned:
+    text: str
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """The last message about a run. refused: an error of the user's; failed: the traceback of any other."""
+
+    refused: str = ""
+    failed: str = ""
+
+
+def _in_jobs(
+    runs: Sequence[Run], base: Path, cache: Mapping[str, Measurement], jobs: int, on_run: OnRun
+) -> Iterator[tuple[Run, Log]]:
+    """Execute ``runs``, ``jobs`` of them at a time; the first failure, or an interrupt, ends them all.
+
+    Each run starts with what ``cache`` holds, and learns nothing of those that run beside or before it. So it does not
     matter which of them are quick.
     """
-    waiting = deque(enumerate(cells, 1))
-    running: dict[Worker, OnTrial] = {}
+    waiting = deque(enumerate(runs, 1))
+    running: dict[Worker, tuple[Run, OnTrial]] = {}
     with ExitStack() as ends:
 
         def start(worker: Worker, job: int) -> None:
-            number, item = waiting.popleft()
-            running[worker] = on_cell(item, number, len(cells), job)
-            worker.send(("cell", cloudpickle.dumps(item.cell), out / item.path, trials))
+            number, run = waiting.popleft()
+            running[worker] = run, on_run(run, number, len(runs), job)
+            worker.send(cloudpickle.dumps(run))
 
         # Jobs are ended without a chance to clean up; the processes of their own may take a moment longer.
         scratch = ends.enter_context(TemporaryDirectory(prefix="searchlab-", ignore_cleanup_errors=True))
         job_of: dict[Worker, int] = {}
-        for job in range(min(jobs, len(cells))):
-            worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.executors")
+        for job in range(min(jobs, len(runs))):
+            worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.job")
             ends.callback(worker.kill)
             job_of[worker] = job
-            worker.send(("study", msgspec.to_builtins(settings), base, dict(cache)))
+            worker.send(_Begin(msgspec.to_builtins(runs[0].settings), base, dict(cache)))
             start(worker, job)
         while running:
             answered = wait([worker.connection for worker in running])
             for worker in [worker for worker in running if worker.connection in answered]:
+                run, on_trial = running[worker]
                 try:
-                    kind, *rest = worker.recv()
+                    message = worker.recv()
                 except WorkerDied as death:
                     raise SearchlabError(f"a job {death}; run this again to go on: what was measured is kept") from None
-                if kind == "trial":
-                    running[worker](rest[0])
-                elif kind == "warning":
-                    warnings.warn(rest[0], SearchlabWarning, stacklevel=2)
-                elif kind == "refused":
-                    raise SearchlabError(rest[0])
-                elif kind == "failed":
-                    raise RuntimeError(f"a job failed:\n{rest[0]}")
+                if isinstance(message, Trial):
+                    on_trial(message)
+                elif isinstance(message, _Warned):
+                    warnings.warn(message.text, SearchlabWarning, stacklevel=2)
+                elif message.refused:
+                    raise SearchlabError(message.refused)
+                elif message.failed:
+                    raise RuntimeError(f"a job failed:\n{message.failed}")
                 else:
                     del running[worker]
                     if waiting:
                         start(worker, job_of[worker])
-
-
-class _Job:
-    """The process of a job: its measurer is kept from cell to cell."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.cache: Cache = {}
-        self.measurer: Measurer | None = None
-
-    def run(self, cell: Cell, path: Path, trials: int, settings: Settings, base: Path) -> None:
-        if self.measurer is None:
-            self.measurer = make_measurer(settings, cell.space.target, self.cache, base)
-        run_cell(
-            replace(cell, settings=settings),
-            path,
-            trials,
-            self.measurer,
-            lambda trial: self.connection.send(("trial", trial)),
-        )
+                    yield run, read_log(run.log)
 
 
 def main() -> None:
+    """A job: executes the runs that it is sent, with one measurer."""
     connection = Connection(int(sys.argv[1]))
     die_with(int(sys.argv[2]))
 
     def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         if category is SearchlabWarning:
-            connection.send(("warning", str(message)))
+            connection.send(_Warned(str(message)))
 
     warnings.showwarning = show_warning
-    job = _Job(connection)
-    _, fields, base, known = connection.recv()
-    # Read as from a study file: pickled, what was left to its default no longer looks so, and a log's header differs.
-    settings = msgspec.convert(fields, Settings)
+    begin: _Begin = connection.recv()
+    settings = msgspec.convert(begin.settings, Settings)
+    cache: Cache = {}
+    measurer: Measurer | None = None
     while True:
         try:
-            _, cell, path, trials = connection.recv()
+            data = connection.recv()
         except EOFError:
             return
-        job.cache.clear()
-        job.cache.update(known)
+        cache.clear()
+        cache.update(begin.known)
         try:
-            job.run(pickle.loads(cell), path, trials, settings, base)
+            run: Run = replace(pickle.loads(data), settings=settings)
+            measurer = measurer or make_measurer(settings, run.space.target, cache, begin.base)
+            search(run, measurer, connection.send)
         except SearchlabError as error:
-            connection.send(("refused", str(error)))
+            connection.send(_Ended(refused=str(error)))
         except Exception:
-            connection.send(("failed", traceback.format_exc()))
+            connection.send(_Ended(failed=traceback.format_exc()))
         else:
-            connection.send(("done",))
-
-
-if __name__ == "__main__":
-    main()
+            connection.send(_Ended())

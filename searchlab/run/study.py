@@ -1,105 +1,28 @@
-"""Studies: what a study file says, the cells it spans, running those that are missing; and one cell, :func:`tune`."""
+"""Studies: the runs that a study file spans, and running those that are missing; and one run, :func:`tune`."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
-from .executors import check_jobs, run_jobs
-from ..plugins import Plugin
-from ..log.format import read_log
-from ..measure import Cache, LocalSettings, Settings, TableSettings, default_target, make_measurer
+from ..log.result import Result
+from ..measure import LocalSettings, Settings, TableSettings, default_target
 from ..measure.table import recorded
 from ..policy import Policy
-from ..log.result import Result
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
-from .plan import Cell, CostModelSpec, OnTrial, takes_cost_model
-from .loop import as_plugin, make_space, recall, run_cell
-from .warm_start import check_apart, check_used, earlier_runs, usable
 from ..workload import Workload, parse_workload
-
-
-class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A space or policy: its name, the options of its constructor, and what to call it in pictures and tables."""
-
-    name: str
-    options: dict[str, Any] = {}
-    label: str = ""
-
-    @property
-    def plugin(self) -> Plugin:
-        return Plugin(self.name, self.options)
-
-
-class NamedCostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cost model, and its features: ``knob`` (the choices) or ``program`` (of the scheduled module)."""
-
-    name: str
-    features: Literal["knob", "program"] = "knob"
-    options: dict[str, Any] = {}
-    label: str = ""
-
-
-class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a study file may say.
-
-    Every workload is searched in every space by every policy (with every cost model, where it takes one) from
-    every seed; ``seeds`` is a list of them, or how many from 0. Each run has ``trials`` trials, asked for
-    ``batch`` at a time. Without a target it is this machine, or what a table was measured for; a fleet needs one.
-
-    warm_start: logs of earlier runs, or directories of them. Each run starts from those in its own space, and trains
-    its cost model, where that has program features, on the others.
-    """
-
-    workloads: list[str]
-    spaces: list[str | Named]
-    policies: list[str | Named]
-    cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
-    seeds: int | list[int] = 1
-    trials: int = 64
-    batch: int = 8
-    target: str | dict[str, Any] | None = None
-    measure: Settings = LocalSettings()
-    warm_start: list[str] = []
-
-    def __post_init__(self) -> None:
-        for name in ("workloads", "spaces", "policies", "cost_models"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} must name at least one, not []")
-        for name in ("trials", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
-            raise ValueError(f"seeds must be a count of at least 1, or different numbers from 0 up, not {self.seeds}")
-
-    @property
-    def seed_list(self) -> list[int]:
-        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
-
-
-@dataclass(frozen=True)
-class StudyCell:
-    """One run of a study, and its log's path under the study's directory."""
-
-    cell: Cell
-    path: Path
-
-
-OnCell = Callable[[StudyCell, int, int, int], OnTrial]
-"""Called with a cell that is about to run, its number from 1, how many there are, and the job, from 0, that runs it.
-
-Gives what to call per trial. The cell that ran in this job before has ended.
-"""
+from .executors import OnRun, check_jobs, execute
+from .plan import OnTrial, Run, Searched, Strategy, plan_run
+from .spec import Named, NamedCostModel, StudySpec
+from .warm_start import check_used, earlier_runs
 
 
 @dataclass
@@ -108,6 +31,7 @@ class Study:
 
     spec: StudySpec
     base: Path = field(default_factory=Path)
+    """The directory from which relative paths in the study start."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -126,128 +50,102 @@ class Study:
         """The study that a mapping of the same shape as a study file spells."""
         return cls(explained(dict(data), StudySpec, "the study"), Path(base))
 
-    def cells(self) -> tuple[list[StudyCell], list[str]]:
+    def plan(self) -> tuple[list[Run], list[str]]:
         """Every run of the study, seeds outermost; and a sentence for each that cannot be.
 
-        That is where a space has no program for a workload, or a policy cannot search a space.
+        A run cannot be where a space has no program for a workload, or a policy cannot search a space. The log of each
+        run is a path under the directory of the study's results.
         """
         return self._plan
 
     @cached_property
-    def _plan(self) -> tuple[list[StudyCell], list[str]]:
+    def _plan(self) -> tuple[list[Run], list[str]]:
         spec = self.spec
         target = resolve_target(default_target(spec.measure, self.base) if spec.target is None else spec.target)
         workloads = [parse_workload(text) for text in spec.workloads]
-        spaces = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
+        entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         strategies = list(self._strategies())
-        _distinct("space", [_slug(entry.label or entry.name) for entry in spaces])
-        _distinct("policy", [_slug(label) for label, *_ in strategies])
-        _distinct("workload", [str(workload) for workload in workloads])
-        made: list[tuple[Named, Space]] = []
+        _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
+        _check_distinct("policy", [_slug(strategy.label) for strategy in strategies])
+        _check_distinct("workload", [str(workload) for workload in workloads])
         left_out: list[str] = []
-        for workload in workloads:
-            for entry in spaces:
+        spaces = self._spaces(workloads, entries, target, left_out)
+        earlier = earlier_runs([self.base / path for path in spec.warm_start])
+        planned: list[Run] = []
+        for name, searched in spaces:
+            folder = Path(_slug(str(searched.space.workload)), _slug(name))
+            for strategy in strategies:
                 try:
-                    made.append((entry, SPACES.make(entry.plugin, workload, target)))
-                except UnsupportedWorkload as error:
-                    left_out.append(f"{workload} is not searched in {entry.label or entry.name}: {error}")
-        if isinstance(spec.measure, TableSettings):
-            held = recorded(spec.measure.paths(self.base))
-            for entry, space in made:
-                if (str(space.workload), space.fingerprint) not in held:
-                    where = entry.label or entry.name
-                    left_out.append(f"{space.workload} is not searched in {where}: no table is of it for this target")
-            made = [(entry, space) for entry, space in made if (str(space.workload), space.fingerprint) in held]
-        if not made:
-            raise SearchlabError("no space of the study fits any of its workloads. " + "; ".join(left_out))
-        runs = earlier_runs([self.base / path for path in spec.warm_start])
-        warm = {
-            (space, features): usable(runs, space, features)
-            for _, space in made
-            for features in {_features(model) for *_, model in strategies}
-        }
-        check_used(runs, list(warm.values()))
-        cells = [
-            StudyCell(
-                Cell(
-                    space,
-                    entry.plugin,
-                    plugin,
-                    cls,
-                    model,
-                    seed,
-                    spec.batch,
-                    spec.measure,
-                    label,
-                    entry.label,
-                    warm_start=warm[space, _features(model)],
-                ),
-                Path(_slug(str(space.workload)), _slug(entry.label or entry.name), _slug(label), f"seed{seed}.jsonl"),
-            )
-            for seed in spec.seed_list
-            for entry, space in made
-            for label, plugin, cls, model in strategies
-        ]
-        started: list[StudyCell] = []
-        for cell in cells:
-            try:
-                cell.cell.start_policy()  # a wrong option is found before anything is measured
-                started.append(cell)
-            except UnsupportedSpace as error:
-                left_out.append(f"{cell.path.parent} is not searched: {error}")
-        if not started:
+                    run = plan_run(
+                        searched, strategy, spec.measure, seed=spec.seed_list[0], batch=spec.batch, trials=spec.trials,
+                        log=folder / _slug(strategy.label), earlier=earlier,
+                    )  # fmt: skip
+                except UnsupportedSpace as error:
+                    left_out.append(f"{folder / _slug(strategy.label)} is not searched: {error}")
+                else:
+                    planned.append(run)
+        if not planned:
             raise SearchlabError("no policy of the study can search any of its spaces. " + "; ".join(left_out))
-        return started, list(dict.fromkeys(left_out))
+        runs = [
+            replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
+        ]
+        check_used(earlier, [run.warm_start for run in planned])
+        return runs, left_out
 
-    def _strategies(self) -> Iterator[tuple[str, Plugin, type[Policy], CostModelSpec | None]]:
-        """(label, policy, its class, cost model) of each policy, with each cost model where it takes one."""
+    def _spaces(
+        self, workloads: Sequence[Workload], entries: Sequence[Named], target: Target, left_out: list[str]
+    ) -> list[tuple[str, Searched]]:
+        """Each space of each workload, with its name in paths; why one is left out is added to ``left_out``."""
+        spaces: list[tuple[str, Searched]] = []
+        for workload in workloads:
+            for entry in entries:
+                name = entry.label or entry.name
+                try:
+                    spaces.append((name, Searched.of(entry.plugin, workload, target, entry.label)))
+                except UnsupportedWorkload as error:
+                    left_out.append(f"{workload} is not searched in {name}: {error}")
+        if isinstance(self.spec.measure, TableSettings):
+            held = recorded(self.spec.measure.paths(self.base))
+            for name, searched in list(spaces):
+                space = searched.space
+                if (str(space.workload), space.fingerprint) not in held:
+                    spaces.remove((name, searched))
+                    left_out.append(f"{space.workload} is not searched in {name}: no table is of it for this target")
+        if not spaces:
+            raise SearchlabError("no space of the study fits any of its workloads. " + "; ".join(left_out))
+        return spaces
+
+    def _strategies(self) -> Iterator[Strategy]:
+        """Each policy, with each cost model where it takes one; all have a label."""
         models = [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.spec.cost_models]
         for entry in self.spec.policies:
             named = Named(entry) if isinstance(entry, str) else entry
-            plugin, cls = as_plugin("policy", named.plugin)
-            label = named.label or named.name
-            if not takes_cost_model(cls):
-                yield label, plugin, cls, None
-                continue
             for model in models:
+                strategy = Strategy.of(named.plugin, model.plugin, model.features, named.label or named.name)
+                if strategy.cost_model is None:
+                    yield strategy
+                    break
                 suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
-                yield label + suffix, plugin, cls, CostModelSpec(Plugin(model.name, model.options), model.features)
+                yield replace(strategy, label=strategy.label + suffix)
 
-    def run(self, out: str | Path, on_cell: OnCell | None = None, jobs: int = 1) -> list[Result]:
-        """Run what is missing of the study under the directory ``out``, and give every run, complete.
+    def run(self, out: str | Path, on_run: OnRun | None = None, jobs: int = 1) -> list[Result]:
+        """Run what is missing of the study under the directory ``out``. Gives every run, complete, as planned.
 
         Logs that are there are kept and gone on with. Programs measured in any of them are not measured again.
-        jobs: how many cells run at the same time, in processes of their own; these share no measurements but those
+        jobs: how many runs go on at the same time, in processes of their own; these share no measurements but those
             that the logs held before. Raises SearchlabError for more than one where this machine is what is measured.
         """
         check_jobs(jobs, self.spec.measure)
-        out = Path(out)
-        on_cell = on_cell or _ignore_cell
-        cells, _ = self.cells()
-        check_apart([item.cell.warm_start for item in cells], [out / item.path for item in cells])
-        cache: Cache = {}
-        target = cells[0].cell.space.target
-        with make_measurer(self.spec.measure, target, cache, self.base) as measurer:
-            for item in cells:  # before anything is measured: a log of something else is found, the cache is filled
-                recall(item.cell, out / item.path, measurer, cache)
-            if jobs > 1:
-                run_jobs(cells, out, self.spec.trials, self.spec.measure, self.base, cache, jobs, on_cell)
-            else:
-                for number, item in enumerate(cells, 1):
-                    on_trial = on_cell(item, number, len(cells), 0)
-                    run_cell(item.cell, out / item.path, self.spec.trials, measurer, on_trial)
-        return [Result(read_log(out / item.path), item.cell.space) for item in cells]
-
-
-def _features(model: CostModelSpec | None) -> str | None:
-    return model.features if model else None
+        runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
+        logs = {run.log: log for run, log in execute(runs, self.base, on_run or _ignore_run, jobs)}
+        return [Result(logs[run.log], run.space) for run in runs]
 
 
 def _ignore(_: object) -> None:
     pass
 
 
-def _ignore_cell(*_: object) -> OnTrial:
+def _ignore_run(*_: object) -> OnTrial:
     return _ignore
 
 
@@ -255,10 +153,10 @@ def _slug(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", text)
 
 
-def _distinct(what: str, names: Sequence[str]) -> None:
+def _check_distinct(title: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise SearchlabError(f"two entries are called {name!r} as a {what}; give one of them a label of its own")
+            raise SearchlabError(f"two entries are called {name!r} as a {title}; give one of them a label of its own")
 
 
 def tune(
@@ -282,7 +180,7 @@ def tune(
     space, policy, cost_model: a registered name, ``{"name": ..., "options": {...}}``, ``"module:Class"``, or a
     space made already, or a policy's class.
     features: ``knob`` or ``program``. measure: as in a study file, ``{"kind": "local", ...}``. Without a target it is
-    this machine, or what a table was measured for.
+    this machine, or the target of a table.
     warm_start: logs of earlier runs, or directories of them, to start from: those in this space are told to the
     policy, and the others train a cost model that has program features.
     Raises SearchlabError for bad input, and where ``log`` is of another run.
@@ -291,26 +189,14 @@ def tune(
         raise SearchlabError(f"trials and batch must be at least 1, seed at least 0; not {trials}, {batch} and {seed}")
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
-    if isinstance(space, Space):
-        made = space
-        space_plugin = Plugin(f"{type(space).__module__}:{type(space).__qualname__}", dict(space.made_with))
-    else:
-        space_plugin, _ = as_plugin("space", space)
-        spec = default_target(settings) if target is None else target
-        made = SPACES.make(space_plugin, parse_workload(workload), resolve_target(spec))
-    if str(made.workload) != str(parse_workload(workload)):
-        raise SearchlabError(f"the space is of {made.workload}, not of {parse_workload(workload)}")
-    if target is not None and resolve_target(target) != made.target:
-        raise SearchlabError(f"the space is for the target {made.target}, not for {resolve_target(target)}")
-    policy_plugin, cls = as_plugin("policy", policy)
-    model = CostModelSpec(as_plugin("cost model", cost_model)[0], features) if takes_cost_model(cls) else None
-    runs = earlier_runs([Path(path) for path in warm_start])
-    warm = usable(runs, made, _features(model))
-    check_used(runs, [warm])
-    check_apart([warm], [Path(log)])
-    cell = Cell(made, space_plugin, policy_plugin, cls, model, seed, batch, settings, warm_start=warm)
-    cache: Cache = {}
-    with make_measurer(settings, made.target, cache) as measurer:
-        recall(cell, Path(log), measurer, cache)
-        run_cell(cell, Path(log), trials, measurer, on_trial)
-    return Result(read_log(log), made)
+    if target is None and not isinstance(space, Space):
+        target = default_target(settings)
+    resolved = None if target is None else resolve_target(target)
+    earlier = earlier_runs([Path(path) for path in warm_start])
+    run = plan_run(
+        Searched.of(space, parse_workload(workload), resolved), Strategy.of(policy, cost_model, features), settings,
+        seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,
+    )  # fmt: skip
+    check_used(earlier, [run.warm_start])
+    ((_, complete),) = execute([run], Path(), lambda *_: on_trial)
+    return Result(complete, run.space)

@@ -12,9 +12,9 @@ from ..costmodel import Array, Surrogate, scores_of
 from ..costmodel.features import ProgramFeatures
 from ..errors import SearchlabError
 from ..log.format import Log, find_logs, read_log
+from ..log.result import Result
 from ..policy import Policy
 from ..records import Trial
-from ..log.result import Result
 from ..space import Space
 
 

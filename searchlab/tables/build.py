@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import check_identity, read_log
-from ..measure import Cache, Settings, TableSettings, make_measurer
-from ..schema import explained
+from ..measure import Settings, TableSettings
+from ..run.executors import OnRun, execute
+from ..run.plan import Run
 from ..run.spec import Named
 from ..run.study import Study
-from ..run.plan import Cell, OnTrial
-from ..run.loop import recall, run_cell
+from ..schema import explained
 
 LABEL = "table"
 BATCH = 32
@@ -26,17 +26,16 @@ BATCH = 32
 
 
 @dataclass(frozen=True)
-class TableJob:
-    """A table that is to hold ``trials`` configs of its space, measured by ``cell``."""
+class TableRun:
+    """A table that is to be measured by ``run``, and the file that it goes to: the run's log, or that compressed."""
 
-    cell: Cell
+    run: Run
     path: Path
-    trials: int
 
-    @property
-    def log(self) -> Path:
-        """What is written: ``path`` itself, or what will be compressed into it."""
-        return self.path.with_suffix("") if self.path.suffix == ".gz" else self.path
+    @classmethod
+    def at(cls, run: Run, path: Path) -> TableRun:
+        log = path.with_suffix("") if path.suffix == ".gz" else path
+        return cls(replace(run, log=log), path)
 
 
 def table_study(
@@ -65,21 +64,21 @@ def table_study(
     return Study(msgspec.structs.replace(study.spec, **changes), study.base)
 
 
-def placed(jobs: Sequence[TableJob], out: Path | None, default: Path) -> list[TableJob]:
-    """``jobs`` under the directory ``out``, else ``default``; or the only one at the file that ``out`` is."""
+def placed(runs: Sequence[Run], out: Path | None, default: Path) -> list[TableRun]:
+    """``runs`` under the directory ``out``, else ``default``; or the only one at the file that ``out`` is."""
     if out is None or not out.name.endswith((".jsonl", ".jsonl.gz")):
-        return [replace(job, path=(out or default) / job.path) for job in jobs]
-    if len(jobs) > 1:
-        raise SearchlabError(f"{len(jobs)} tables do not fit one file, {out}; give a directory as --out")
-    return [replace(jobs[0], path=out)]
+        return [TableRun.at(run, (out or default) / run.log) for run in runs]
+    if len(runs) > 1:
+        raise SearchlabError(f"{len(runs)} tables do not fit one file, {out}; give a directory as --out")
+    return [TableRun.at(runs[0], out)]
 
 
-def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[TableJob], list[str]]:
-    """A table of each workload and space of ``study``, under paths ``<workload>/<space>.jsonl``, and what is left out.
+def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
+    """A table of each workload and space of ``study``, with logs ``<workload>/<space>.jsonl``, and what is left out.
 
-    Each holds all configs of its space, or ``limit`` random ones: whatever order they are measured in, it must not be
-    that of the knobs, or a machine that gets slower would look like a knob. Raises SearchlabError for a space that is
-    too large to be counted where there is no limit.
+    Each holds all configs of its space, or ``limit`` random ones. They are measured in random order, or a machine that
+    gets slower would look like a knob. Raises SearchlabError for a space that is too large to be counted where there is
+    no limit.
     """
     if isinstance(study.spec.measure, TableSettings):
         raise SearchlabError('a table is measured, but measure.kind is "table", which measures nothing; choose another')
@@ -88,50 +87,47 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     spec = msgspec.structs.replace(
         study.spec, policies=[Named("random", label=LABEL)], seeds=[seed], batch=BATCH, warm_start=[]
     )
-    cells, left_out = Study(spec, study.base).cells()
-    jobs = []
-    for item in cells:
-        space = item.cell.space
+    planned, left_out = Study(spec, study.base).plan()
+    runs = []
+    for run in planned:
         # Where a decision takes milliseconds, counting to the limit is all that is asked.
-        size = space.size(limit) if limit and space.builds_programs else space.size()
+        size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
             raise SearchlabError(
-                f"{item.cell.space_label or item.cell.space_plugin.name} has more configs for {space.workload} than "
-                f"can be counted; say with --limit how many of them to measure"
+                f"{run.searched.name} has more configs for {run.workload} than can be counted; say with --limit how "
+                f"many of them to measure"
             )
         trials = min(number for number in (size, limit) if number is not None)
-        jobs.append(TableJob(replace(item.cell, space_size=size), Path(f"{item.path.parent.parent}.jsonl"), trials))
-    return jobs, left_out
+        log = Path(f"{run.log.parent.parent}.jsonl")
+        runs.append(replace(run, searched=replace(run.searched, size=size), trials=trials, log=log))
+    return runs, left_out
 
 
-def build_tables(study: Study, jobs: Sequence[TableJob], on_job: Callable[[TableJob], OnTrial]) -> None:
-    """Measure what is missing of ``jobs``, planned from ``study``; run again, it goes on.
+def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun) -> None:
+    """Measure what is missing of ``tables``, planned from ``study``; run again, it goes on.
 
     A path ``*.gz`` is written when its table is complete. Raises SearchlabError where a file is of another run.
     """
-    cache: Cache = {}
-    open_jobs = [job for job in jobs if not _packed(job)]
-    if not open_jobs:
+    open_tables = [table for table in tables if not _packed(table)]
+    if not open_tables:
         return
-    with make_measurer(study.spec.measure, jobs[0].cell.space.target, cache, study.base) as measurer:
-        for job in open_jobs:
-            recall(job.cell, job.log, measurer, cache)
-        for job in open_jobs:
-            run_cell(job.cell, job.log, job.trials, measurer, on_job(job))
-            if job.path != job.log:
-                pack(job.log, job.path)
+    path_of = {table.run.log: table.path for table in open_tables}
+    for run, _ in execute([table.run for table in open_tables], study.base, on_run):
+        if path_of[run.log] != run.log:
+            pack(run.log, path_of[run.log])
 
 
-def _packed(job: TableJob) -> bool:
+def _packed(table: TableRun) -> bool:
     """Whether the table is there already, compressed. Raises SearchlabError where that is another, or a part."""
-    if job.path == job.log or not job.path.exists():
+    path, run = table.path, table.run
+    if path == run.log or not path.exists():
         return False
-    log = read_log(job.path)
-    check_identity(job.path, log.header, job.cell.header(log.header.workers))
-    if len(log.records) < job.trials:
+    log = read_log(path)
+    check_identity(path, log.header, run.header(log.header.workers))
+    if len(log.records) < run.trials:
         raise SearchlabError(
-            f"{job.path} holds {len(log.records)} of {job.trials} configs, and a compressed log is only read; "
-            f"unpack it with gunzip, and go on with {job.log}"
+            f"{path} holds {len(log.records)} of {run.trials} configs, and a compressed log is only read; "
+            f"unpack it with gunzip, and go on with {run.log}"
         )
     return True
 

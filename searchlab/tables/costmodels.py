@@ -20,10 +20,10 @@ from ..costmodel import Array, Rows, make_cost_model, scores_of
 from ..costmodel.features import FEATURES, ProgramFeatures, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
-from ..plugins import Plugin
 from ..log.format import find_logs, read_log
-from ..options import one_of, real, whole
 from ..log.result import Result
+from ..options import one_of, real, whole
+from ..plugins import Plugin
 
 FEWEST = 8
 """Successful trials that a log must have to say anything about a model."""

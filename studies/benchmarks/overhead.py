@@ -26,13 +26,11 @@ import numpy as np
 
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
-from searchlab.measure import TableSettings
-from searchlab.records import Measurement, Trial
 from searchlab.policy import POLICIES
-from searchlab.space import Config, Space
+from searchlab.records import Measurement, Trial
+from searchlab.run.plan import Strategy
+from searchlab.space import SPACES, Config, Space
 from searchlab.target import resolve_target
-from searchlab.run.plan import Cell, CostModelSpec, takes_cost_model
-from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 BATCH = 64
@@ -60,16 +58,12 @@ def cost(config: Config) -> Measurement:
 
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Seconds of one ask and of one tell after each number of trials. Raises SearchlabError where it is refused."""
-    policy_class = POLICIES.load(name)
-    cost_model = CostModelSpec(Plugin("xgboost")) if takes_cost_model(policy_class) else None
-    cell = Cell(
-        space, Plugin("made-up"), Plugin(name), policy_class, cost_model, seed, BATCH, TableSettings("none")
-    )  # fmt: skip
+    strategy = Strategy.of(name, "xgboost", "knob")
     known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
     trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]
     rows = []
     for number in numbers:
-        policy = cell.start_policy()
+        policy, _ = strategy.start(space, seed)
         policy.tell(trials[:number])
         start = time.perf_counter()
         batch = policy.ask(BATCH)

@@ -37,8 +37,8 @@ FIRST = 20  # trials of the run that is not timed
 
 def made_up(path: Path) -> None:
     """A table of 5,040 configs, whose times are smooth in their choices."""
-    from searchlab.target import resolve_target
     from searchlab.space import SPACES
+    from searchlab.target import resolve_target
     from searchlab.workload import parse_workload
 
     plugin, target = Plugin("knob-template"), resolve_target({"kind": "llvm"})

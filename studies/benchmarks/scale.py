@@ -18,6 +18,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,14 +26,13 @@ import psutil
 
 import searchlab
 from searchlab.conformance import toys
-from searchlab.plugins import Plugin
 from searchlab.log.format import read_log
 from searchlab.measure import Measurer, TableSettings
+from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
-from searchlab.policy import POLICIES
+from searchlab.run.loop import search
+from searchlab.run.plan import Run, Searched, Strategy
 from searchlab.space import Config, Space
-from searchlab.run.plan import Cell
-from searchlab.run.loop import run_cell
 
 
 class MadeUp(Measurer):
@@ -46,22 +46,23 @@ class MadeUp(Measurer):
 
 def time_log(records: int, policy: str, batch: int) -> None:
     space = toys.Large()
-    cell = Cell(space, Plugin("made-up"), Plugin(policy), POLICIES.load(policy), None, 0, batch, TableSettings("none"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.jsonl")
-        run_cell(cell, path, records, MadeUp())
+        searched, strategy = Searched(space, Plugin("made-up")), Strategy.of(policy, "xgboost", "knob")
+        run = Run(searched, strategy, 0, batch, records, TableSettings("none"), path)
+        search(run, MadeUp())
         start = time.perf_counter()
         log = read_log(path)
         read = time.perf_counter()
         trials = log.trials
         made = time.perf_counter()
-        alone = cell.start_policy()
+        alone, _ = run.start()
         for first in range(0, records, batch):
             alone.ask(batch)
             alone.tell(trials[first : first + batch])
         alone.ask(batch)
         policy_done = time.perf_counter()
-        run_cell(cell, path, records + batch, MadeUp())
+        search(replace(run, trials=records + batch), MadeUp())
         resumed = time.perf_counter()
         size = path.stat().st_size / 1e6
     print(f"{records:,} records, {size:.1f} MB, policy {policy}")

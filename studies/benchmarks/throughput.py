@@ -25,15 +25,14 @@ import numpy as np
 import tvm
 from tvm_ffi import structural_hash
 
-from searchlab.plugins import Plugin
 from searchlab.machine.host import available_cores
 from searchlab.measure import LocalSettings
 from searchlab.measure.code import compile_program, device_of, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer
 from searchlab.measure.runner import Runner
-from searchlab.space import Config, Space
+from searchlab.plugins import Plugin
+from searchlab.space import SPACES, Config, Space
 from searchlab.target import resolve_target
-from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, stop_factor=0)

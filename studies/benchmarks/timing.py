@@ -21,9 +21,8 @@ import numpy as np
 import psutil
 
 from searchlab.measure.code import compile_program, device_of
-from searchlab.space import Config
+from searchlab.space import SPACES, Config
 from searchlab.target import Target
-from searchlab.run.loop import as_plugin, make_space
 from searchlab.workload import Workload, parse_workload
 from searchlab.workload.resnet50 import preset_names
 
@@ -65,7 +64,7 @@ def resnet50(op: str) -> list[str]:
 
 def build(space: SpaceSpec, workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
     """The program that ``space`` makes of ``config``, compiled and loaded."""
-    plugin, _ = as_plugin("space", space)
+    plugin, _ = SPACES.named(space)
     schedule = SPACES.make(plugin, workload, target).schedule(config)
     return compile_program(schedule.mod, target).jit()
 

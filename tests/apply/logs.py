@@ -13,9 +13,8 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
-from searchlab.space import Config
+from searchlab.space import SPACES, Config
 from searchlab.target import resolve_target
-from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 MEASURE = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "run_timeout": 5.0, "build_timeout": 20.0}

@@ -14,9 +14,8 @@ from tvm_ffi import structural_equal
 from searchlab.apply.script import python_script
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
-from searchlab.space import Config, Space
+from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
-from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 from tests.apply.odd import TRACES, UNWRITABLE, Odd
 from tests.spaces.programs import valid_configs

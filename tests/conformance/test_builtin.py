@@ -6,8 +6,8 @@ import pytest
 
 from searchlab.conformance import cost_model_checks, policy_checks, run_checks, space_checks
 from searchlab.conformance.check import Check
-from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.costmodel import COST_MODELS
+from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload

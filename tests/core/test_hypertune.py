@@ -19,10 +19,9 @@ from searchlab.errors import SearchlabError
 from searchlab.hypertune import Hypertuned, plan_hypertune
 from searchlab.hypertune.options import defaults_of, derive_ranges, holds, parse_options, spelled
 from searchlab.options import one_of, real
-from searchlab.policy import NeverTwice
-from searchlab.policy import POLICIES
-from searchlab.space import Config, Space
+from searchlab.policy import POLICIES, NeverTwice
 from searchlab.run.study import Study
+from searchlab.space import Config, Space
 from searchlab.workload import parse_workload
 from tests import toys
 from tests.conftest import write_table

@@ -11,12 +11,12 @@ import pytest
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
+from searchlab.log.result import load_log
 from searchlab.measure.local import LocalMeasurer
 from searchlab.policy import Policy
 from searchlab.records import Trial
-from searchlab.log.result import load_log
-from searchlab.space import Config, Space
 from searchlab.run.study import Study, tune
+from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_spaces.guided_gemm import GuidedGemm
@@ -93,8 +93,8 @@ def test_the_log_of_a_changed_study_is_refused(base: dict[str, Any], tmp_path: P
 
 def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str, Any], tmp_path: Path) -> None:
     models = ["xgboost", {"name": "random", "label": "guess"}]
-    cells, _ = Study.from_dict({**base, "cost_models": models, "policies": ["random", "xgb"]}, tmp_path).cells()
-    assert {cell.cell.label for cell in cells} == {"random", "xgb+xgboost", "xgb+guess"}
+    cells, _ = Study.from_dict({**base, "cost_models": models, "policies": ["random", "xgb"]}, tmp_path).plan()
+    assert {cell.strategy.label for cell in cells} == {"random", "xgb+xgboost", "xgb+guess"}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_study_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> Non
 
 def test_spaces_that_do_not_fit_a_workload_are_named(tmp_path: Path) -> None:
     spec = {**BASE, "workloads": ["gemm:8x8x8", "conv2d:1x8x8x4x4x3x3"], "spaces": ["knob-template", "guided-gemm"]}
-    cells, left_out = Study.from_dict(spec, tmp_path).cells()
+    cells, left_out = Study.from_dict(spec, tmp_path).plan()
     assert len(cells) == 3 * 5 * 2
     assert len(left_out) == 1 and left_out[0].startswith("conv2d:1x8x8x4x4x3x3 is not searched in guided-gemm: ")
 

@@ -10,13 +10,13 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, LogWriter, Record, read_log
+from searchlab.log.noise import ROUNDS, drift, largest_drift, noise, sentences, winner
+from searchlab.log.result import load_log
 from searchlab.measure import CannotMeasure, Measurer
 from searchlab.records import Measurement, Trial
-from searchlab.log.result import load_log
-from searchlab.space import Config
-from searchlab.run.study import tune
-from searchlab.log.noise import ROUNDS, drift, largest_drift, noise, sentences, winner
 from searchlab.run.finalists import measure_finalists
+from searchlab.run.study import tune
+from searchlab.space import Config
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_log import HEADER
@@ -124,7 +124,7 @@ def test_best_is_the_winner_of_the_final_until_the_run_goes_on(tmp_path: Path) -
         Final(final=3, finalists=(Finalist(0, (1.0,)), Finalist(1, (1.0, 2.0)))),
     ):
         damaged = written(tmp_path / "b.jsonl", *read_log(path).records, wrong)
-        with pytest.raises(SearchlabError, match="line 5 is damaged"):
+        with pytest.raises(SearchlabError, match="line 5: it is damaged"):
             read_log(damaged)
         damaged.unlink()
 

@@ -15,8 +15,8 @@ from searchlab.costmodel import Surrogate, make_cost_model, scores_of
 from searchlab.costmodel.features import ProgramFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
-from searchlab.plugins import Plugin
 from searchlab.log.format import read_log
+from searchlab.plugins import Plugin
 from searchlab.run.study import Study, tune
 from searchlab.target import Target
 from searchlab.workload import parse_workload

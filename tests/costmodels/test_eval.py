@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.tables.costmodels import evaluate, mean_quality
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, LogWriter, Record
 from searchlab.plugins import Plugin
 from searchlab.space import Space
+from searchlab.tables.costmodels import evaluate, mean_quality
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.knob_template import KnobTemplate

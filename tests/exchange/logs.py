@@ -9,8 +9,8 @@ import numpy as np
 from searchlab.log.format import Final, Finalist, Header, Log, LogWriter, Record, read_log
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
-from searchlab.target import resolve_target
 from searchlab.space import SPACES
+from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 
 DATA = Path(__file__).parent / "data"

@@ -14,12 +14,12 @@ from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.exchange.imports import As, detect, import_file
 from searchlab.exchange.tasks import workload_of
 from searchlab.log.format import Log, read_log
-from searchlab.plugins import Plugin
-from searchlab.measure.table import TableMeasurer
 from searchlab.log.result import load_log
+from searchlab.measure.table import TableMeasurer
+from searchlab.plugins import Plugin
 from searchlab.run.study import tune
-from searchlab.target import resolve_target
 from searchlab.space import SPACES
+from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.cli.test_light import HEAVY
 from tests.cli.test_light import imported as imports_of

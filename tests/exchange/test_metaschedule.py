@@ -19,8 +19,8 @@ from searchlab.exchange.exports import export_logs
 from searchlab.exchange.imports import As, import_file
 from searchlab.exchange.metaschedule import Note
 from searchlab.log.format import Log, read_log
-from searchlab.plugins import Plugin
 from searchlab.log.result import Result
+from searchlab.plugins import Plugin
 
 from ..apply.logs import made_log as faulty_log
 from .logs import made_log

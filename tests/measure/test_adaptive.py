@@ -13,8 +13,8 @@ from searchlab.log.format import read_log
 from searchlab.measure import LocalSettings, protocol
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Measurement
-from searchlab.space import Config
 from searchlab.run.study import tune
+from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from tests.measure.counted import Counted

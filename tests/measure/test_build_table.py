@@ -12,11 +12,11 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, LogWriter, Record, read_log
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
-from searchlab.space import Config
-from searchlab.run.study import Study
-from searchlab.tables.build import TableJob, build_tables, placed, plan_tables, table_study
-from searchlab.tables.info import TableInfo
 from searchlab.run.plan import OnTrial
+from searchlab.run.study import Study
+from searchlab.space import Config
+from searchlab.tables.build import build_tables, placed, plan_tables, table_study
+from searchlab.tables.info import TableInfo
 from tests import toys
 from tests.conftest import write_table
 
@@ -24,7 +24,7 @@ QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 GEMM = "gemm:16x16x16"
 
 
-def quiet(_: TableJob) -> OnTrial:
+def quiet(*_: object) -> OnTrial:
     return lambda trial: None
 
 
@@ -35,22 +35,24 @@ def small_study(**more: object) -> Study:
 
 def test_a_table_holds_the_whole_space_once_in_random_order_and_replays(tmp_path: Path) -> None:
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
-    jobs, left_out = plan_tables(study, limit=None)
-    (job,) = jobs = placed(jobs, None, tmp_path)
-    assert not left_out and job.path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
-    build_tables(study, jobs, quiet)
-    log = read_log(job.path)
+    runs, left_out = plan_tables(study, limit=None)
+    (table,) = tables = placed(runs, None, tmp_path)
+    assert not left_out and table.path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
+    build_tables(study, tables, quiet)
+    log = read_log(table.path)
     configs = [trial.config for trial in log.trials]
-    everything = list(job.cell.space.enumerate())
-    assert set(configs) == set(everything) and len(configs) == len(everything) == job.trials == log.header.space_size
+    everything = list(table.run.space.enumerate())
+    assert (
+        set(configs) == set(everything) and len(configs) == len(everything) == table.run.trials == log.header.space_size
+    )
     assert configs != everything
     assert log.header.name == "table" and TableInfo(log).exhaustive
-    before = job.path.read_bytes()
-    build_tables(study, jobs, quiet)
-    assert job.path.read_bytes() == before
+    before = table.path.read_bytes()
+    build_tables(study, tables, quiet)
+    assert table.path.read_bytes() == before
     replay = Study.from_dict({
         "workloads": [GEMM], "spaces": ["guided-gemm"], "policies": ["evolutionary"], "trials": 20,
-        "measure": {"kind": "table", "path": str(job.path)},
+        "measure": {"kind": "table", "path": str(table.path)},
     })  # fmt: skip
     recorded = {trial.config: trial.measurement.seconds for trial in log.trials}
     for trial in replay.run(tmp_path / "replayed")[0].trials:
@@ -82,15 +84,15 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         workloads=[GEMM, "gemm:64x64x64", "conv2d:1x8x8x8x8x3x3"],
         spaces=[{"name": "tests.toys:Small", "label": "small"}, "guided-gemm"], warm_start=[],
     )  # fmt: skip
-    jobs, left_out = plan_tables(study, limit=70, seed=4)
+    runs, left_out = plan_tables(study, limit=70, seed=4)
     assert len(left_out) == 1 and "guided-gemm" in left_out[0]
-    assert {(str(job.path), job.trials) for job in jobs} >= {
+    assert {(str(run.log), run.trials) for run in runs} >= {
         ("gemm_16x16x16/small.jsonl", 70), ("gemm_64x64x64/guided-gemm.jsonl", 64),
     }  # fmt: skip
-    assert len(jobs) == 5 and {job.cell.seed for job in jobs} == {4}
-    assert placed(jobs, Path("out"), Path("default"))[0].path.parts[0] == "out"
+    assert len(runs) == 5 and {run.seed for run in runs} == {4}
+    assert placed(runs, Path("out"), Path("default"))[0].path.parts[0] == "out"
     with pytest.raises(SearchlabError, match="5 tables do not fit one file"):
-        placed(jobs, Path("a.jsonl"), Path())
+        placed(runs, Path("a.jsonl"), Path())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         (lambda: plan_tables(small_study(measure={"kind": "table", "path": "x"})), "measures nothing"),
         (lambda: table_study(GEMM), "--space is missing"),
         (lambda: table_study("a.toml", "sketch"), "names its spaces itself"),
-        (lambda: table_study(GEMM, "guided-gemm", {"nonsense": 1}).cells(), "nonsense"),
+        (lambda: table_study(GEMM, "guided-gemm", {"nonsense": 1}).plan(), "nonsense"),
         (lambda: table_study(GEMM, "guided-gemm", measure={"kind": "lokal"}), "lokal"),
     ],
 )

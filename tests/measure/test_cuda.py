@@ -27,8 +27,8 @@ from searchlab.measure.code import Objects, compile_program, load_objects, reaso
 from searchlab.measure.local import LocalMeasurer, survives
 from searchlab.measure.process import Worker
 from searchlab.records import FAILURES
-from searchlab.space import Config
 from searchlab.run.study import tune
+from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 from tests.measure.faulty import Faulty

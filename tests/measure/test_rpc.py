@@ -25,9 +25,9 @@ from searchlab.measure import RpcSettings
 from searchlab.measure.rpc import RpcMeasurer
 from searchlab.measure.tracker import Tracker, registered
 from searchlab.records import Measurement
+from searchlab.run.study import Study
 from searchlab.schema import explained
 from searchlab.space import Config
-from searchlab.run.study import Study
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 from tests.measure.faulty import EXPECTED, Faulty
@@ -292,7 +292,7 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
         explained({"tracker": "here", "key": "two"}, RpcSettings, "measure")
     study = {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"]}
     with pytest.raises(SearchlabError, match="'two' needs a target"):
-        Study.from_dict(study | {"measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two"}}).cells()
+        Study.from_dict(study | {"measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two"}}).plan()
     with pytest.raises(SearchlabError, match="2 jobs on this machine, .* disturb each other"):
         Study.from_dict(study).run("nowhere", jobs=2)
 

@@ -13,8 +13,8 @@ from searchlab.log.format import Record, read_log
 from searchlab.measure.nearest import Nearest
 from searchlab.measure.table import TableMeasurer
 from searchlab.records import Measurement, Trial
-from searchlab.space import Config
 from searchlab.run.study import Study, tune
+from searchlab.space import Config
 from searchlab.target import Target
 from tests import toys
 from tests.conftest import write_table
@@ -243,8 +243,8 @@ def test_a_study_is_of_the_workloads_and_spaces_that_its_tables_hold(tmp_path: P
     for kind in (toys.Small, toys.Dependent):
         write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
     spaces = ["tests.toys:Small", "tests.toys:Dependent", "tests.toys:One"]
-    cells, left_out = study(str(tmp_path), spaces=spaces).cells()
-    assert [item.cell.space_plugin.name for item in cells] == spaces[:2]
+    cells, left_out = study(str(tmp_path), spaces=spaces).plan()
+    assert [item.searched.plugin.name for item in cells] == spaces[:2]
     assert left_out == ["gemm:64x64x64 is not searched in tests.toys:One: no table is of it for this target"]
 
 
@@ -254,6 +254,6 @@ def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
         write_table(tmp_path / "tables" / f"{mcpu}.jsonl", toys.Small(toys.WORKLOAD, target), toys.smooth)
     tables = str(tmp_path / "tables")
     with pytest.raises(SearchlabError, match="different targets"):
-        study(tables).cells()
+        study(tables).plan()
     given_one = {"kind": "llvm", "mcpu": "znver4", "caches": toys.TARGET.to_json()["caches"]}
     assert len(study(tables, target=given_one).run(tmp_path / "out")[0].trials) == 5

@@ -10,11 +10,9 @@ import pytest
 
 from searchlab.costmodel import Surrogate
 from searchlab.costmodel.features import KnobFeatures
-from searchlab.policy import Policy
-from searchlab.policy import POLICIES
+from searchlab.policy import POLICIES, Policy, takes_cost_model
 from searchlab.space import Space
 from searchlab.target import Target
-from searchlab.run.plan import takes_cost_model
 from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_spaces.sketch import Sketch

@@ -11,8 +11,8 @@ from tvm_ffi import structural_equal
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedSpace
 from searchlab.metaschedule import TracedSpace
 from searchlab.records import Measurement, Trial
-from searchlab.space import Config, Space
 from searchlab.run.study import Study
+from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_policies.metaschedule import MetaSchedule
@@ -196,13 +196,13 @@ def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
         "workloads": ["gemm:64x64x64"], "spaces": ["sketch", "guided-gemm"], "policies": ["random", "metaschedule"],
         "seeds": 2,
     }  # fmt: skip
-    cells, left_out = Study.from_dict(spec).cells()
+    cells, left_out = Study.from_dict(spec).plan()
     assert sorted({str(cell.path.parent) for cell in cells}) == [
         "gemm_64x64x64/guided-gemm/random", "gemm_64x64x64/sketch/metaschedule", "gemm_64x64x64/sketch/random",
     ]  # fmt: skip
     assert len(left_out) == 1 and left_out[0].startswith("gemm_64x64x64/guided-gemm/metaschedule is not searched: ")
     with pytest.raises(SearchlabError, match="no policy of the study can search any of its spaces"):
-        Study.from_dict({**spec, "spaces": ["guided-gemm"], "policies": ["metaschedule"]}).cells()
+        Study.from_dict({**spec, "spaces": ["guided-gemm"], "policies": ["metaschedule"]}).plan()
 
 
 @pytest.mark.parametrize(

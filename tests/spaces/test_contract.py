@@ -14,14 +14,12 @@ import tvm
 from tvm_ffi import structural_equal
 
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
-from searchlab.plugins import Plugin
 from searchlab.machine.cuda import COMPILE_MODE
 from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer
-from searchlab.space import SPACES
-from searchlab.space import Config, Knob, ProductSpace, Space, Value
+from searchlab.plugins import Plugin
+from searchlab.space import SPACES, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
-from searchlab.space import SPACES
 from searchlab.workload import parse_workload
 
 from .programs import valid_configs

@@ -1,0 +1,179 @@
+"""A run, planned. :func:`plan_run` is the one place where this happens; ``tune``, studies and tables call it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..costmodel import COST_MODELS, Surrogate, make_cost_model
+from ..costmodel.features import make_features
+from ..errors import SearchlabError
+from ..log.format import Header
+from ..machine.host import host_model, library_versions, machine
+from ..measure import LocalSettings, Settings, protocol
+from ..plugins import Plugin, PluginSpec
+from ..policy import POLICIES, Policy, takes_cost_model
+from ..records import Trial
+from ..space import SPACES, Space
+from ..target import Target
+from ..workload import Workload
+from .warm_start import NOTHING, EarlierRun, WarmStart, usable
+
+OnTrial = Callable[[Trial], None]
+"""Called with every trial in order, measured now or replayed from the log."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A space to search, as a log names it.
+
+    label: its name in pictures and tables, where that is not the plug-in's. size: how many configs it has, if counted.
+    """
+
+    space: Space
+    plugin: Plugin
+    label: str = ""
+    size: int | None = None
+
+    @classmethod
+    def of(cls, spec: PluginSpec | Space, workload: Workload, target: Target | None, label: str = "") -> Searched:
+        """The space that ``spec`` names, for ``workload`` on ``target``; or one that a script has made.
+
+        target: None where a made space brings its own. Raises SearchlabError where a made space is of another workload
+        or target, and UnsupportedWorkload where the space has no program for this one.
+        """
+        if isinstance(spec, Space):
+            if str(spec.workload) != str(workload):
+                raise SearchlabError(f"the space is of {spec.workload}, not of {workload}")
+            if target is not None and target != spec.target:
+                raise SearchlabError(f"the space is for the target {spec.target}, not for {target}")
+            return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
+        assert target is not None
+        plugin, _ = SPACES.named(spec)
+        return cls(SPACES.make(plugin, workload, target), plugin, label)
+
+    @property
+    def name(self) -> str:
+        return self.label or self.plugin.name
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A policy, and the cost model and features that it is given where it takes a cost model.
+
+    label: its name in pictures and tables, where that is not the policy's.
+    """
+
+    policy: Plugin
+    policy_class: type[Policy]
+    cost_model: Plugin | None = None
+    features: str = ""
+    label: str = ""
+
+    @classmethod
+    def of(cls, policy: PluginSpec, cost_model: PluginSpec, features: str, label: str = "") -> Strategy:
+        """Raises SearchlabError where there is no such policy or cost model."""
+        plugin, policy_class = POLICIES.named(policy)
+        if not takes_cost_model(policy_class):
+            return cls(plugin, policy_class, label=label)
+        return cls(plugin, policy_class, COST_MODELS.named(cost_model)[0], features, label)
+
+    @property
+    def name(self) -> str:
+        return self.label or self.policy.name
+
+    def start(self, space: Space, seed: int) -> tuple[Policy, Surrogate | None]:
+        """The policy afresh, and the cost model it was given, where it takes one.
+
+        Raises SearchlabError for an option that either does not take.
+        """
+        options = dict(self.policy.options)
+        POLICIES.check_options(self.policy.name, self.policy_class, options)
+        surrogate = None
+        if self.cost_model is not None:
+            model = make_cost_model(self.cost_model, seed)
+            surrogate = options["cost_model"] = Surrogate(model, make_features(self.features, space))
+        return self.policy_class(space, seed=seed, **options), surrogate
+
+
+@dataclass(frozen=True)
+class Run:
+    """A space, searched by a strategy from a seed: ``trials`` trials, ``batch`` at a time, in the file ``log``."""
+
+    searched: Searched
+    strategy: Strategy
+    seed: int
+    batch: int
+    trials: int
+    settings: Settings
+    log: Path
+    warm_start: WarmStart = NOTHING
+
+    @property
+    def space(self) -> Space:
+        return self.searched.space
+
+    @property
+    def workload(self) -> str:
+        return str(self.space.workload)
+
+    def start(self) -> tuple[Policy, Surrogate | None]:
+        """The policy afresh, and its cost model; see :meth:`Strategy.start`."""
+        return self.strategy.start(self.space, self.seed)
+
+    def with_options(self, options: Mapping[str, Any]) -> Run:
+        """This run with other options of its policy."""
+        policy = Plugin(self.strategy.policy.name, dict(options))
+        return replace(self, strategy=replace(self.strategy, policy=policy))
+
+    def header(self, workers: int) -> Header:
+        """What its log begins with. workers: how many programs its measurer builds at the same time."""
+        local = isinstance(self.settings, LocalSettings)
+        target = self.space.target
+        strategy = self.strategy
+        return Header(
+            workload=self.workload,
+            space=self.searched.plugin.spelled(),
+            fingerprint=self.space.fingerprint,
+            policy=strategy.policy.spelled(),
+            cost_model=strategy.cost_model.spelled() if strategy.cost_model else None,
+            features=strategy.features,
+            seed=self.seed,
+            batch=self.batch,
+            target=target.to_json(),
+            measure=protocol(self.settings),
+            host=host_model(target.kind) if local else {},
+            machine=machine(target.cores) if local else {},
+            warm_start=self.warm_start.digests,
+            label=strategy.label,
+            space_label=self.searched.label,
+            space_size=self.searched.size,
+            workers=workers,
+            versions=dict(library_versions()),
+            created=time.time(),
+        )
+
+
+def plan_run(
+    searched: Searched,
+    strategy: Strategy,
+    settings: Settings,
+    *,
+    seed: int,
+    batch: int,
+    trials: int,
+    log: Path,
+    earlier: Sequence[EarlierRun] = (),
+) -> Run:
+    """The run of ``strategy`` in the space ``searched``, which starts from those of the ``earlier`` runs it can use.
+
+    It holds for other seeds too. Nothing is measured, yet the policy is started once: so a wrong option is found here.
+    Raises SearchlabError for that, and UnsupportedSpace where the policy cannot search the space.
+    """
+    warm_start = usable(earlier, searched.space, strategy.features)
+    run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)
+    run.start()
+    return run

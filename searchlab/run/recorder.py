@@ -1,0 +1,56 @@
+"""Measuring the configs of a run, and logging each trial as soon as it is there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..log.format import LogWriter, Record
+from ..log.noise import sentinel
+from ..measure import Measurer
+from ..records import Trial
+from ..space import Config
+from .finalists import time_sentinel
+from .plan import OnTrial, Run
+from .searcher import Searcher
+
+
+class Recorder:
+    """Measures, appends, and forces a batch to the disk."""
+
+    def __init__(self, run: Run, log: LogWriter, measurer: Measurer, searcher: Searcher, on_trial: OnTrial) -> None:
+        self._space = run.space
+        self._log = log
+        self._measurer = measurer
+        self._searcher = searcher
+        self._on_trial = on_trial
+        self._best: float | None = None
+
+    def measure(self, configs: Sequence[Config], batch: Sequence[Trial], done: Sequence[Trial]) -> list[Trial]:
+        """A trial of each of ``configs``, the rest of a batch of which the log held ``batch``, after those ``done``."""
+        if not configs:
+            return []
+        if self._best is None:
+            self._best = min((trial.cost for trial in (*done, *batch)), default=math.inf)
+        searcher, share = self._searcher, self._searcher.share
+        reading = None if batch else self._sentinel(done)
+        trials: list[Trial] = []
+        for config, measurement in zip(configs, self._measurer.measure(self._space, configs, self._best), strict=True):
+            trial = Trial(len(done) + len(batch) + len(trials), config, measurement)
+            trials.append(trial)
+            quality = searcher.quality([*batch, *trials])
+            self._log.append(
+                Record.of(trial, searcher.propose_seconds * share, searcher.train_seconds * share, quality, reading)
+            )
+            reading = None
+            self._best = min(self._best, trial.cost)
+            self._on_trial(trial)
+        self._log.sync()
+        return trials
+
+    def _sentinel(self, done: Sequence[Trial]) -> float | None:
+        """Seconds that the first program of the run takes now, before a batch whose turn it is."""
+        every = self._measurer.sentinel
+        if every and (self._searcher.batches - 1) % every == 0 and (first := sentinel(done)):
+            return time_sentinel(self._measurer, self._space, first)
+        return None

@@ -1,0 +1,86 @@
+"""The policy of a run: asked and told, timed, and held against its contract."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ..costmodel import scores_of
+from ..costmodel.quality import ModelQuality, model_quality
+from ..errors import InvalidConfig, SearchlabError
+from ..records import Trial
+from ..space import Config
+from .plan import Run
+
+
+class Searcher:
+    """A policy afresh, which has learned from the warm start of its run.
+
+    batches: how many it was asked for. train_seconds, propose_seconds: what it took to learn from the last batch, and
+    to propose the one after that.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.policy, self.surrogate = run.start()
+        self.batches = 0
+        self.propose_seconds = 0.0
+        self._run = run
+        self._asked: set[Config] = set()
+        self._batch_size = 0
+        self._predict_seconds = 0.0
+        start = time.perf_counter()
+        run.warm_start.feed(self.policy, self.surrogate)
+        self.train_seconds = time.perf_counter() - start
+
+    def ask(self, n: int) -> Sequence[Config]:
+        """The next batch; empty where the space is exhausted. Raises SearchlabError for a breach of the contract."""
+        predicted = self.surrogate.predict_seconds if self.surrogate else 0.0
+        start = time.perf_counter()
+        configs = self.policy.ask(n)
+        self.propose_seconds = time.perf_counter() - start
+        self._predict_seconds = self.surrogate.predict_seconds - predicted if self.surrogate else 0.0
+        self._check(configs, n)
+        self._asked.update(configs)
+        self._batch_size = len(configs)
+        self.batches += 1
+        return configs
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from a batch, if it is whole: the run that goes on from a part of one completes it first."""
+        if len(trials) == self._batch_size:
+            start = time.perf_counter()
+            self.policy.tell(trials)
+            self.train_seconds = time.perf_counter() - start
+
+    @property
+    def share(self) -> float:
+        """How much of the time that its batch took is charged to each trial."""
+        return 1 / self._batch_size
+
+    def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
+        """How well the cost model, not told of it yet, predicted a whole batch; None for a part, or without a model.
+
+        The quickest quarter of a batch counts as its top, since a batch has often no more than eight trials.
+        """
+        surrogate = self.surrogate
+        if surrogate is None or not surrogate.fitted or len(batch) < self._batch_size:
+            return None
+        predicted = surrogate.predict([trial.config for trial in batch])
+        return model_quality(
+            predicted, scores_of(batch, surrogate.best), max(1, len(batch) // 4),
+            train_seconds=surrogate.train_seconds, predict_seconds=self._predict_seconds,
+        )  # fmt: skip
+
+    def _check(self, configs: Sequence[Config], n: int) -> None:
+        broken = f"policy {self._run.strategy.policy.name!r} broke its contract: asked for"
+        if len(configs) > n:
+            raise SearchlabError(f"{broken} {n} configs it gave {len(configs)}")
+        fresh: set[Config] = set()
+        for config in configs:
+            if config in self._asked or config in fresh:
+                raise SearchlabError(f"{broken} new configs it repeated {config.to_json()}")
+            fresh.add(config)
+            try:
+                self._run.space.knobs(config)
+            except InvalidConfig as error:
+                raise SearchlabError(f"{broken} configs of its space it gave {config.to_json()}: {error}") from None
