@@ -1,0 +1,149 @@
+"""Golden data in today's words: the one place to edit when an option, a setting or a function has another name.
+
+All that golden tests ask of searchlab goes through here, and through public names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from typer.testing import CliRunner
+
+import searchlab
+from searchlab import Result, Study
+
+DATA = Path(__file__).parent / "data"
+
+if (PLUGINS := str(Path(__file__).parent / "plugins")) not in sys.path:
+    sys.path.append(PLUGINS)  # where a user would have them: a directory that Python imports from
+
+ASKED = {"initial": "initial", "startup": "startup", "warmup": "warmup", "stop_factor": "stop_factor"}
+"""Options and settings as golden data spells them -> as ``tune`` takes them today."""
+
+READ = {"initial": "initial", "startup": "startup", "warmup": "warmup", "stop_factor": "stop_factor"}
+"""The same -> as a header that was read from an old log spells them today."""
+
+STOPPED = "stopped"
+"""What a Measurement calls a program that was not repeated, because it is slow."""
+
+MENDED = ("annealing", "droplet", "qmc", "bandit-default")
+"""Runs of policies whose private random streams may change on purpose; bandit's own arms are among these."""
+
+
+def in_words(words: Mapping[str, str], value: Any) -> Any:
+    """``value`` with its keys, at any depth, in other words."""
+    if isinstance(value, Mapping):
+        return {words.get(key, key): in_words(words, inner) for key, inner in value.items()}
+    return [in_words(words, inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+# --- running ------------------------------------------------------------------------------------------
+
+
+def plugin_class(group: str, name: str) -> Any:
+    """The class registered as ``name``, or named as ``module:Class``."""
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        return getattr(import_module(module), attribute)
+    return entry_points(group=f"searchlab.{group}")[name].load()
+
+
+def run(spec: Mapping[str, Any], log: Path, trials: int | None = None) -> Result:
+    """What ``spec`` of ``runs.json`` says, brought to ``trials`` trials in the file ``log``.
+
+    Paths in it start from the working directory. A space that it gives as an ``instance`` is made first, and a policy
+    that it gives as a ``class`` is handed over as one, both as a script does.
+    """
+    given = {key: in_words(ASKED, value) for key, value in spec.items() if key not in ("workload", "cut")}
+    if instance := given["space"].get("instance"):
+        target = searchlab.resolve_target(given.pop("target"))
+        options = dict(instance.get("options", {}))
+        if "function" in options:
+            options["function"] = plugin_class("functions", options["function"])
+        cls = plugin_class("spaces", instance["name"])
+        given["space"] = cls(searchlab.parse_workload(spec["workload"]), target, **options)
+    if name := given["policy"].get("class"):
+        given["policy"] = plugin_class("policies", name)
+    if trials is not None:
+        given["trials"] = trials
+    return searchlab.tune(spec["workload"], log=log, **given)
+
+
+def command(*words: str | Path) -> tuple[int, str]:
+    """The exit code and the standard output of ``searchlab *words``."""
+    from searchlab.cli import app
+
+    ended = CliRunner().invoke(app, [str(word) for word in words])
+    refused = isinstance(ended.exception, searchlab.SearchlabError)
+    if ended.exception is not None and not refused and not isinstance(ended.exception, SystemExit):
+        raise ended.exception
+    return 2 if refused else ended.exit_code, ended.stdout
+
+
+def host() -> dict[str, str]:
+    """This machine, as the header of a log of measurements on it has it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return {"cpu": line.partition(":")[2].strip()}
+    return {"cpu": platform.processor() or platform.machine()}
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def observed(path: Path) -> dict[str, Any]:
+    """What searchlab says of a whole log: plain JSON, without the file's place."""
+    result = searchlab.load_log(path)
+    frame = result.to_frame()
+    measurements = [trial.measurement for trial in result.trials]
+    code, said = command("best", path, "--json")
+    return {
+        "trials": len(result.trials),
+        "costs": [cost if math.isfinite(cost) else None for cost in frame["cost"].tolist()],
+        "elapsed": frame["elapsed"].tolist(),
+        "failures": [[index, one.failure] for index, one in enumerate(measurements) if one.failure],
+        "reused": [index for index, one in enumerate(measurements) if one.reused],
+        "nearest": [index for index, one in enumerate(measurements) if one.nearest],
+        "stopped": [index for index, one in enumerate(measurements) if getattr(one, STOPPED)],
+        "best": json.loads(said) if code == 0 else None,
+        "table": without_place(json.loads(command("table", "info", path, "--json")[1])[0]),
+    }
+
+
+def without_place(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "file"}
+
+
+def header_of(result: Result) -> dict[str, Any]:
+    """The header of a log as it was read, as plain JSON."""
+    plain: dict[str, Any] = msgspec.to_builtins(result.log.header)
+    return plain
+
+
+def checked(path: Path) -> dict[str, Any]:
+    """What ``searchlab log check`` says of a log."""
+    code, said = command("log", "check", path, "--json")
+    return {"exit_code": code, **(without_place(json.loads(said)[0]) if code != 2 else {})}
+
+
+def planned(path: Path) -> dict[str, Any]:
+    """The runs of a study file: the path of each log, and what its header would say that must agree to resume it."""
+    identity = (
+        "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
+        "warm_start", "label", "space_label",
+    )  # fmt: skip
+    runs, left_out = Study.load(path).cells()
+    headers = {str(run.path): msgspec.to_builtins(run.cell.header(1)) for run in runs}
+    return {
+        "runs": {place: {name: header[name] for name in identity} for place, header in headers.items()},
+        "left_out": len(left_out),
+    }
