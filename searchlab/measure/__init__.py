@@ -201,7 +201,7 @@ def make_measurer(settings: Settings, target: Target, cache: Cache, base: Path =
 
         return TableMeasurer(settings.paths(base), settings.missing, settings.noise)
     if isinstance(settings, RpcSettings):
-        from .rpc import RpcMeasurer
+        from .rpc.measurer import RpcMeasurer
 
         return RpcMeasurer(settings, target, cache, settings.workers or available_cores())
     from .local import LocalMeasurer

@@ -21,7 +21,7 @@ from .process import die_with
 from .runner import Runner, case_of
 
 if TYPE_CHECKING:
-    from .remote import RemoteRunner
+    from .rpc.session import RemoteRunner
 
 if __name__ == "__main__":  # a plug-in may want it all the same
     del sys.modules["torch"]
@@ -75,7 +75,7 @@ def main() -> None:
                 if kind == "space":
                     space = pickle.loads(rest[0])
                 elif kind == "remote":
-                    from .remote import RemoteRunner  # with all of TVM's RPC, which the others do without
+                    from .rpc.session import RemoteRunner  # with all of TVM's RPC, which the others do without
 
                     remote = RemoteRunner(*rest)
                 else:

@@ -17,7 +17,7 @@ from searchlab.space import Config
 from searchlab.study import tune
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.measure.counted import Counted
+from tests.support.measure.counted import Counted
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 QUICK = {"repeat": 3, "min_repeat_ms": 0}

@@ -31,8 +31,8 @@ from searchlab.space import Config
 from searchlab.study import tune
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from tests.measure.faulty import Faulty
-from tests.measure.faulty_cuda import FAULTS, FaultyCuda
+from tests.support.measure.faulty import Faulty
+from tests.support.measure.faulty_cuda import FAULTS, FaultyCuda
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90"})
 WORKLOAD = parse_workload("gemm:8x8x8")

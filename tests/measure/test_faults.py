@@ -20,7 +20,7 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.measure.hostile import Hostile, Telltale
+from tests.support.measure.hostile import Hostile, Telltale
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 

@@ -20,7 +20,7 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.measure.faulty import EXPECTED, Faulty, Unloadable
+from tests.support.measure.faulty import EXPECTED, Faulty, Unloadable
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 

@@ -22,15 +22,15 @@ from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log import read_log
 from searchlab.measure import RpcSettings
-from searchlab.measure.rpc import RpcMeasurer
-from searchlab.measure.tracker import Tracker, registered
+from searchlab.measure.rpc.measurer import RpcMeasurer
+from searchlab.measure.rpc.tracker import Tracker, registered
 from searchlab.records import Measurement
 from searchlab.schema import explained
 from searchlab.space import Config
 from searchlab.study import Study
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from tests.measure.faulty import EXPECTED, Faulty
+from tests.support.measure.faulty import EXPECTED, Faulty
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 SERVER = ("searchlab", "fleet", "server", "--port", "0")

@@ -14,11 +14,11 @@ from typing import Any
 import tvm
 from tvm import rpc
 
-from ..target import Target
-from ..workload import Workload
-from . import RpcSettings
-from .code import Objects, device_name, reason
-from .runner import Runner, case_of
+from ...target import Target
+from ...workload import Workload
+from .. import RpcSettings
+from ..code import Objects, device_name, reason
+from ..runner import Runner, case_of
 from .tracker import Address
 
 LOADER = "searchlab.load"

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any
 
-from ..cuda import compile_mode
-from ..errors import SearchlabError
-from ..records import Failure, Measurement, Trial
-from ..space import Config, Space
-from ..target import Target
-from ..workload import Workload
-from . import Cache, RpcSettings
-from .code import Objects
-from .local import START_SECONDS, LocalMeasurer
-from .process import Worker, WorkerDied
+from ...cuda import compile_mode
+from ...errors import SearchlabError
+from ...records import Failure, Measurement, Trial
+from ...space import Config, Space
+from ...target import Target
+from ...workload import Workload
+from .. import Cache, RpcSettings
+from ..code import Objects
+from ..local import START_SECONDS, LocalMeasurer
+from ..process import Worker, WorkerDied
 from .tracker import Address, Tracker, reachable, registered
 
 LOOK_SECONDS = 1.0
