@@ -19,8 +19,9 @@ import cloudpickle
 import msgspec
 
 from .errors import SearchlabError, SearchlabWarning
-from .measure import Cache, LocalSettings, Measurer, Settings, make_measurer
+from .measure.contract import Cache, Measurer
 from .measure.process import Worker, WorkerDied, die_with
+from .measure.settings import Settings
 from .records import Measurement
 from .target import available_cores
 from .tuner import Cell, OnTrial, run_cell
@@ -33,7 +34,7 @@ def check_jobs(jobs: int, settings: Settings) -> None:
     """Raise SearchlabError where runs measured so cannot be ``jobs`` at the same time."""
     if jobs < 1:
         raise SearchlabError(f"jobs must be at least 1, not {jobs}")
-    if jobs > 1 and isinstance(settings, LocalSettings):
+    if jobs > 1 and settings.exclusive:
         raise SearchlabError(
             f"{jobs} jobs on this machine, which the study is measured on, would disturb each other's times; leave it "
             f'to one, or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
@@ -104,7 +105,7 @@ class _Job:
 
     def run(self, cell: Cell, path: Path, trials: int, settings: Settings, base: Path) -> None:
         if self.measurer is None:
-            self.measurer = make_measurer(settings, cell.space.target, self.cache, base)
+            self.measurer = settings.make(cell.space.target, self.cache, base)
         run_cell(
             replace(cell, settings=settings),
             path,

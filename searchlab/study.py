@@ -15,8 +15,8 @@ import msgspec
 from .errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
 from .jobs import check_jobs, run_jobs
 from .log import Plugin, read_log
-from .measure import Cache, LocalSettings, Settings, TableSettings, default_target, make_measurer
-from .measure.table import recorded
+from .measure.contract import Cache
+from .measure.settings import LocalSettings, Settings
 from .policy import Policy
 from .result import Result
 from .schema import explained
@@ -134,7 +134,7 @@ class Study:
     @cached_property
     def _plan(self) -> tuple[list[StudyCell], list[str]]:
         spec = self.spec
-        target = resolve_target(default_target(spec.measure, self.base) if spec.target is None else spec.target)
+        target = resolve_target(spec.measure.default_target(self.base) if spec.target is None else spec.target)
         workloads = [parse_workload(text) for text in spec.workloads]
         spaces = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         strategies = list(self._strategies())
@@ -149,8 +149,8 @@ class Study:
                     made.append((entry, make_space(entry.plugin, workload, target)))
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {entry.label or entry.name}: {error}")
-        if isinstance(spec.measure, TableSettings):
-            held = recorded(spec.measure.paths(self.base))
+        held = spec.measure.measurable(self.base)
+        if held is not None:
             for entry, space in made:
                 if (str(space.workload), space.fingerprint) not in held:
                     where = entry.label or entry.name
@@ -225,7 +225,7 @@ class Study:
         check_apart([item.cell.warm_start for item in cells], [out / item.path for item in cells])
         cache: Cache = {}
         target = cells[0].cell.space.target
-        with make_measurer(self.spec.measure, target, cache, self.base) as measurer:
+        with self.spec.measure.make(target, cache, self.base) as measurer:
             for item in cells:  # before anything is measured: a log of something else is found, the cache is filled
                 recall(item.cell, out / item.path, measurer, cache)
             if jobs > 1:
@@ -294,7 +294,7 @@ def tune(
         space_plugin = Plugin(f"{type(space).__module__}:{type(space).__qualname__}", dict(space.made_with))
     else:
         space_plugin, _ = as_plugin("space", space)
-        spec = default_target(settings) if target is None else target
+        spec = settings.default_target() if target is None else target
         made = make_space(space_plugin, parse_workload(workload), resolve_target(spec))
     if str(made.workload) != str(parse_workload(workload)):
         raise SearchlabError(f"the space is of {made.workload}, not of {parse_workload(workload)}")
@@ -308,7 +308,7 @@ def tune(
     check_apart([warm], [Path(log)])
     cell = Cell(made, space_plugin, policy_plugin, cls, model, seed, batch, settings, warm_start=warm)
     cache: Cache = {}
-    with make_measurer(settings, made.target, cache) as measurer:
+    with settings.make(made.target, cache) as measurer:
         recall(cell, Path(log), measurer, cache)
         run_cell(cell, Path(log), trials, measurer, on_trial)
     return Result(read_log(log), made)

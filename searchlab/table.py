@@ -13,7 +13,8 @@ import msgspec
 
 from .errors import SearchlabError
 from .log import check_identity, read_log
-from .measure import Cache, Settings, TableSettings, make_measurer
+from .measure.contract import Cache
+from .measure.settings import Settings
 from .schema import explained
 from .study import Named, Study
 from .tuner import Cell, OnTrial, recall, run_cell
@@ -79,7 +80,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     that of the knobs, or a machine that gets slower would look like a knob. Raises SearchlabError for a space that is
     too large to be counted where there is no limit.
     """
-    if isinstance(study.spec.measure, TableSettings):
+    if study.spec.measure.replays:
         raise SearchlabError('a table is measured, but measure.kind is "table", which measures nothing; choose another')
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit is the number of configs to measure, at least 1, not {limit}")
@@ -111,7 +112,7 @@ def build_tables(study: Study, jobs: Sequence[TableJob], on_job: Callable[[Table
     open_jobs = [job for job in jobs if not _packed(job)]
     if not open_jobs:
         return
-    with make_measurer(study.spec.measure, jobs[0].cell.space.target, cache, study.base) as measurer:
+    with study.spec.measure.make(jobs[0].cell.space.target, cache, study.base) as measurer:
         for job in open_jobs:
             recall(job.cell, job.log, measurer, cache)
         for job in open_jobs:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .errors import SearchlabWarning
 from .log import Final, Finalist, Log
-from .measure import CannotMeasure, Measurer
+from .measure.contract import CannotMeasure, Remeasurer
 from .records import Trial
 from .space import Space
 
@@ -82,15 +82,15 @@ def sentences(log: Log) -> list[str]:
     return said
 
 
-def time_sentinel(measurer: Measurer, space: Space, trial: Trial) -> float | None:
+def time_sentinel(measurer: Remeasurer, space: Space, trial: Trial) -> float | None:
     """Seconds that its program takes now; None where it fails now."""
     try:
-        return statistics.median(measurer.again(space, [trial], SENTINEL_ROUNDS)[0])
+        return statistics.median(measurer.remeasure(space, [trial], SENTINEL_ROUNDS)[0])
     except CannotMeasure:
         return None
 
 
-def measure_finalists(measurer: Measurer, space: Space, trials: Sequence[Trial]) -> Final | None:
+def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
     """The fastest of ``trials`` with different programs, measured again; None, with a warning, where that fails."""
     fastest: dict[str, Trial] = {}
     for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: of equals the first
@@ -101,7 +101,7 @@ def measure_finalists(measurer: Measurer, space: Space, trials: Sequence[Trial])
     if not chosen:
         return None
     try:
-        seconds = measurer.again(space, chosen, ROUNDS)
+        seconds = measurer.remeasure(space, chosen, ROUNDS)
     except CannotMeasure as error:
         warnings.warn(
             f"the fastest trials could not be measured again ({error}); run it again to try once more",

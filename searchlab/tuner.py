@@ -20,7 +20,8 @@ from .errors import InvalidConfig, SearchlabError
 from .features import make_features
 from .log import Header, LogWriter, Plugin, Record
 from .machine import machine
-from .measure import Cache, LocalSettings, Measurer, Settings, protocol
+from .measure.contract import Cache, Measurer, Remeasurer
+from .measure.settings import Settings
 from .model_quality import ModelQuality, model_quality
 from .policy import Policy
 from .records import Trial
@@ -63,7 +64,7 @@ class Cell:
     space_size: int | None = None
 
     def header(self, workers: int) -> Header:
-        local = isinstance(self.settings, LocalSettings)
+        here = self.settings.exclusive  # this machine is measured
         return Header(
             workload=str(self.space.workload),
             space=self.space_plugin.spelled(),
@@ -74,9 +75,9 @@ class Cell:
             seed=self.seed,
             batch=self.batch,
             target=self.space.target.to_json(),
-            measure=protocol(self.settings),
-            host=host_model(self.space.target) if local else {},
-            machine=machine(self.space.target.cores) if local else {},
+            measure=self.settings.identity(),
+            host=host_model(self.space.target) if here else {},
+            machine=machine(self.space.target.cores) if here else {},
             warm_start=self.warm_start.digests,
             label=self.label,
             space_label=self.space_label,
@@ -146,7 +147,8 @@ def run_cell(cell: Cell, path: Path, trials: int, measurer: Measurer, on_trial: 
             told = _search(cell, policy, surrogate, writer, trials, measurer, on_trial)
         else:
             told = [record.trial for record in writer.records]
-        if measurer.finalists and not (writer.final and writer.final.final == len(told)):
+        has_final = writer.final is not None and writer.final.final == len(told)
+        if isinstance(measurer, Remeasurer) and measurer.finalists and not has_final:
             final = measure_finalists(measurer, cell.space, told)
             if final is not None:
                 writer.append(final)
@@ -191,7 +193,11 @@ def _search(
             on_trial(told[-1])
         new = wanted[len(told) :]
         seconds = None
-        if new and not told and measurer.sentinel and batch % measurer.sentinel == 0 and (first := sentinel(done)):
+        if (
+            isinstance(measurer, Remeasurer)
+            and (new and not told and measurer.sentinel and batch % measurer.sentinel == 0)
+            and (first := sentinel(done))
+        ):
             seconds = time_sentinel(measurer, cell.space, first)
         best = min([best, *(trial.cost for trial in told)])
         for config, measurement in zip(new, measurer.measure(cell.space, new, best), strict=True):

@@ -10,8 +10,7 @@ import pytest
 
 from searchlab.cuda import gpu_name
 from searchlab.log import Header, LogWriter, Plugin, Record
-from searchlab.measure import LocalSettings
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Trial
 from searchlab.space import Space
 from searchlab.target import Target, resolve_target

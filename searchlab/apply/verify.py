@@ -19,8 +19,8 @@ import numpy as np
 from ..cuda import check_can_measure, gpu_name
 from ..errors import SearchlabError
 from ..log import Header, Log
-from ..measure import CannotMeasure, LocalSettings, RunSettings
-from ..measure.local import LocalMeasurer
+from ..measure.contract import CannotMeasure, RunSettings
+from ..measure.local import LocalMeasurer, LocalSettings
 from ..records import Failure, Measurement, Trial
 from ..result import Result, load_log
 from ..space import Choose, Config, Space
@@ -38,7 +38,7 @@ UNTUNED_SECONDS = 5.0
 """What timing programs in turn with the untuned one may take: where that is slow, there are fewer rounds, or none."""
 
 STOP_FACTOR = 3.0
-"""That of :class:`~searchlab.measure.RunSettings`, for logs whose own repeats all: the untuned program is slow."""
+"""The default of the settings, for logs whose own setting repeats all: the untuned program is slow."""
 
 
 @dataclass(frozen=True)
@@ -338,8 +338,8 @@ def _time(
     together: list[tuple[float, ...]] = []
     try:
         if plain and rounds:
-            together = measurer.again(space, [*alive, plain], rounds)
-        apart = together[:-1] if rounds >= own_rounds else measurer.again(space, alive, own_rounds)
+            together = measurer.remeasure(space, [*alive, plain], rounds)
+        apart = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, alive, own_rounds)
     except CannotMeasure:
         return [()] * len(alive), [()] * len(alive), ()
     if together:

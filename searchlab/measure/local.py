@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import cloudpickle
 
@@ -17,11 +18,40 @@ from ..cuda import INSTEAD, check_can_measure
 from ..errors import SearchlabError
 from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
-from ..target import Target
+from ..target import Target, available_cores
 from ..workload import Workload
-from . import Cache, CannotMeasure, LocalSettings, Measurer, RunSettings
 from .code import Objects
+from .contract import Cache, CannotMeasure, Remeasurer, RunSettings
 from .process import Worker, WorkerDied
+
+
+class LocalSettings(RunSettings, frozen=True, tag="local"):
+    """Measure in worker processes on this machine.
+
+    The first program of a run that runs is timed again every ``sentinel`` batches, and at the end of a run the fastest
+    ``finalists`` are, in turn; 0 leaves that out. Neither touches the measurements of trials.
+    """
+
+    sentinel: int = 4
+    finalists: int = 5
+
+    aside: ClassVar[tuple[str, ...]] = (*RunSettings.aside, "sentinel", "finalists")
+    exclusive: ClassVar[Literal[True]] = True
+    replays: ClassVar[Literal[False]] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least(0, "sentinel", "finalists")
+
+    def default_target(self, base: Path = Path()) -> str:
+        return "native"
+
+    def measurable(self, base: Path = Path()) -> None:
+        return None
+
+    def make(self, target: Target, cache: Cache, base: Path = Path()) -> LocalMeasurer:
+        return LocalMeasurer(self, target, cache, self.workers or available_cores())
+
 
 START_SECONDS = 120.0
 """How long a worker may take to import TVM, or to make a workload's inputs and reference."""
@@ -36,7 +66,7 @@ def survives(kind: str, failure: Failure) -> bool:
     return kind != "cuda" and failure in ("run_error", "wrong_answer")
 
 
-class LocalMeasurer(Measurer):
+class LocalMeasurer(Remeasurer):
     """Measures with ``workers`` build processes and one run process, all of them kept for the next batch.
 
     A program that is in ``cache`` is not built again, unless it was stopped in a run whose best was faster than that of
@@ -89,7 +119,7 @@ class LocalMeasurer(Measurer):
         """Whether ``measurement`` was stopped and would not be now."""
         return measurement.stopped and not measurement.cost > self.settings.stop_factor * best
 
-    def again(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+    def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         programs = [trial.measurement.program for trial in trials]
         missing = [trial.config for trial in trials if trial.measurement.program not in self._kept]
         hashes, failures, code = self._build(space, missing, lambda program: False)
@@ -100,7 +130,7 @@ class LocalMeasurer(Measurer):
             raise CannotMeasure(f"{', '.join(sorted(absent))} is now another program: {', '.join(hashes.values())}")
         self._kept |= {program: (0.0, objects) for program, objects in built.items()}  # which may be asked for often
         runner = self._ready_runner(space.workload)
-        runner.send(("again", [self._kept[program][1] for program in programs], rounds))
+        runner.send(("remeasure", [self._kept[program][1] for program in programs], rounds))
         limit = self.settings.run_timeout * len(trials)
         kind, rest = self._answer(runner, limit)
         if kind != "ran":
@@ -118,7 +148,7 @@ class LocalMeasurer(Measurer):
         return (rest[0], rest[1]) if kind == "failed" else None
 
     def _keep(self, measurement: Measurement, objects: Objects) -> None:
-        """Keep the code of what :meth:`again` may be asked for: the first program that runs, and the fastest."""
+        """Keep the code of what :meth:`remeasure` may be asked for: the first program that runs, and the fastest."""
         if math.isfinite(measurement.cost) and (self.sentinel or self.finalists):
             self._kept[measurement.program] = (measurement.cost if self._kept else 0.0, objects)
             if len(self._kept) > self.finalists + 2:
@@ -261,7 +291,7 @@ class LocalMeasurer(Measurer):
             runner = self._runner = self._start_runner()
         if runner.told != workload:
             runner.told = workload
-            runner.send(("workload", workload, self.settings, self.target.kind))
+            runner.send(("workload", workload, self.settings.for_worker(), self.target.kind))
         return runner
 
     def _ready_runner(self, workload: Workload) -> Worker:

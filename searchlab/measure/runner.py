@@ -11,8 +11,8 @@ import numpy as np
 import tvm
 
 from ..workload import Workload
-from . import RunSettings
 from .code import reason
+from .contract import RunSettings
 from .memory import with_limit
 
 COLD_SECONDS = 0.01
@@ -95,7 +95,7 @@ class Runner:
             return "failed", "run_error", text, time.perf_counter() - start
         return "ran", seconds, stopped, time.perf_counter() - start
 
-    def again(self, loads: Sequence[Load], rounds: int) -> tuple[Any, ...]:
+    def remeasure(self, loads: Sequence[Load], rounds: int) -> tuple[Any, ...]:
         """``("ran", seconds of each program in each round)`` or ``("failed", kind, text)``.
 
         The programs are timed in turn, each round beginning with another one.

@@ -102,9 +102,9 @@ def main() -> None:
         elif kind == "run on":
             address, objects, best = rest
             connection.send(remote.run(connection, address, objects, best))
-        elif kind == "again":
+        elif kind == "remeasure":
             programs, rounds = rest
-            connection.send(runner.again([partial(load_objects, objects) for objects in programs], rounds))
+            connection.send(runner.remeasure([partial(load_objects, objects) for objects in programs], rounds))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import numpy as np
 
 from searchlab.errors import SearchlabError
 from searchlab.log import Plugin
-from searchlab.measure import TableSettings
+from searchlab.measure.settings import TableSettings
 from searchlab.records import Measurement, Trial
 from searchlab.registry import installed, load
 from searchlab.space import Config, Space

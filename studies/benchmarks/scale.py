@@ -26,7 +26,8 @@ import psutil
 import searchlab
 from searchlab.conformance import toys
 from searchlab.log import Plugin, read_log
-from searchlab.measure import Measurer, TableSettings
+from searchlab.measure.contract import Measurer
+from searchlab.measure.settings import TableSettings
 from searchlab.records import Measurement, Trial
 from searchlab.registry import load
 from searchlab.space import Config, Space

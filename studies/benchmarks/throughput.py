@@ -26,9 +26,8 @@ import tvm
 from tvm_ffi import structural_hash
 
 from searchlab.log import Plugin
-from searchlab.measure import LocalSettings
 from searchlab.measure.code import compile_program, device_of, load_objects, to_objects
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.runner import Runner
 from searchlab.space import Config, Space
 from searchlab.target import available_cores, resolve_target

@@ -10,7 +10,7 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log import Final, Finalist, LogWriter, Record, read_log
-from searchlab.measure import CannotMeasure, Measurer
+from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.result import load_log
 from searchlab.space import Config
@@ -73,7 +73,7 @@ def test_a_winner_wins_all_rounds_but_one() -> None:
     assert winner(final(steady)) == (Finalist(0, tuple(steady)), ())
 
 
-class Scripted(Measurer):
+class Scripted(Remeasurer):
     """Gives what it was made with when asked to measure again."""
 
     finalists = 3
@@ -85,7 +85,7 @@ class Scripted(Measurer):
     def measure(self, space, configs, best=math.inf):  # type: ignore[no-untyped-def]
         raise AssertionError
 
-    def again(self, space, trials, rounds):  # type: ignore[no-untyped-def]
+    def remeasure(self, space, trials, rounds):  # type: ignore[no-untyped-def]
         self.asked = [trial.index for trial in trials]
         if missing := set(self.asked) - self.times.keys():
             raise CannotMeasure(f"no {missing}")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.log import read_log
-from searchlab.measure import LocalSettings, protocol
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.study import tune
@@ -90,4 +89,4 @@ def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_stopped(space: C
     assert [len(records[us].seconds) for us in (200, 300, 4000, 60000)] == [3, 3, 1, 1]
     assert records[60000].measurement.stopped and space.count(60000) == 1
     header = json.loads(log.read_text().splitlines()[0])
-    assert header["measure"]["stop_factor"] == 3 and header["measure"] == protocol(LocalSettings(**QUICK))  # type: ignore[arg-type]
+    assert header["measure"]["stop_factor"] == 3 and header["measure"] == LocalSettings(**QUICK).identity()  # type: ignore[arg-type]

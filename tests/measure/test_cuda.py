@@ -22,9 +22,8 @@ from tvm.script import relax as R
 from searchlab.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.errors import SearchlabError
 from searchlab.log import read_log
-from searchlab.measure import LocalSettings, make_measurer
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
-from searchlab.measure.local import LocalMeasurer, survives
+from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
 from searchlab.measure.process import Worker
 from searchlab.records import FAILURES
 from searchlab.space import Config
@@ -176,14 +175,14 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("make_measurer(LocalSettings(), resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
+        ("LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
          "no CUDA device was found: .*; run this where there is one, or answer from recorded measurements"),
         ("resolve_target('cuda')", "no CUDA device was found, .* or give an arch, as "),
     ],
 )  # fmt: skip
 def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> None:
     code = (
-        "from searchlab.errors import SearchlabError\nfrom searchlab.measure import LocalSettings, make_measurer\n"
+        "from searchlab.errors import SearchlabError\nfrom searchlab.measure.settings import LocalSettings\n"
         "from searchlab.target import resolve_target\n"
         f"try:\n    {program}\nexcept SearchlabError as error:\n    print(error)"
     )
@@ -196,7 +195,7 @@ def test_programs_of_another_kind_cannot_be_measured_here() -> None:
     with pytest.raises(
         SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; run this where"
     ):
-        make_measurer(LocalSettings(), resolve_target({"kind": "webgpu"}), {})
+        LocalSettings().make(resolve_target({"kind": "webgpu"}), {})
 
 
 def test_the_compiler_is_the_one_set_or_else_the_one_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from searchlab.log import read_log
-from searchlab.measure import LocalSettings
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target

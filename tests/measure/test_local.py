@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.measure import LocalSettings
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
@@ -98,7 +97,7 @@ def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> N
 def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from searchlab.measure import LocalSettings\nfrom searchlab.measure.local import LocalMeasurer\n"
+        "from searchlab.measure.local import LocalMeasurer, LocalSettings\n"
         "from searchlab.target import resolve_target\nfrom tests.measure.test_local import measured\n"
         "measurer = LocalMeasurer(LocalSettings(), resolve_target('native'), {}, 2)\n"
         "measured(measurer, 'none', 'tiled')\nprint('ready', flush=True)\nmeasured(measurer, 'schedule hangs', 'hangs')"

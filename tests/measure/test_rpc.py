@@ -21,8 +21,7 @@ from typer.testing import CliRunner
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log import read_log
-from searchlab.measure import RpcSettings
-from searchlab.measure.rpc.measurer import RpcMeasurer
+from searchlab.measure.rpc.measurer import RpcMeasurer, RpcSettings
 from searchlab.measure.rpc.tracker import Tracker, registered
 from searchlab.records import Measurement
 from searchlab.schema import explained

@@ -10,22 +10,71 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from ...cuda import compile_mode
 from ...errors import SearchlabError
 from ...records import Failure, Measurement, Trial
 from ...space import Config, Space
-from ...target import Target
+from ...target import Target, available_cores
 from ...workload import Workload
-from .. import Cache, RpcSettings
 from ..code import Objects
+from ..contract import Cache, RunSettings
 from ..local import START_SECONDS, LocalMeasurer
 from ..process import Worker, WorkerDied
 from .tracker import Address, Tracker, reachable, registered
 
 LOOK_SECONDS = 1.0
 """How often the tracker is asked whether it has any device at all, while one is waited for."""
+
+
+class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
+    """Measure on the devices that are registered as ``key`` at TVM's RPC tracker at ``tracker``, ``"host:port"``.
+
+    A device has ``connect_timeout`` seconds to take a connection and the inputs of a program, and only then the time of
+    that begins; what waits for a device is not timed. Where a device vanishes, the trial is given to another, up to
+    ``retries`` times; where none has been at the tracker for ``device_timeout`` seconds, the run ends. ``cc`` is the
+    compiler that links a program for a device that can only load a shared library: one of this machine if "".
+    """
+
+    tracker: str
+    key: str
+    connect_timeout: float = 10.0
+    device_timeout: float = 60.0
+    retries: int = 3
+    cc: str = ""
+
+    aside: ClassVar[tuple[str, ...]] = (
+        *RunSettings.aside, "tracker", "connect_timeout", "device_timeout", "retries", "cc",
+    )  # fmt: skip
+    exclusive: ClassVar[Literal[False]] = False
+    replays: ClassVar[Literal[False]] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least(0, "retries")
+        self._more_than_0_seconds("connect_timeout")
+        if self.device_timeout < 0:
+            raise ValueError(f"device_timeout must be at least 0 seconds, not {self.device_timeout}")
+        if self.key.split() != [self.key]:
+            raise ValueError(f"key must be one word, the key that the devices are registered as, not {self.key!r}")
+        host, _, port = self.tracker.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise ValueError(f"tracker must be host:port, as 10.0.0.1:9190, not {self.tracker!r}")
+
+    def default_target(self, base: Path = Path()) -> str:
+        raise SearchlabError(
+            f"measuring on the devices {self.key!r} needs a target, which says what they are: an LLVM CPU as "
+            f'"cortex-a72", or {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}; "native" for those '
+            f"that are as this machine"
+        )
+
+    def measurable(self, base: Path = Path()) -> None:
+        return None
+
+    def make(self, target: Target, cache: Cache, base: Path = Path()) -> RpcMeasurer:
+        return RpcMeasurer(self, target, cache, self.workers or available_cores())
 
 
 @dataclass
@@ -102,7 +151,7 @@ class RpcMeasurer(LocalMeasurer):
         finally:
             runs.close()
 
-    def again(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+    def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         raise NotImplementedError  # as of any measurer with neither sentinel nor finalists
 
     def close(self) -> None:
@@ -133,7 +182,9 @@ class RpcMeasurer(LocalMeasurer):
         if worker.told != workload:
             worker.told = workload
             worker.holds = None
-            worker.send(("remote", workload, self.settings, self.target))
+            settings = self.settings
+            plain = settings.for_worker(), self.target, settings.connect_timeout, settings.cc
+            worker.send(("remote", workload, *plain))
 
     def _drop(self, worker: Worker) -> None:
         worker.kill()

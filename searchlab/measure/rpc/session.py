@@ -16,8 +16,8 @@ from tvm import rpc
 
 from ...target import Target
 from ...workload import Workload
-from .. import RpcSettings
 from ..code import Objects, device_name, reason
+from ..contract import RunSettings
 from ..runner import Runner, case_of
 from .tracker import Address
 
@@ -31,10 +31,14 @@ EXPIRED = "RPCSessionTimeoutError"
 class RemoteRunner:
     """Runs programs of one workload on whatever device is lent for each."""
 
-    def __init__(self, workload: Workload, settings: RpcSettings, target: Target) -> None:
+    def __init__(
+        self, workload: Workload, settings: RunSettings, target: Target, connect_timeout: float, cc: str
+    ) -> None:
         self.workload = workload
         self.settings = settings
         self.target = target
+        self.connect_timeout = connect_timeout
+        self.cc = cc
         self.case = case_of(workload, settings.check)
 
     def run(self, connection: Connection, address: Address, objects: Objects, best: float) -> tuple[Any, ...]:
@@ -44,7 +48,7 @@ class RemoteRunner:
         """
         host, port, key = address
         # A server that hears no more of us ends the session by itself.
-        session_timeout = self.settings.connect_timeout + self.settings.run_timeout
+        session_timeout = self.connect_timeout + self.settings.run_timeout
         try:
             session = rpc.connect(host, port, key, session_timeout=session_timeout)
             device = session.device(device_name(self.target.kind))
@@ -94,7 +98,7 @@ class RemoteRunner:
         """The name and the bytes of a file that holds ``objects``, as a plain server loads it."""
         from tvm.support import cc, tar
 
-        compiler = self.settings.cc or ("" if self.target.is_foreign else cc.get_cc())
+        compiler = self.cc or ("" if self.target.is_foreign else cc.get_cc())
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder, f"{number}.o")) for number in range(len(objects))]
             for file, data in zip(files, objects, strict=True):
