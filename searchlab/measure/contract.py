@@ -101,6 +101,14 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name not in self.aside}
 
+    def is_known(self, program: str, cache: Cache, best: float) -> bool:
+        """Whether ``program`` is in ``cache``, and was not pruned there though it would not be now.
+
+        best: the least cost that the run has had so far, in seconds.
+        """
+        known = cache.get(program)
+        return known is not None and not (known.stopped and not known.cost > self.stop_factor * best)
+
     def for_worker(self) -> RunSettings:
         """These settings without those that a kind of measurement adds: what a worker process is sent."""
         return RunSettings(*(getattr(self, name) for name in RunSettings.__struct_fields__))

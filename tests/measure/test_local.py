@@ -118,7 +118,7 @@ def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> No
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("none", "tiled", "is wrong")])
     next(results)
-    builders = [psutil.Process(worker._process.pid) for worker in measurer._builders]
+    builders = [psutil.Process(worker._process.pid) for worker in measurer._builders.processes]
     before = [builder.cpu_times().user for builder in builders]
     assert len(list(results)) == 2
     time.sleep(0.2)

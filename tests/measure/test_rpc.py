@@ -81,7 +81,9 @@ class Fleet:
             for key, count in counts.items()
             for _ in range(count)
         ]
-        wait_for(lambda: {key: len(at) for key, at in self.there().items() if key in keys | plain} == keys | plain)
+        wanted = keys | plain
+        # Each of them imports TVM, which takes long where the machine has other work.
+        wait_for(lambda: {key: len(at) for key, at in self.there().items() if key in wanted} == wanted, seconds=120)
         return made
 
     def there(self) -> dict[str, list[str]]:
