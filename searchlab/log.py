@@ -13,6 +13,7 @@ import gzip
 import os
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -93,6 +94,15 @@ IDENTITY = (
 )  # fmt: skip
 
 
+RENAMED = {"stop_factor": "prune_factor"}
+"""Settings of measuring that the headers of logs of 0.1 hold by another name: that name, and today's."""
+
+
+def in_todays_words(measure: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``measure`` of a header, with its settings by the names that they have today."""
+    return {RENAMED.get(name, name): value for name, value in measure.items()}
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # it holds no cycle
     """One line: a trial, and the seconds the policy took to train and to propose it (its share of the batch).
 
@@ -110,7 +120,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     program: str = ""
     reused: bool = False
     nearest: bool = False
-    stopped: bool = False
+    pruned: bool = False
+    stopped: bool = False  # what logs of 0.1 call pruned: it is read, and never written
     propose_seconds: float = 0.0
     train_seconds: float = 0.0
     time: float = 0.0
@@ -130,7 +141,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return cls(
             index=trial.index, config=trial.config.to_json(), seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
-            nearest=m.nearest, stopped=m.stopped, propose_seconds=round(propose_seconds, 7),
+            nearest=m.nearest, pruned=m.pruned, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
         )  # fmt: skip
 
@@ -142,7 +153,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def measurement(self) -> Measurement:
         return Measurement(
             self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.stopped,
+            self.nearest, self.pruned or self.stopped,
         )  # fmt: skip
 
 
@@ -339,6 +350,8 @@ class LogWriter:
             self.sync()
 
     def append(self, record: Record | Final) -> None:
+        if isinstance(record, Record) and record.stopped:
+            record = msgspec.structs.replace(record, pruned=True, stopped=False)
         self._lines.append(msgspec.json.encode(record))
         if self._durable:
             self._write()
@@ -373,6 +386,8 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     """Raise SearchlabError where the log at ``path``, whose header is ``old``, is not of the run that ``new`` is of."""
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
+        if name == "measure":
+            before = in_todays_words(before)
         if before != now:
             raise SearchlabError(
                 f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; "

@@ -94,7 +94,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     """The fastest of ``trials`` with different programs, measured again; None, with a warning, where that fails."""
     fastest: dict[str, Trial] = {}
     for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: of equals the first
-        if math.isfinite(trial.cost) and not trial.measurement.stopped:
+        if math.isfinite(trial.cost) and not trial.measurement.pruned:
             fastest.setdefault(trial.measurement.program, trial)
     close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
     chosen = close[: measurer.finalists]

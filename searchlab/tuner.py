@@ -128,7 +128,7 @@ def recall(cell: Cell, path: Path, measurer: Measurer, cache: Cache) -> None:
         writer = LogWriter(path, cell.header(measurer.workers))
         writer.close()
         for record in writer.records:
-            if record.program and (record.program not in cache or cache[record.program].stopped):
+            if record.program and (record.program not in cache or cache[record.program].pruned):
                 cache[record.program] = replace(record.measurement, reused=False)
 
 

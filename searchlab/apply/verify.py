@@ -18,7 +18,7 @@ import numpy as np
 
 from ..cuda import check_can_measure, gpu_name
 from ..errors import SearchlabError
-from ..log import Header, Log
+from ..log import Header, Log, in_todays_words
 from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer, LocalSettings
 from ..records import Failure, Measurement, Trial
@@ -37,7 +37,7 @@ DRAWS = 3
 UNTUNED_SECONDS = 5.0
 """What timing programs in turn with the untuned one may take: where that is slow, there are fewer rounds, or none."""
 
-STOP_FACTOR = 3.0
+PRUNE_FACTOR = 3.0
 """The default of the settings, for logs whose own setting repeats all: the untuned program is slow."""
 
 
@@ -144,7 +144,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     _check_machine(result.log, space.target)
     # One that is slow is not repeated, so that the untuned program takes no longer than it must.
     settings = msgspec.structs.replace(
-        settings, check=True, stop_factor=settings.stop_factor or STOP_FACTOR, sentinel=0, finalists=top + 1
+        settings, check=True, prune_factor=settings.prune_factor or PRUNE_FACTOR, sentinel=0, finalists=top + 1
     )
     seeds = tuple(range(seed, seed + DRAWS))
     with LocalMeasurer(settings, space.target, {}, settings.workers or available_cores()) as measurer:
@@ -246,7 +246,7 @@ def _settings(log: Log) -> tuple[LocalSettings, bool]:
     if kind != "local":
         return LocalSettings(), False
     try:
-        return msgspec.convert(log.header.measure, LocalSettings), True
+        return msgspec.convert(in_todays_words(log.header.measure), LocalSettings), True
     except msgspec.ValidationError as error:
         raise SearchlabError(f"{log.path} was measured in a way that this searchlab does not know: {error}") from None
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from ..log import RENAMED
 from ..records import Measurement, Trial
 from ..space import Config, Space
 
@@ -71,7 +72,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     """How programs are built and timed, wherever they run.
 
     A program is run ``number`` times a repeat, more often where that takes less than ``min_repeat_ms``, and
-    ``repeat`` times over. One whose first reading is more than ``stop_factor`` times the best of its run so far is not
+    ``repeat`` times over. One whose first reading is more than ``prune_factor`` times the best of its run so far is not
     repeated; 0 repeats all. Timeouts are in seconds. A candidate may take ``memory_limit_mb`` of memory, no matter how
     much if 0; of the memory of a GPU it may take all. ``workers`` build processes, or one a core if 0.
     """
@@ -79,13 +80,15 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     number: int = 1
     repeat: int = 3
     min_repeat_ms: int = 10
-    stop_factor: float = 3.0
+    prune_factor: float = 3.0
     build_timeout: float = 15.0
     run_timeout: float = 15.0
     check: bool = True
     memory_limit_mb: int = 4096
     workers: int = 0
 
+    renamed: ClassVar[dict[str, str]] = RENAMED
+    """The names that settings had in earlier releases, and have today."""
     aside: ClassVar[tuple[str, ...]] = ("workers",)
     """The settings that change no measurement of a trial."""
 
@@ -93,8 +96,8 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         self._at_least(1, "number", "repeat")
         self._at_least(0, "min_repeat_ms", "memory_limit_mb", "workers")
         self._more_than_0_seconds("build_timeout", "run_timeout")
-        if not (self.stop_factor == 0 or self.stop_factor > 1):
-            raise ValueError(f"stop_factor must be more than 1, or 0 to repeat all, not {self.stop_factor}")
+        if not (self.prune_factor == 0 or self.prune_factor > 1):
+            raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all, not {self.prune_factor}")
 
     def identity(self) -> dict[str, Any]:
         """The settings that decide the numbers which come out: the log's ``measure``."""
@@ -107,7 +110,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         best: the least cost that the run has had so far, in seconds.
         """
         known = cache.get(program)
-        return known is not None and not (known.stopped and not known.cost > self.stop_factor * best)
+        return known is not None and not (known.pruned and not known.cost > self.prune_factor * best)
 
     def for_worker(self) -> RunSettings:
         """These settings without those that a kind of measurement adds: what a worker process is sent."""

@@ -64,12 +64,12 @@ class Runner:
     def run(self, load: Load, best: float = math.inf) -> Ran | Failed:
         """Check a program, and time it.
 
-        best: seconds of the fastest program of the run so far. A program that is more than ``stop_factor`` times slower
-        is pruned: it is not repeated. Its first reading decides: the run that is checked, where that is long enough to
-        be a reading, or else the first repeat.
+        best: seconds of the fastest program of the run so far. A program that is more than ``prune_factor`` times
+        slower is pruned: it is not repeated. Its first reading decides: the run that is checked, where that is long
+        enough to be a reading, or else the first repeat.
         """
         start = time.perf_counter()
-        slow = self.settings.stop_factor * best if self.settings.stop_factor else math.inf
+        slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         try:
             module = load()
             cold = 0.0

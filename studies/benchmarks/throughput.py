@@ -34,10 +34,10 @@ from searchlab.target import available_cores, resolve_target
 from searchlab.tuner import make_space
 from searchlab.workload import parse_workload
 
-EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, stop_factor=0)
+EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, prune_factor=0)
 SETTINGS = {
     "equal": EQUAL,
-    "checked": LocalSettings(number=1, repeat=3, min_repeat_ms=10, stop_factor=0),
+    "checked": LocalSettings(number=1, repeat=3, min_repeat_ms=10, prune_factor=0),
     "default": LocalSettings(number=1, repeat=3, min_repeat_ms=10),
 }
 
@@ -87,7 +87,7 @@ def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size:
         "run": sum(measurement.run_seconds for measurement in found),
         "best": best,
         "failed": sum(measurement.failure is not None for measurement in found),
-        "stopped": sum(measurement.stopped for measurement in found),
+        "pruned": sum(measurement.pruned for measurement in found),
     }
 
 
@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"TVM {tvm.__version__}"
     )
     print(
-        f"{'side':13} seconds   build     run  candidates/s  failed  stopped  best ms  floors  x MetaSchedule's speed"
+        f"{'side':13} seconds   build     run  candidates/s  failed   pruned  best ms  floors  x MetaSchedule's speed"
     )
     rows: list[dict[str, Any]] = []
     for name in options.sides:
@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         row = rows[-1]
         print(
             f"{name:13} {row['seconds']:7.1f} {row['build']:7.1f} {row['run']:7.1f} "
-            f"{len(configs) / row['seconds']:13.2f} {row.get('failed', 0):7} {row.get('stopped', 0):8} "
+            f"{len(configs) / row['seconds']:13.2f} {row.get('failed', 0):7} {row.get('pruned', 0):8} "
             f"{row['best'] * 1e3:8.3f} {_ratio(row, rows, 'floor'):7.2f} {1 / _ratio(row, rows, 'metaschedule'):10.2f}",
             flush=True,
         )

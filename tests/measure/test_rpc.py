@@ -129,7 +129,7 @@ def measurer(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
 
 
 def make(fleet: Fleet, target: Target, key: str, **settings: object) -> RpcMeasurer:
-    given = {"repeat": 2, "min_repeat_ms": 0, "run_timeout": 1.0, "build_timeout": 5.0, "stop_factor": 0, **settings}
+    given = {"repeat": 2, "min_repeat_ms": 0, "run_timeout": 1.0, "build_timeout": 5.0, "prune_factor": 0, **settings}
     return RpcMeasurer(RpcSettings(tracker=fleet.tracker, key=key, **given), target, {}, 1)  # type: ignore[arg-type]
 
 
