@@ -32,7 +32,7 @@ def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
         (LocalSettings(workers=3, sentinel=0, finalists=2), {"kind": "local", **RUN}),
         (fleet, {"kind": "rpc", **RUN, "key": "cortex-a72"}),
         (TableSettings("logs"), {"kind": "table", "path": "logs"}),
-        (TableSettings("logs", "nearest", True), {"kind": "table", "path": "logs", "missing": "nearest", "noise": True}),
+        (TableSettings("logs", "nearest", True), {"kind": "table", "path": "logs", "missing": "nearest", "noise": True})
     ):  # fmt: skip
         assert json.dumps(settings.identity()) == json.dumps(identity)  # type: ignore[attr-defined]
 
