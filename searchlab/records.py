@@ -24,7 +24,7 @@ class Measurement:
     program: structural hash of the scheduled module, or "" where there is none.
     reused: whether it was taken from an earlier measurement of the same program.
     nearest: whether it is that of another config, the nearest one in a table that does not hold this one.
-    stopped: whether it was not repeated, as one reading showed it to be much slower than the best of its run.
+    pruned: whether it was not repeated, since its first reading was much slower than the best of its run.
     """
 
     seconds: tuple[float, ...] = ()
@@ -35,7 +35,7 @@ class Measurement:
     program: str = ""
     reused: bool = False
     nearest: bool = False
-    stopped: bool = False
+    pruned: bool = False
 
     @cached_property
     def cost(self) -> float:

@@ -31,6 +31,9 @@ def _explain(text: str, data: Any, kind: Any) -> str:
     if match := re.search(r"unknown field `(.+)`", text):
         fields = sorted({f.encode_name for t in types if isinstance(t, inspect.StructType) for f in t.fields})
         inside = f" in {where}" if where else ""
+        renamed = {old: new for t in types if isinstance(t, inspect.StructType) for old, new in _renamed(t).items()}
+        if match[1] in renamed:
+            return f"the key {match[1]!r}{inside} is called {renamed[match[1]]!r} now; rename it"
         return (
             f"unknown key {match[1]!r}{inside} (its value is {_get(value, match[1])!r}){did_you_mean(match[1], fields)}"
         )
@@ -41,6 +44,11 @@ def _explain(text: str, data: Any, kind: Any) -> str:
         allowed = [str(tag) for tag in _tags(kind, keys[:-1], data)]
     hint = f"; it may be {' or '.join(repr(v) for v in allowed)}" if allowed else f": {text[0].lower()}{text[1:]}"
     return f"{where} cannot be {value!r}{hint}" if where else f"{text[0].lower()}{text[1:]}"
+
+
+def _renamed(kind: inspect.StructType) -> dict[str, str]:
+    """The names that keys had in earlier releases, and have today, as the struct declares them."""
+    return getattr(kind.cls, "renamed", {})
 
 
 def _get(value: Any, key: str | int) -> Any:

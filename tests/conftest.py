@@ -10,8 +10,7 @@ import pytest
 
 from searchlab.log.format import Header, LogWriter, Record
 from searchlab.machine.cuda import gpu_name
-from searchlab.measure import LocalSettings
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.space import Space

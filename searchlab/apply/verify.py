@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
-from ..log.format import Header, Log
+from ..log.format import Header, Log, in_todays_words
 from ..log.noise import ROUNDS, noise
 from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model
-from ..measure import CannotMeasure, LocalSettings, RunSettings
-from ..measure.local import LocalMeasurer
+from ..measure.contract import CannotMeasure, RunSettings
+from ..measure.local import LocalMeasurer, LocalSettings
 from ..records import Failure, Measurement, Trial
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
@@ -37,8 +37,8 @@ DRAWS = 3
 UNTUNED_SECONDS = 5.0
 """What timing programs in turn with the untuned one may take: where that is slow, there are fewer rounds, or none."""
 
-STOP_FACTOR = 3.0
-"""That of :class:`~searchlab.measure.RunSettings`, for logs whose own repeats all: the untuned program is slow."""
+PRUNE_FACTOR = 3.0
+"""The default of the settings, for logs whose own setting repeats all: the untuned program is slow."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     _check_machine(result.log, space.target)
     # One that is slow is not repeated, so that the untuned program takes no longer than it must.
     settings = msgspec.structs.replace(
-        settings, check=True, stop_factor=settings.stop_factor or STOP_FACTOR, sentinel=0, finalists=top + 1
+        settings, check=True, prune_factor=settings.prune_factor or PRUNE_FACTOR, sentinel=0, finalists=top + 1
     )
     seeds = tuple(range(seed, seed + DRAWS))
     with LocalMeasurer(settings, space.target, {}, settings.workers or available_cores()) as measurer:
@@ -246,7 +246,7 @@ def _settings(log: Log) -> tuple[LocalSettings, bool]:
     if kind != "local":
         return LocalSettings(), False
     try:
-        return msgspec.convert(log.header.measure, LocalSettings), True
+        return msgspec.convert(in_todays_words(log.header.measure), LocalSettings), True
     except msgspec.ValidationError as error:
         raise SearchlabError(f"{log.path} was measured in a way that this searchlab does not know: {error}") from None
 
@@ -338,8 +338,8 @@ def _time(
     together: list[tuple[float, ...]] = []
     try:
         if plain and rounds:
-            together = measurer.again(space, [*alive, plain], rounds)
-        apart = together[:-1] if rounds >= own_rounds else measurer.again(space, alive, own_rounds)
+            together = measurer.remeasure(space, [*alive, plain], rounds)
+        apart = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, alive, own_rounds)
     except CannotMeasure:
         return [()] * len(alive), [()] * len(alive), ()
     if together:

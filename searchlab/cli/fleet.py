@@ -28,7 +28,7 @@ def fleet_tracker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any.")] = 9190,
 ) -> None:
     """Run the tracker, which lends devices to whoever measures. One is enough for all keys."""
-    from ..fleet import run_tracker
+    from ..measure.rpc.server import run_tracker
 
     run_tracker(host, port, lambda at: _say(f"tracker at {at}"))
 
@@ -43,8 +43,8 @@ def fleet_server(
     ] = None,
 ) -> None:
     """Lend this machine as a device. It goes on after programs that crash, and waits for a tracker that is away."""
-    from ..fleet import SERVER_PORTS, is_loopback, run_server
-    from ..measure.tracker import registered
+    from ..measure.rpc.server import SERVER_PORTS, is_loopback, run_server
+    from ..measure.rpc.tracker import registered
 
     if key.split() != [key]:
         raise SearchlabError(f"--key must be one word, as cortex-a72, not {key!r}")
@@ -63,7 +63,7 @@ def fleet_server(
 @fleet.command(name="list")
 def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     """The devices that a tracker has."""
-    from ..measure.tracker import Tracker
+    from ..measure.rpc.tracker import Tracker
 
     with Tracker(tracker) as connected:
         devices = connected.devices()

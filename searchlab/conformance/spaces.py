@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InvalidConfig, UnsupportedWorkload
-from ..measure import LocalSettings
+from ..measure.local import LocalMeasurer, LocalSettings
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
 from ..workload import Workload, parse_workload
@@ -291,8 +291,6 @@ def right_answer(space: SpaceSubject) -> None:
     if not runs_here(space.target):
         _check_builds(space)
         return
-    from ..measure.local import LocalMeasurer
-
     settings = LocalSettings(repeat=1, min_repeat_ms=0)
     with LocalMeasurer(settings, space.target, {}, workers=1) as measurer:
         for config, result in zip(space.valid, measurer.measure(space.space, space.valid), strict=True):

@@ -13,7 +13,7 @@ _RUN = "the options, protocol and versions of the run"
 LOST = {
     "metaschedule": f"{_AGAIN}, but for the order of these",
     "kernel-tuner": f"messages of failures, and which of the two timeouts, or whether a crash or an error, it was; "
-    f"hashes of programs, and what was reused or stopped; how well the cost model predicted; {_RUN}; {_AGAIN}",
+    f"hashes of programs, and what was reused or pruned; how well the cost model predicted; {_RUN}; {_AGAIN}",
     "kernel-tuner-cache": f"failures but for invalid, not built and not run; all but the first measurement of a "
     f"config; hashes of programs; space, policy, seed and target; {_RUN}; {_AGAIN}",
     "iohprofiler": f"configs; repeats, of which the median is there; failures but that they failed; time of day; "

@@ -20,7 +20,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ..analysis.curves import Floats
 from ..errors import SearchlabError, did_you_mean
-from ..measure import TableSettings
 from ..measure.table import TableMeasurer
 from ..plugins import Plugin
 from ..policy import POLICIES
@@ -251,7 +250,7 @@ def plan_hypertune(
         if value < low:
             raise SearchlabError(f"{name} must be at least {low}, not {value}")
     spec = study.spec
-    if not isinstance(spec.measure, TableSettings):
+    if not spec.measure.replays:
         raise SearchlabError(
             f"the study is measured on a machine (measure.kind is {spec.measure.__struct_config__.tag!r}), where "
             f"{trials} trials of {seeds} runs each would take days; record tables with `searchlab table build`, and "

@@ -14,7 +14,7 @@ import gzip
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,9 +35,6 @@ from ..workload import parse_workload
 FORMAT = 1
 _FIRST = b'{"searchlab_log":'
 _FINAL = b'{"final":'
-
-EARLIER_SETTINGS = {"stop_factor": "prune_factor"}
-"""Settings of ``measure`` by the name that headers gave them in 0.1 -> the name they have."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +80,15 @@ IDENTITY = (
 )  # fmt: skip
 
 
+RENAMED = {"stop_factor": "prune_factor"}
+"""Settings of measuring that the headers of logs of 0.1 hold by another name: that name, and today's."""
+
+
+def in_todays_words(measure: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``measure`` of a header, with its settings by the names that they have today."""
+    return {RENAMED.get(name, name): value for name, value in measure.items()}
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # it holds no cycle
     """One line: a trial, and the seconds the policy took to train and to propose it (its share of the batch).
 
@@ -100,7 +106,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     program: str = ""
     reused: bool = False
     nearest: bool = False
-    stopped: bool = False
+    pruned: bool = False
+    stopped: bool = False  # what logs of 0.1 call pruned: it is read, and never written
     propose_seconds: float = 0.0
     train_seconds: float = 0.0
     time: float = 0.0
@@ -120,7 +127,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return cls(
             index=trial.index, config=trial.config.to_json(), seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
-            nearest=m.nearest, stopped=m.stopped, propose_seconds=round(propose_seconds, 7),
+            nearest=m.nearest, pruned=m.pruned, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
         )  # fmt: skip
 
@@ -132,7 +139,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def measurement(self) -> Measurement:
         return Measurement(
             self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.stopped,
+            self.nearest, self.pruned or self.stopped,
         )  # fmt: skip
 
 
@@ -244,9 +251,6 @@ def _header(line: bytes) -> Line:
         parse_workload(header.workload)
     except (msgspec.DecodeError, UnicodeDecodeError, SearchlabError) as error:
         return Line(1, line, None, f"the header is damaged: {error}")
-    for earlier, today in EARLIER_SETTINGS.items():
-        if earlier in header.measure:
-            header.measure[today] = header.measure.pop(earlier)
     return Line(1, line, header)
 
 
@@ -438,6 +442,8 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
     """Raise SearchlabError where the log at ``path``, whose header is ``old``, is not of the run that ``new`` is of."""
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
+        if name == "measure":
+            before = in_todays_words(before)
         if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
             raise SearchlabError(
                 f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; "

@@ -5,26 +5,51 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from multiprocessing.connection import wait
-from typing import Any
-
-import cloudpickle
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
+from ..machine.host import available_cores
 from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
 from ..target import Target
 from ..workload import Workload
-from . import Cache, CannotMeasure, LocalSettings, Measurer, RunSettings
+from .build_pool import BuildPool
 from .code import Objects
-from .process import Worker, WorkerDied
+from .contract import Cache, CannotMeasure, Remeasurer, RunSettings
+from .messages import Built, CheckProgram, Drawn, Failed, Ran, Remeasure, RunProgram, SetUpRunner
+from .process import START_SECONDS, MeasuringWorker, WorkerDied
 
-START_SECONDS = 120.0
-"""How long a worker may take to import TVM, or to make a workload's inputs and reference."""
+
+class LocalSettings(RunSettings, frozen=True, tag="local"):
+    """Measure in worker processes on this machine.
+
+    The first program of a run that runs is timed again every ``sentinel`` batches, and at the end of a run the fastest
+    ``finalists`` are, in turn; 0 leaves that out. Neither touches the measurements of trials.
+    """
+
+    sentinel: int = 4
+    finalists: int = 5
+
+    aside: ClassVar[tuple[str, ...]] = (*RunSettings.aside, "sentinel", "finalists")
+    exclusive: ClassVar[Literal[True]] = True
+    replays: ClassVar[Literal[False]] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least(0, "sentinel", "finalists")
+
+    def default_target(self, base: Path = Path()) -> str:
+        return "native"
+
+    def measurable(self, base: Path = Path()) -> None:
+        return None
+
+    def make(self, target: Target, cache: Cache, base: Path = Path()) -> LocalMeasurer:
+        return LocalMeasurer(self, target, cache, self.workers or available_cores())
 
 
 def survives(kind: str, failure: Failure) -> bool:
@@ -36,11 +61,11 @@ def survives(kind: str, failure: Failure) -> bool:
     return kind != "cuda" and failure in ("run_error", "wrong_answer")
 
 
-class LocalMeasurer(Measurer):
+class LocalMeasurer(Remeasurer):
     """Measures with ``workers`` build processes and one run process, all of them kept for the next batch.
 
-    A program that is in ``cache`` is not built again, unless it was stopped in a run whose best was faster than that of
-    this one; what is measured is added to it. Raises SearchlabError where programs for ``target`` cannot be run here.
+    A program that is in ``cache`` is not built again, unless it was pruned in a run whose best was faster than that of
+    this one; new measurements are added to it. Raises SearchlabError where programs for ``target`` cannot be run here.
     """
 
     def __init__(self, settings: LocalSettings, target: Target, cache: Cache, workers: int) -> None:
@@ -48,257 +73,140 @@ class LocalMeasurer(Measurer):
             check_can_measure(str(target.tvm.attrs["arch"]))
         elif target.kind != "llvm":
             raise SearchlabError(f"programs for {target.kind!r} cannot be measured on this machine; {INSTEAD}")
-        self._begin(settings, target, cache, workers)
-        self.sentinel = settings.sentinel
-        self.finalists = settings.finalists
-
-    def _begin(self, settings: RunSettings, target: Target, cache: Cache, workers: int) -> None:
         self.settings = settings
         self.target = target
         self.cache = cache
         self.workers = workers
-        self._builders: list[Worker] = []
-        self._runner: Worker | None = None
-        self._kept: dict[str, tuple[float, Objects]] = {}  # cost and code of the run's first and fastest programs
+        self.sentinel = settings.sentinel
+        self.finalists = settings.finalists
         # nvcc works in files, which a worker that is killed leaves behind.
-        self._scratch = tempfile.TemporaryDirectory(prefix="searchlab-") if target.kind == "cuda" else None
+        self._folder = tempfile.TemporaryDirectory(prefix="searchlab-") if target.kind == "cuda" else None
+        self._scratch = self._folder.name if self._folder else ""
+        self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._scratch)
+        self._runner: MeasuringWorker | None = None
+        self._kept: dict[str, tuple[float, Objects]] = {}  # cost and code of the run's first and fastest programs
 
     def begin(self, seed: int) -> None:
         self._kept = {}
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         def known(program: str) -> bool:
-            return program in self.cache and not self._too_soon(self.cache[program], best)
+            return self.settings.is_known(program, self.cache, best)
 
         self._tell_runner(space.workload)  # it gets ready while programs are built
-        programs, failures, code = self._build(space, configs, known)
-        self.cache.update({failed.program: failed for failed in failures.values() if failed.program})
+        builds = self._builders.build(space, configs, known)
+        self.cache.update(builds.failed_programs)
         for index in range(len(configs)):
-            program = programs.get(index, "")
-            if index in failures:
-                measurement = failures[index]
+            program = builds.programs.get(index, "")
+            if index in builds.failures:
+                measurement = builds.failures[index]
             elif known(program):
                 measurement = replace(self.cache[program], reused=True)
             else:
-                self.cache[program] = measurement = self._run(space, program, *code[program], best)
-                self._keep(measurement, code[program][0])
+                built = builds.built[program]
+                self.cache[program] = measurement = self._run(space, program, built, best)
+                self._keep(measurement, built.objects)
             best = min(best, measurement.cost)
             yield measurement
 
-    def _too_soon(self, measurement: Measurement, best: float) -> bool:
-        """Whether ``measurement`` was stopped and would not be now."""
-        return measurement.stopped and not measurement.cost > self.settings.stop_factor * best
-
-    def again(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+    def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         programs = [trial.measurement.program for trial in trials]
-        missing = [trial.config for trial in trials if trial.measurement.program not in self._kept]
-        hashes, failures, code = self._build(space, missing, lambda program: False)
-        for failed in failures.values():
+        builds = self._builders.build(space, [trial.config for trial in trials if not self._keeps(trial)])
+        for failed in builds.failures.values():
             raise CannotMeasure(failed.message)
-        built = {program: objects for program, (objects, _) in code.items()}
-        if absent := set(programs) - self._kept.keys() - built.keys():
-            raise CannotMeasure(f"{', '.join(sorted(absent))} is now another program: {', '.join(hashes.values())}")
-        self._kept |= {program: (0.0, objects) for program, objects in built.items()}  # which may be asked for often
+        if absent := set(programs) - self._kept.keys() - builds.built.keys():
+            now = ", ".join(builds.programs.values())
+            raise CannotMeasure(f"{', '.join(sorted(absent))} is now another program: {now}")
+        # Their code is kept, since they may be asked for often.
+        self._kept |= {program: (0.0, built.objects) for program, built in builds.built.items()}
         runner = self._ready_runner(space.workload)
-        runner.send(("again", [self._kept[program][1] for program in programs], rounds))
-        limit = self.settings.run_timeout * len(trials)
-        kind, rest = self._answer(runner, limit)
-        if kind != "ran":
-            raise CannotMeasure(rest[1])
-        seconds: list[tuple[float, ...]] = rest[0]
+        runner.send(Remeasure([self._kept[program][1] for program in programs], rounds))
+        answer = self._answer(runner, self.settings.run_timeout * len(trials))
+        if isinstance(answer, Failed):
+            raise CannotMeasure(answer.message)
+        seconds: list[tuple[float, ...]] = answer.seconds
         return seconds
 
     def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
         """Run a program that this measurer keeps, by its hash, on inputs drawn from ``seed``: how it failed, if so."""
         runner = self._ready_runner(space.workload)
-        runner.send(("check", self._kept[program][1], seed))
-        kind, rest = self._answer(runner, START_SECONDS)  # its inputs and reference
-        if kind == "drawn":
-            kind, rest = self._answer(runner, self.settings.run_timeout)
-        return (rest[0], rest[1]) if kind == "failed" else None
+        runner.send(CheckProgram(self._kept[program][1], seed))
+        answer = self._answer(runner, START_SECONDS)  # the inputs and the reference
+        if isinstance(answer, Drawn):
+            answer = self._answer(runner, self.settings.run_timeout)
+        return (answer.failure, answer.message) if isinstance(answer, Failed) else None
+
+    def close(self) -> None:
+        self._builders.close()
+        self._end_runner()
+        if self._folder:
+            self._folder.cleanup()
+
+    # --- kept programs --------------------------------------------------------------------------------
+
+    def _keeps(self, trial: Trial) -> bool:
+        return trial.measurement.program in self._kept
 
     def _keep(self, measurement: Measurement, objects: Objects) -> None:
-        """Keep the code of what :meth:`again` may be asked for: the first program that runs, and the fastest."""
+        """Keep the code that :meth:`remeasure` may be asked for: of the first program that runs, and the fastest."""
         if math.isfinite(measurement.cost) and (self.sentinel or self.finalists):
             self._kept[measurement.program] = (measurement.cost if self._kept else 0.0, objects)
             if len(self._kept) > self.finalists + 2:
                 del self._kept[max(self._kept, key=lambda program: self._kept[program][0])]
 
-    def close(self) -> None:
-        for worker in (*self._builders, *([self._runner] if self._runner else [])):
-            worker.kill()
-        self._builders, self._runner = [], None
-        if self._scratch:
-            self._scratch.cleanup()
+    # --- running --------------------------------------------------------------------------------------
 
-    # --- building -----------------------------------------------------------------------------------
-
-    def _build(
-        self, space: Space, configs: Sequence[Config], known: Callable[[str], bool]
-    ) -> tuple[dict[int, str], dict[int, Measurement], dict[str, tuple[Objects, float]]]:
-        """Build each program once that is not ``known``, by its hash.
-
-        Returns the hash of each config's program, the measurement of each config that failed, and the object
-        files and build seconds of each program that was built.
-        """
-        programs: dict[int, str] = {}
-        failures: dict[int, Measurement] = {}
-        code: dict[str, tuple[Objects, float]] = {}
-        waiting = deque(enumerate(configs))
-        busy: dict[Worker, tuple[int, float]] = {}  # -> (which config, since when)
-        idle = self._ready_builders(space, min(self.workers, len(configs)))
-
-        def fail(worker: Worker, failure: Failure, text: str, seconds: float) -> None:
-            index, _ = busy[worker]
-            failures[index] = Measurement((), failure, text, seconds, 0.0, programs.get(index, ""))
-
-        def replace_worker(worker: Worker) -> None:
-            self._discard(worker)
-            del busy[worker]
-            ready = self._ready_builders(space, len(self._builders) + 1)
-            idle.append(ready[-1])
-
-        try:
-            while waiting or busy:
-                while waiting and idle:
-                    index, config = waiting.popleft()
-                    worker = idle.pop()
-                    worker.send(("build", config))
-                    busy[worker] = (index, time.perf_counter())
-                first = min(since for _, since in busy.values())
-                left = first + self.settings.build_timeout - time.perf_counter()
-                answered = wait([worker.connection for worker in busy], timeout=max(left, 0.0))
-                for worker in [worker for worker in busy if worker.connection in answered]:
-                    index, since = busy[worker]
-                    try:
-                        kind, *rest = worker.recv()
-                    except WorkerDied as death:
-                        fail(worker, "crash", f"the building process {death}", time.perf_counter() - since)
-                        replace_worker(worker)
-                        continue
-                    if kind == "scheduled":
-                        is_new = not known(rest[0]) and rest[0] not in programs.values()
-                        programs[index] = rest[0]
-                        busy[worker] = (index, time.perf_counter())  # compiling has a time limit of its own
-                        worker.send(is_new)
-                        continue
-                    if kind == "built":
-                        code[programs[index]] = (rest[0], rest[1])
-                    elif kind == "failed":
-                        fail(worker, *rest)
-                    del busy[worker]
-                    idle.append(worker)
-                for worker, (_, since) in list(busy.items()):
-                    taken = time.perf_counter() - since
-                    # One that has answered meanwhile is not late: it waited for us.
-                    if taken > self.settings.build_timeout and not worker.connection.poll():
-                        text = f"building took longer than {self.settings.build_timeout:g} s"
-                        fail(worker, "build_timeout", text, taken)
-                        replace_worker(worker)
-        finally:
-            for worker in busy:  # interrupted: what they are at is of no use any more
-                self._discard(worker)
-        return programs, failures, code
-
-    def _start_builder(self) -> Worker:
-        return Worker(1, self._scratch.name if self._scratch else "", self.settings.memory_limit_mb)
-
-    def _start_runner(self) -> Worker:
-        # The driver of a GPU maps the memory of that into the process, which is no business of this limit.
-        limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
-        return Worker(self.target.cores, self._scratch.name if self._scratch else "", limit)
-
-    def _discard(self, builder: Worker) -> None:
-        builder.kill()
-        self._builders.remove(builder)
-
-    def _ready_builders(self, space: Space, count: int) -> list[Worker]:
-        """``count`` build processes that hold ``space``, started where they lack."""
-        while True:
-            for worker in [worker for worker in self._builders if not worker.alive]:
-                self._discard(worker)
-            while len(self._builders) < count:
-                self._builders.append(self._start_builder())
-            fresh = [worker for worker in self._builders[:count] if worker.holds is not space]
-            data = cloudpickle.dumps(space) if fresh else b""
-            for worker in fresh:
-                worker.send(("space", data))
-            try:
-                if all([self._set_up(worker, space) for worker in fresh]):
-                    return self._builders[:count]
-            except BaseException:  # interrupted, or refused: what they would still answer must not be taken for later
-                for worker in fresh:
-                    self._discard(worker)
-                raise
-
-    def _set_up(self, worker: Worker, holds: object) -> bool:
-        """Wait until ``worker`` has taken in what it was sent; False if it had been killed since it was last used."""
-        is_new = worker.holds is None
-        try:
-            for _ in range(2 if is_new else 1):  # a new one says so itself first
-                if not worker.connection.poll(START_SECONDS):
-                    raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
-                kind, *why = worker.recv()
-                if kind == "broken":
-                    raise SearchlabError(f"a measuring process cannot take in {holds}: {why[0]}")
-        except WorkerDied as death:
-            if is_new:
-                raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
-            worker.kill()
-            return False
-        worker.holds = holds
-        return True
-
-    # --- running ------------------------------------------------------------------------------------
-
-    def _tell_runner(self, workload: Workload) -> Worker:
+    def _tell_runner(self, workload: Workload) -> MeasuringWorker:
         """The run process, started where there is none, and told to get ready for ``workload``."""
         runner = self._runner
-        if runner is not None and (not runner.alive or runner.told not in (runner.holds, workload)):
-            runner.kill()
+        if runner is not None and not (runner.alive and (runner.ready or runner.told == workload)):
+            self._end_runner()
             runner = None
         if runner is None:
-            runner = self._runner = self._start_runner()
+            # The driver of a GPU maps the GPU's memory into the process, and that is not what this limit is for.
+            limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
+            runner = self._runner = MeasuringWorker(self.target.cores, self._scratch, limit)
         if runner.told != workload:
-            runner.told = workload
-            runner.send(("workload", workload, self.settings, self.target.kind))
+            runner.tell(workload, SetUpRunner(workload, self.settings.for_worker(), self.target.kind))
         return runner
 
-    def _ready_runner(self, workload: Workload) -> Worker:
+    def _ready_runner(self, workload: Workload) -> MeasuringWorker:
         while True:
             runner = self._tell_runner(workload)
             try:
-                if runner.holds == workload or self._set_up(runner, workload):
+                if runner.ready or runner.set_up():
                     return runner
             except BaseException:
-                runner.kill()
-                self._runner = None
+                self._end_runner()
                 raise
 
-    def _run(self, space: Space, program: str, objects: Objects, build_seconds: float, best: float) -> Measurement:
+    def _run(self, space: Space, program: str, built: Built, best: float) -> Measurement:
         runner = self._ready_runner(space.workload)
-        start = time.perf_counter()
-        runner.send(("run", objects, best))
-        kind, rest = self._answer(runner, self.settings.run_timeout)
-        if kind == "ran":
-            seconds, stopped, run_seconds = rest
-            return Measurement(seconds, None, "", build_seconds, run_seconds, program, stopped=stopped)
-        failure, text, *took = rest
-        run_seconds = took[0] if took else time.perf_counter() - start
-        return Measurement((), failure, text, build_seconds, run_seconds, program)
+        runner.send(RunProgram(built.objects, best))
+        match self._answer(runner, self.settings.run_timeout):
+            case Ran(seconds, pruned, run_seconds):
+                return Measurement(seconds, None, "", built.seconds, run_seconds, program, pruned=pruned)
+            case Failed(failure, message, run_seconds):
+                return Measurement((), failure, message, built.seconds, run_seconds, program)
+        raise AssertionError
 
-    def _answer(self, runner: Worker, timeout: float) -> tuple[str, list[Any]]:
-        """``"failed"``, or what else ``runner`` answers, and the rest of it; it is ended where it can run no other."""
+    def _answer(self, runner: MeasuringWorker, timeout: float) -> Any:
+        """The next message of ``runner``, or Failed where none comes; ``runner`` is ended where it can run no other."""
+        start = time.perf_counter()
         usable = False
         try:
             if not runner.connection.poll(timeout):
-                return "failed", ["run_timeout", f"running took longer than {timeout:g} s"]
-            kind, *rest = runner.recv()
-            usable = kind != "failed" or survives(self.target.kind, rest[0])
-            return kind, rest
+                return Failed("run_timeout", f"running took longer than {timeout:g} s", time.perf_counter() - start)
+            answer = runner.recv()
+            usable = not isinstance(answer, Failed) or survives(self.target.kind, answer.failure)
+            return answer
         except WorkerDied as death:
-            return "failed", ["crash", f"the running process {death}"]
+            return Failed("crash", f"the running process {death}", time.perf_counter() - start)
         finally:
             if not usable:
-                runner.kill()
-                self._runner = None
+                self._end_runner()
+
+    def _end_runner(self) -> None:
+        if self._runner:
+            self._runner.kill()
+        self._runner = None

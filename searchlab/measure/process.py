@@ -12,7 +12,12 @@ import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
+from ..errors import SearchlabError
 from .memory import with_limit
+from .messages import Broken, Ready, SetUp, Started
+
+START_SECONDS = 120.0
+"""How long a worker may take to import TVM, or to make a workload's inputs and reference."""
 
 
 class WorkerDied(Exception):
@@ -30,14 +35,12 @@ def die_with(parent: int) -> None:
 class Worker:
     """``python -m MODULE`` at the other end of :attr:`connection`.
 
-    Not made with ``multiprocessing``, which would run a user's script again in every worker. What it leaves in the
-    folder for temporary files goes to ``scratch``, where one is given. Of what it prints only the beginning of its
-    standard error is kept, as much as a pipe holds, to say why it died.
+    It is not made with ``multiprocessing``, which would run a user's script again in every worker. Its temporary files
+    go to the folder ``scratch``, where one is given. Only the beginning of its standard error is kept, as much as a
+    pipe holds, to say why it died; all else that it prints is lost.
     """
 
-    def __init__(
-        self, threads: int, scratch: str = "", memory_limit_mb: int = 0, module: str = "searchlab.measure.worker"
-    ) -> None:
+    def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0, *, module: str) -> None:
         ours, theirs = socket.socketpair()
         kept, errors = os.pipe()
         self._errors = open(kept, "rb", buffering=0)  # noqa: SIM115 - closed by kill()
@@ -60,10 +63,6 @@ class Worker:
                 } | ({"TMPDIR": scratch} if scratch else {}),
             )  # fmt: skip
         self.connection = Connection(ours.detach())
-        self.holds: object = None
-        """What the worker was last set up with."""
-        self.told: object = None
-        """What it was last told to set itself up with."""
 
     @property
     def alive(self) -> bool:
@@ -80,10 +79,6 @@ class Worker:
             return self.connection.recv()
         except (EOFError, OSError):
             raise WorkerDied(self._fate()) from None
-
-    def call(self, message: Any) -> Any:
-        self.send(message)
-        return self.recv()
 
     def _fate(self) -> str:
         code, megabytes = self._wait()
@@ -112,3 +107,49 @@ class Worker:
         self._process.wait()
         self.connection.close()
         self._errors.close()
+
+
+class MeasuringWorker(Worker):
+    """A worker that builds or runs programs, once it is set up with a space or a workload: see ``worker.py``."""
+
+    def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
+        super().__init__(threads, scratch, memory_limit_mb, module="searchlab.measure.worker")
+        self.told: object = None
+        """What the worker was last told to set itself up with."""
+        self.holds: object = None
+        """What it was last set up with."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the worker has taken in what it was told."""
+        return self.told is not None and self.holds is self.told
+
+    def tell(self, subject: object, message: SetUp) -> None:
+        """Tell the worker to set itself up with ``subject``, by ``message``; its answer is for :meth:`hear`."""
+        self.told = subject
+        self.send(message)
+
+    def hear(self) -> None:
+        """Receive an answer to :meth:`tell`. Raises WorkerDied, and SearchlabError where it cannot be set up."""
+        match self.recv():
+            case Started():  # a new worker says so first
+                pass
+            case Ready():
+                self.holds = self.told
+            case Broken(text):
+                raise SearchlabError(f"a measuring process cannot take in {self.told}: {text}")
+
+    def set_up(self) -> bool:
+        """Wait until the worker is ready; False if it had been killed since it was last used. Raises SearchlabError."""
+        is_new = self.holds is None
+        try:
+            while not self.ready:
+                if not self.connection.poll(START_SECONDS):
+                    raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
+                self.hear()
+        except WorkerDied as death:
+            if is_new:
+                raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
+            self.kill()
+            return False
+        return True

@@ -11,9 +11,10 @@ import numpy as np
 import tvm
 
 from ..workload import Workload
-from . import RunSettings
 from .code import reason
+from .contract import RunSettings
 from .memory import with_limit
+from .messages import Failed, Ran, Remeasured, Right
 
 COLD_SECONDS = 0.01
 """A first run, on cold caches and memory not yet mapped, says little of a program that takes less than this."""
@@ -22,7 +23,7 @@ Load = Callable[[], "tvm.runtime.Module"]
 
 
 class Case(NamedTuple):
-    """What programs of a workload are run on, and the right result, where it is asked for."""
+    """The inputs that programs of a workload are run on, and the right result, where it is asked for."""
 
     inputs: list[np.ndarray[Any, Any]]
     expected: np.ndarray[Any, Any] | None
@@ -60,66 +61,63 @@ class Runner:
         self.unwritten = unwritten.astype(workload.out_dtype)
         self.result = tvm.runtime.tensor(self.unwritten, device)
 
-    def run(self, load: Load, best: float = math.inf) -> tuple[Any, ...]:
-        """``("ran", seconds of each repeat, stopped, seconds in all)`` or ``("failed", kind, text, seconds in all)``.
+    def run(self, load: Load, best: float = math.inf) -> Ran | Failed:
+        """Check a program, and time it.
 
-        best: seconds of the fastest program of the run so far. One that is seen to be more than ``stop_factor`` times
-        slower is not repeated, and ``stopped``. Its first reading decides: the run that is checked, where that is long
+        best: seconds of the fastest program of the run so far. A program that is more than ``prune_factor`` times
+        slower is pruned: it is not repeated. Its first reading decides: the run that is checked, where that is long
         enough to be a reading, or else the first repeat.
         """
         start = time.perf_counter()
-        slow = self.settings.stop_factor * best if self.settings.stop_factor else math.inf
+        slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         try:
             module = load()
             cold = 0.0
             if self.expected is not None:
                 cold, wrong = self._check(module, self.inputs, self.expected)
                 if wrong:
-                    return "failed", "wrong_answer", wrong, time.perf_counter() - start
+                    return Failed("wrong_answer", wrong, time.perf_counter() - start)
             counts = cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3)
             if counts and cold > slow:
-                return "ran", (cold,), True, time.perf_counter() - start
-            stopped = False
+                return Ran((cold,), True, time.perf_counter() - start)
+            pruned = False
             if math.isinf(slow) or counts or self.settings.repeat == 1:
                 seconds = self.time(module, self.settings.repeat)
             else:
                 seconds = self.time(module, 1)
-                stopped = seconds[0] > slow
-                if not stopped:
+                pruned = seconds[0] > slow
+                if not pruned:
                     seconds += self.time(module, self.settings.repeat - 1)
         except Exception as error:  # anything out of a candidate is its own failure
             text = with_limit(reason(error), self.settings.memory_limit_mb)
-            return "failed", "run_error", text, time.perf_counter() - start
+            return Failed("run_error", text, time.perf_counter() - start)
         if min(seconds) <= 0:
             text = f"it ran in {min(seconds)} s by this clock; raise number or min_repeat_ms"
-            return "failed", "run_error", text, time.perf_counter() - start
-        return "ran", seconds, stopped, time.perf_counter() - start
+            return Failed("run_error", text, time.perf_counter() - start)
+        return Ran(seconds, pruned, time.perf_counter() - start)
 
-    def again(self, loads: Sequence[Load], rounds: int) -> tuple[Any, ...]:
-        """``("ran", seconds of each program in each round)`` or ``("failed", kind, text)``.
-
-        The programs are timed in turn, each round beginning with another one.
-        """
+    def remeasure(self, loads: Sequence[Load], rounds: int) -> Remeasured | Failed:
+        """Time each program once more in each round: in turn, and each round begins with another program."""
         try:
             modules = [load() for load in loads]
-            found: list[list[float]] = [[] for _ in modules]
+            readings: list[list[float]] = [[] for _ in modules]
             for first in range(rounds):
                 for i in range(len(modules)):
                     which = (first + i) % len(modules)
-                    found[which] += self.time(modules[which], 1)
+                    readings[which] += self.time(modules[which], 1)
         except Exception as error:
-            return "failed", "run_error", reason(error)
-        return "ran", [tuple(seconds) for seconds in found]
+            return Failed("run_error", reason(error))
+        return Remeasured([tuple(seconds) for seconds in readings])
 
-    def check(self, load: Load, case: Case) -> tuple[Any, ...]:
-        """``("ran",)`` where a program is right on the inputs of ``case``, else ``("failed", kind, text)``."""
+    def check(self, load: Load, case: Case) -> Right | Failed:
+        """Whether a program is right on the inputs of ``case``."""
         assert case.expected is not None
         try:
             inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
             _, wrong = self._check(load(), inputs, case.expected)
         except Exception as error:  # as in run()
-            return "failed", "run_error", with_limit(reason(error), self.settings.memory_limit_mb)
-        return ("failed", "wrong_answer", wrong) if wrong else ("ran",)
+            return Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
+        return Failed("wrong_answer", wrong) if wrong else Right()
 
     def time(self, module: tvm.runtime.Module, repeat: int) -> tuple[float, ...]:
         """Seconds of one run, ``repeat`` times over; each a mean over ``number`` runs or as many as the settings ask.

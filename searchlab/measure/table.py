@@ -10,16 +10,61 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, find_logs, read_header, read_log
 from ..records import Measurement
 from ..space import Config, Space
-from . import Measurer
+from ..target import Target
+from .contract import Cache, Measurer
 from .nearest import Nearest
+
+
+class TableSettings(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="table", omit_defaults=True
+):
+    """Answer from recorded logs: a file, a directory of logs, or several of them, relative to the study file.
+
+    A config that they do not hold is refused, or answered by the ``nearest`` one that they do; with ``noise`` the
+    repeats of a measurement are drawn anew from those recorded, from the seed of the run.
+    """
+
+    path: str | list[str]
+    missing: Literal["refuse", "nearest"] = "refuse"
+    noise: bool = False
+
+    exclusive: ClassVar[Literal[False]] = False
+    replays: ClassVar[Literal[True]] = True
+
+    def paths(self, base: Path) -> list[Path]:
+        return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
+
+    def identity(self) -> dict[str, Any]:
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+    def default_target(self, base: Path = Path()) -> dict[str, Any]:
+        """The one target, as a log's header has it, of all the logs. Raises SearchlabError where they have several."""
+        headers = read_headers(self.paths(base))
+        (first, header), *rest = headers.items()
+        for path, other in rest:
+            if other.target != header.target:
+                raise SearchlabError(
+                    f"{first} and {path} were measured for different targets, {json.dumps(header.target)} and "
+                    f"{json.dumps(other.target)}; give the target, or logs of one"
+                )
+        return header.target
+
+    def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
+        """The workload, and the fingerprint of the space, of each log."""
+        return {(header.workload, header.fingerprint) for header in read_headers(self.paths(base)).values()}
+
+    def make(self, target: Target, cache: Cache, base: Path = Path()) -> TableMeasurer:
+        return TableMeasurer(self.paths(base), self.missing, self.noise)
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
@@ -34,24 +79,6 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
             raise SearchlabError(f"there is no log (*.jsonl) in {given}")
         headers.update({path: read_header(path) for path in found})
     return headers
-
-
-def table_target(paths: Sequence[Path]) -> dict[str, Any]:
-    """The one target, as a log's header has it, of all the logs at ``paths``."""
-    headers = read_headers(paths)
-    (first, header), *rest = headers.items()
-    for path, other in rest:
-        if other.target != header.target:
-            raise SearchlabError(
-                f"{first} and {path} were measured for different targets, {json.dumps(header.target)} and "
-                f"{json.dumps(other.target)}; give the target, or logs of one"
-            )
-    return header.target
-
-
-def recorded(paths: Sequence[Path]) -> set[tuple[str, str]]:
-    """The workload, and fingerprint of the space, of each log at ``paths``."""
-    return {(header.workload, header.fingerprint) for header in read_headers(paths).values()}
 
 
 class TableMeasurer(Measurer):

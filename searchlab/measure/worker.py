@@ -8,50 +8,124 @@ import sys
 import time
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, assert_never
 
 if __name__ == "__main__":  # tvm_ffi imports PyTorch wherever that is installed: two thirds of a worker's start
     sys.modules["torch"] = None  # type: ignore[assignment]
 
 from ..errors import InvalidConfig
 from ..space import Config, Space
-from .code import compile_program, device_of, load_objects, program_hash, reason, to_objects
+from ..workload import Workload
+from .code import Objects, compile_program, device_of, load_objects, program_hash, reason, to_objects
 from .memory import limit_memory, with_limit
+from .messages import (
+    Answer,
+    Broken,
+    Build,
+    Built,
+    CheckProgram,
+    Drawn,
+    Failed,
+    Ready,
+    Remeasure,
+    Right,
+    RunOn,
+    RunProgram,
+    Scheduled,
+    SetUp,
+    SetUpBuilder,
+    SetUpRunner,
+    SetUpSessions,
+    Skip,
+    Skipped,
+    Started,
+    Work,
+)
 from .process import die_with
 from .runner import Runner, case_of
 
 if TYPE_CHECKING:
-    from .remote import RemoteRunner
+    from .rpc.session import RemoteRunner
 
 if __name__ == "__main__":  # a plug-in may want it all the same
     del sys.modules["torch"]
 
 
-def build(connection: Connection, space: Space, config: Config, memory_limit_mb: int) -> tuple[Any, ...]:
-    """``("built", object files, seconds)`` or ``("failed", kind, text, seconds)``.
+class Workbench:
+    """What a worker was set up with, and what it does with it."""
 
-    In between it sends ``("scheduled", program hash)`` and goes on only if the answer is True.
-    """
-    start = time.perf_counter()
-    try:
-        module = space.schedule(config).mod
-    except InvalidConfig as error:
-        return "failed", "invalid", str(error), time.perf_counter() - start
-    except Exception as error:
-        # Anything may come out of a plug-in's schedule; it is this trial's failure and nobody else's.
-        text = with_limit(f"schedule: {type(error).__name__}: {error}", memory_limit_mb)
-        return "failed", "build_error", text, time.perf_counter() - start
-    scheduling = time.perf_counter() - start
-    connection.send(("scheduled", program_hash(module)))
-    if not connection.recv():
-        return ("skipped",)
-    start = time.perf_counter()
-    try:
-        objects = to_objects(compile_program(module, space.target))
-    except Exception as error:  # likewise anything out of the compiler
-        text = with_limit(reason(error), memory_limit_mb)
-        return "failed", "build_error", text, scheduling + time.perf_counter() - start
-    return "built", objects, scheduling + time.perf_counter() - start
+    space: Space
+    workload: Workload
+    runner: Runner
+    remote: RemoteRunner
+
+    def __init__(self, connection: Connection, memory_limit_mb: int) -> None:
+        self.connection = connection
+        self.memory_limit_mb = memory_limit_mb
+
+    def answer(self, message: SetUp | Work) -> Answer:
+        if isinstance(message, SetUp):
+            return self.set_up(message)
+        limit_memory(self.memory_limit_mb)
+        match message:
+            case Build(config):
+                return self.build(config)
+            case RunProgram(objects, best):
+                return self.runner.run(partial(load_objects, objects), best)
+            case CheckProgram(objects, seed):
+                return self.check(objects, seed)
+            case Remeasure(programs, rounds):
+                return self.runner.remeasure([partial(load_objects, objects) for objects in programs], rounds)
+            case RunOn(address, objects, best):
+                return self.remote.run(self.connection, address, objects, best)
+        assert_never(message)
+
+    def set_up(self, message: SetUp) -> Ready | Broken:
+        limit_memory(0)  # what is set up now is no candidate
+        try:
+            match message:
+                case SetUpBuilder(data):
+                    self.space = pickle.loads(data)
+                case SetUpRunner(workload, settings, kind):
+                    self.workload = workload
+                    self.runner = Runner(workload, settings, device_of(kind))
+                case SetUpSessions():
+                    from .rpc.session import RemoteRunner  # with all of TVM's RPC, which the others do without
+
+                    self.remote = RemoteRunner(message)
+        except Exception as error:  # the code of a plug-in may not even import here
+            return Broken(f"{type(error).__name__}: {error}")
+        return Ready()
+
+    def build(self, config: Config) -> Built | Skipped | Failed:
+        """Schedule and compile. In between it sends Scheduled, and goes on unless it is told to skip."""
+        start = time.perf_counter()
+        try:
+            module = self.space.schedule(config).mod
+        except InvalidConfig as error:
+            return Failed("invalid", str(error), time.perf_counter() - start)
+        except Exception as error:
+            # Anything may come out of a plug-in's schedule; it is this trial's failure and nobody else's.
+            text = with_limit(f"schedule: {type(error).__name__}: {error}", self.memory_limit_mb)
+            return Failed("build_error", text, time.perf_counter() - start)
+        scheduling = time.perf_counter() - start
+        self.connection.send(Scheduled(program_hash(module)))
+        if isinstance(self.connection.recv(), Skip):
+            return Skipped()
+        start = time.perf_counter()
+        try:
+            objects = to_objects(compile_program(module, self.space.target))
+        except Exception as error:  # likewise anything out of the compiler
+            text = with_limit(reason(error), self.memory_limit_mb)
+            return Failed("build_error", text, scheduling + time.perf_counter() - start)
+        return Built(objects, scheduling + time.perf_counter() - start)
+
+    def check(self, objects: Objects, seed: int) -> Right | Failed:
+        limit_memory(0)  # the inputs and the reference are no candidate either
+        case = case_of(self.workload, True, seed)
+        limit_memory(self.memory_limit_mb)
+        self.connection.send(Drawn())
+        return self.runner.check(partial(load_objects, objects), case)
 
 
 def main() -> None:
@@ -59,52 +133,14 @@ def main() -> None:
     die_with(int(sys.argv[2]))
     # A plug-in may print what it likes; written to a pipe that is full, that would be an exception.
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open to the end
-    connection.send(("ready",))
-    memory_limit_mb = int(sys.argv[3])
-    space: Space
-    runner: Runner
-    remote: RemoteRunner
+    connection.send(Started())
+    workbench = Workbench(connection, memory_limit_mb=int(sys.argv[3]))
     while True:
         try:
-            kind, *rest = connection.recv()
+            message = connection.recv()
         except EOFError:
             return
-        if kind in ("space", "workload", "remote"):
-            limit_memory(0)  # what is set up now is no candidate
-            try:
-                if kind == "space":
-                    space = pickle.loads(rest[0])
-                elif kind == "remote":
-                    from .remote import RemoteRunner  # with all of TVM's RPC, which the others do without
-
-                    remote = RemoteRunner(*rest)
-                else:
-                    workload, settings, on = rest
-                    runner = Runner(workload, settings, device_of(on))
-            except Exception as error:  # the code of a plug-in may not even import here
-                connection.send(("broken", f"{type(error).__name__}: {error}"))
-            else:
-                connection.send(("ready", kind))
-            continue
-        limit_memory(memory_limit_mb)
-        if kind == "build":
-            connection.send(build(connection, space, rest[0], memory_limit_mb))
-        elif kind == "run":
-            objects, best = rest
-            connection.send(runner.run(partial(load_objects, objects), best))
-        elif kind == "check":
-            objects, seed = rest
-            limit_memory(0)  # neither are its inputs and reference
-            case = case_of(workload, True, seed)
-            limit_memory(memory_limit_mb)
-            connection.send(("drawn",))  # and now the time of the program begins
-            connection.send(runner.check(partial(load_objects, objects), case))
-        elif kind == "run on":
-            address, objects, best = rest
-            connection.send(remote.run(connection, address, objects, best))
-        elif kind == "again":
-            programs, rounds = rest
-            connection.send(runner.again([partial(load_objects, objects) for objects in programs], rounds))
+        connection.send(workbench.answer(message))
 
 
 if __name__ == "__main__":

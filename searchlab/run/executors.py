@@ -21,8 +21,9 @@ import msgspec
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Log, check_identity, read_held, read_log
 from ..machine.host import available_cores
-from ..measure import Cache, LocalSettings, Measurer, Settings, make_measurer
+from ..measure.contract import Cache, Measurer
 from ..measure.process import Worker, WorkerDied, die_with
+from ..measure.settings import Settings
 from ..records import Measurement, Trial
 from .loop import search
 from .plan import OnTrial, Run
@@ -39,7 +40,7 @@ def check_jobs(jobs: int, settings: Settings) -> None:
     """Raise SearchlabError where runs that are measured so cannot be ``jobs`` at the same time."""
     if jobs < 1:
         raise SearchlabError(f"jobs must be at least 1, not {jobs}")
-    if jobs > 1 and isinstance(settings, LocalSettings):
+    if jobs > 1 and settings.exclusive:
         raise SearchlabError(
             f"{jobs} jobs on this machine, which the study is measured on, would disturb each other's times; leave it "
             f'to one, or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
@@ -57,7 +58,7 @@ def execute(runs: Sequence[Run], base: Path, on_run: OnRun, jobs: int = 1) -> It
     check_jobs(jobs, settings)
     check_apart([run.warm_start for run in runs], [run.log for run in runs])
     cache: Cache = {}
-    with make_measurer(settings, runs[0].space.target, cache, base) as measurer:
+    with settings.make(runs[0].space.target, cache, base) as measurer:
         held = [_recall(run, measurer, cache) for run in runs]
         if jobs > 1:
             yield from _in_jobs(runs, base, cache, jobs, on_run)
@@ -77,7 +78,7 @@ def _recall(run: Run, measurer: Measurer, cache: Cache) -> Log | None:
         return None
     check_identity(run.log, log.header, run.header(measurer.workers))
     for record in () if measurer.repeatable else log.records:  # a table answers at once
-        if record.program and (record.program not in cache or cache[record.program].stopped):
+        if record.program and (record.program not in cache or cache[record.program].pruned):
             cache[record.program] = replace(record.measurement, reused=False)
     return log
 
@@ -182,7 +183,7 @@ def main() -> None:
         cache.update(begin.known)
         try:
             run: Run = replace(pickle.loads(data), settings=settings)
-            measurer = measurer or make_measurer(settings, run.space.target, cache, begin.base)
+            measurer = measurer or settings.make(run.space.target, cache, begin.base)
             search(run, measurer, connection.send)
         except SearchlabError as error:
             connection.send(_Ended(refused=str(error)))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..errors import SearchlabWarning
 from ..log.format import Final, Finalist, LogWriter
 from ..log.noise import MARGIN, ROUNDS
-from ..measure import CannotMeasure, Measurer
+from ..measure.contract import CannotMeasure, Measurer, Remeasurer
 from ..records import Trial
 from ..space import Space
 
@@ -19,26 +19,26 @@ SENTINEL_ROUNDS = 3
 """How many times the sentinel is timed at a reading."""
 
 
-def time_sentinel(measurer: Measurer, space: Space, trial: Trial) -> float | None:
+def time_sentinel(measurer: Remeasurer, space: Space, trial: Trial) -> float | None:
     """Seconds that the program of ``trial`` takes now; None where it fails now."""
     try:
-        return statistics.median(measurer.again(space, [trial], SENTINEL_ROUNDS)[0])
+        return statistics.median(measurer.remeasure(space, [trial], SENTINEL_ROUNDS)[0])
     except CannotMeasure:
         return None
 
 
-def measure_finalists(measurer: Measurer, space: Space, trials: Sequence[Trial]) -> Final | None:
+def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
     """The fastest of ``trials`` with different programs, measured again; None, with a warning, where that fails."""
     fastest: dict[str, Trial] = {}
     for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: of equals the first
-        if math.isfinite(trial.cost) and not trial.measurement.stopped:
+        if math.isfinite(trial.cost) and not trial.measurement.pruned:
             fastest.setdefault(trial.measurement.program, trial)
     close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
     chosen = close[: measurer.finalists]
     if not chosen:
         return None
     try:
-        seconds = measurer.again(space, chosen, ROUNDS)
+        seconds = measurer.remeasure(space, chosen, ROUNDS)
     except CannotMeasure as error:
         warnings.warn(
             f"the fastest trials could not be measured again ({error}); run this again to try once more",
@@ -52,7 +52,8 @@ def measure_finalists(measurer: Measurer, space: Space, trials: Sequence[Trial])
 
 def finish(space: Space, measurer: Measurer, log: LogWriter, trials: Sequence[Trial]) -> None:
     """At the end of a run, log the final of its ``trials``, where the measurer takes one and the log has none yet."""
-    if measurer.finalists and not (log.final and log.final.final == len(trials)):
+    has_final = log.final is not None and log.final.final == len(trials)
+    if isinstance(measurer, Remeasurer) and measurer.finalists and not has_final:
         final = measure_finalists(measurer, space, trials)
         if final is not None:
             log.append(final)

@@ -7,7 +7,7 @@ configs, and is told what the log holds of them; from there on its configs are m
 from __future__ import annotations
 
 from ..log.format import Log, LogWriter
-from ..measure import Measurer
+from ..measure.contract import Measurer
 from ..records import Trial
 from .finalists import finish
 from .plan import OnTrial, Run

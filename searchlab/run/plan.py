@@ -13,7 +13,7 @@ from ..costmodel.features import make_features
 from ..errors import SearchlabError
 from ..log.format import Header
 from ..machine.host import host_model, library_versions, machine
-from ..measure import LocalSettings, Settings, protocol
+from ..measure.settings import Settings
 from ..plugins import Plugin, PluginSpec
 from ..policy import POLICIES, Policy, takes_cost_model
 from ..records import Trial
@@ -131,7 +131,7 @@ class Run:
 
     def header(self, workers: int) -> Header:
         """What its log begins with. workers: how many programs its measurer builds at the same time."""
-        local = isinstance(self.settings, LocalSettings)
+        here = self.settings.exclusive  # this machine is measured
         target = self.space.target
         strategy = self.strategy
         return Header(
@@ -144,9 +144,9 @@ class Run:
             seed=self.seed,
             batch=self.batch,
             target=target.to_json(),
-            measure=protocol(self.settings),
-            host=host_model(target.kind) if local else {},
-            machine=machine(target.cores) if local else {},
+            measure=self.settings.identity(),
+            host=host_model(target.kind) if here else {},
+            machine=machine(target.cores) if here else {},
             warm_start=self.warm_start.digests,
             label=strategy.label,
             space_label=self.searched.label,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..log.format import LogWriter, Record
 from ..log.noise import sentinel
-from ..measure import Measurer
+from ..measure.contract import Measurer, Remeasurer
 from ..records import Trial
 from ..space import Config
 from .finalists import time_sentinel
@@ -50,7 +50,8 @@ class Recorder:
 
     def _sentinel(self, done: Sequence[Trial]) -> float | None:
         """Seconds that the first program of the run takes now, before a batch whose turn it is."""
-        every = self._measurer.sentinel
-        if every and (self._searcher.batches - 1) % every == 0 and (first := sentinel(done)):
-            return time_sentinel(self._measurer, self._space, first)
-        return None
+        measurer = self._measurer
+        if not isinstance(measurer, Remeasurer) or not measurer.sentinel:
+            return None
+        first = sentinel(done) if (self._searcher.batches - 1) % measurer.sentinel == 0 else None
+        return time_sentinel(measurer, self._space, first) if first else None

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..measure import LocalSettings, Settings
+from ..measure.settings import LocalSettings, Settings
 from ..plugins import Plugin
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
 from ..log.result import Result
-from ..measure import LocalSettings, Settings, TableSettings, default_target
-from ..measure.table import recorded
+from ..measure.settings import LocalSettings, Settings
 from ..policy import Policy
 from ..schema import explained
 from ..space import Space
@@ -61,7 +60,7 @@ class Study:
     @cached_property
     def _plan(self) -> tuple[list[Run], list[str]]:
         spec = self.spec
-        target = resolve_target(default_target(spec.measure, self.base) if spec.target is None else spec.target)
+        target = resolve_target(spec.measure.default_target(self.base) if spec.target is None else spec.target)
         workloads = [parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         strategies = list(self._strategies())
@@ -104,8 +103,8 @@ class Study:
                     spaces.append((name, Searched.of(entry.plugin, workload, target, entry.label)))
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
-        if isinstance(self.spec.measure, TableSettings):
-            held = recorded(self.spec.measure.paths(self.base))
+        held = self.spec.measure.measurable(self.base)
+        if held is not None:
             for name, searched in list(spaces):
                 space = searched.space
                 if (str(space.workload), space.fingerprint) not in held:
@@ -190,7 +189,7 @@ def tune(
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
-        target = default_target(settings)
+        target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
     earlier = earlier_runs([Path(path) for path in warm_start])
     run = plan_run(

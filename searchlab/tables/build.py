@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import check_identity, read_log
-from ..measure import Settings, TableSettings
+from ..measure.settings import Settings
 from ..run.executors import OnRun, execute
 from ..run.plan import Run
 from ..run.spec import Named
@@ -80,7 +80,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     gets slower would look like a knob. Raises SearchlabError for a space that is too large to be counted where there is
     no limit.
     """
-    if isinstance(study.spec.measure, TableSettings):
+    if study.spec.measure.replays:
         raise SearchlabError('a table is measured, but measure.kind is "table", which measures nothing; choose another')
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit is the number of configs to measure, at least 1, not {limit}")

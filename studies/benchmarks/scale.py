@@ -27,7 +27,8 @@ import psutil
 import searchlab
 from searchlab.conformance import toys
 from searchlab.log.format import read_log
-from searchlab.measure import Measurer, TableSettings
+from searchlab.measure.contract import Measurer
+from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.run.loop import search

@@ -26,19 +26,18 @@ import tvm
 from tvm_ffi import structural_hash
 
 from searchlab.machine.host import available_cores
-from searchlab.measure import LocalSettings
 from searchlab.measure.code import compile_program, device_of, load_objects, to_objects
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.runner import Runner
 from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 
-EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, stop_factor=0)
+EQUAL = LocalSettings(number=1, repeat=3, min_repeat_ms=10, check=False, prune_factor=0)
 SETTINGS = {
     "equal": EQUAL,
-    "checked": LocalSettings(number=1, repeat=3, min_repeat_ms=10, stop_factor=0),
+    "checked": LocalSettings(number=1, repeat=3, min_repeat_ms=10, prune_factor=0),
     "default": LocalSettings(number=1, repeat=3, min_repeat_ms=10),
 }
 
@@ -88,7 +87,7 @@ def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size:
         "run": sum(measurement.run_seconds for measurement in found),
         "best": best,
         "failed": sum(measurement.failure is not None for measurement in found),
-        "stopped": sum(measurement.stopped for measurement in found),
+        "pruned": sum(measurement.pruned for measurement in found),
     }
 
 
@@ -153,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"TVM {tvm.__version__}"
     )
     print(
-        f"{'side':13} seconds   build     run  candidates/s  failed  stopped  best ms  floors  x MetaSchedule's speed"
+        f"{'side':13} seconds   build     run  candidates/s  failed   pruned  best ms  floors  x MetaSchedule's speed"
     )
     rows: list[dict[str, Any]] = []
     for name in options.sides:
@@ -161,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         row = rows[-1]
         print(
             f"{name:13} {row['seconds']:7.1f} {row['build']:7.1f} {row['run']:7.1f} "
-            f"{len(configs) / row['seconds']:13.2f} {row.get('failed', 0):7} {row.get('stopped', 0):8} "
+            f"{len(configs) / row['seconds']:13.2f} {row.get('failed', 0):7} {row.get('pruned', 0):8} "
             f"{row['best'] * 1e3:8.3f} {_ratio(row, rows, 'floor'):7.2f} {1 / _ratio(row, rows, 'metaschedule'):10.2f}",
             flush=True,
         )

@@ -23,7 +23,7 @@ MEASURE = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "run_timeout": 5.0,
 def made_log(
     path: Path,
     configs: list[dict[str, Any]],
-    space: str = "tests.measure.faulty:Faulty",
+    space: str = "tests.support.measure.faulty:Faulty",
     workload: str = "gemm:32x32x32",
     target: dict[str, Any] | str = "native",
     **header: Any,

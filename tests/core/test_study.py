@@ -158,7 +158,7 @@ def test_programs_measured_by_one_policy_are_not_measured_again_by_another(tmp_p
     spec = {
         **BASE, "workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random", "xgb"],
         "target": "native", "trials": 6, "seeds": 1,
-        "measure": {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "stop_factor": 0, "finalists": 0},
+        "measure": {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "prune_factor": 0, "finalists": 0},
     }  # fmt: skip
     study = Study.from_dict(spec)
     results = study.run(tmp_path / "out")

@@ -12,7 +12,7 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, LogWriter, Record, read_log
 from searchlab.log.noise import ROUNDS, drift, largest_drift, noise, sentences, winner
 from searchlab.log.result import load_log
-from searchlab.measure import CannotMeasure, Measurer
+from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run.finalists import measure_finalists
 from searchlab.run.study import tune
@@ -30,8 +30,8 @@ def written(path: Path, *lines: Record | Final) -> Path:
     return path
 
 
-def record(index: int, *seconds: float, sentinel: float | None = None, stopped: bool = False) -> Record:
-    measured = Measurement(seconds, None if seconds else "crash", program=f"p{index}", stopped=stopped)
+def record(index: int, *seconds: float, sentinel: float | None = None, pruned: bool = False) -> Record:
+    measured = Measurement(seconds, None if seconds else "crash", program=f"p{index}", pruned=pruned)
     return Record.of(Trial(index, Config({"x": index}), measured), 0.0, 0.0, sentinel=sentinel)
 
 
@@ -74,7 +74,7 @@ def test_a_winner_wins_all_rounds_but_one() -> None:
     assert winner(final(steady)) == (Finalist(0, tuple(steady)), ())
 
 
-class Scripted(Measurer):
+class Scripted(Remeasurer):
     """Gives what it was made with when asked to measure again."""
 
     finalists = 3
@@ -86,7 +86,7 @@ class Scripted(Measurer):
     def measure(self, space, configs, best=math.inf):  # type: ignore[no-untyped-def]
         raise AssertionError
 
-    def again(self, space, trials, rounds):  # type: ignore[no-untyped-def]
+    def remeasure(self, space, trials, rounds):  # type: ignore[no-untyped-def]
         self.asked = [trial.index for trial in trials]
         if missing := set(self.asked) - self.times.keys():
             raise CannotMeasure(f"no {missing}")
@@ -97,7 +97,7 @@ def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> Non
     costs = [1.0, 1.05, 2.0, 1.02, math.inf, 1.09, 1.01, 1.0]
     trials = [record(i, *([cost] if math.isfinite(cost) else [])).trial for i, cost in enumerate(costs)]
     twin = Trial(7, Config({"x": 7}), Measurement((1.0,), program="p0"))
-    hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", stopped=True))
+    hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", pruned=True))
     measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
     found = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
     assert measurer.asked == [0, 6, 3] and found is not None and found.final == 9
@@ -158,7 +158,7 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
     machine = result.log.header.machine
     assert machine["cores"] >= 1 and machine["memory_mb"] > 0 and "load" in machine
     with pytest.raises(SearchlabError, match="its measure is"):
-        measure["stop_factor"] = 0
+        measure["prune_factor"] = 0
         run(10)
 
 

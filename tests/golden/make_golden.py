@@ -23,8 +23,8 @@ from today import DATA, PLUGINS, checked, command, observed, planned, run
 
 import searchlab
 from searchlab.costmodel import Surrogate, load, make_cost_model, save
-from searchlab.features import make_features
-from searchlab.log import Plugin
+from searchlab.costmodel.features import make_features
+from searchlab.plugins import Plugin
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 """One that any x86 CPU of the last ten years can run, with the caches of no machine in particular."""
@@ -241,7 +241,7 @@ def make_damaged() -> None:
     lines = Path("runs/evolutionary.jsonl").read_bytes().splitlines(keepends=True)[:21]
     header = lines[0]
     damaged = {
-        "torn": lines[:-1] + [lines[-1][:60]],
+        "torn": [*lines[:-1], lines[-1][:60]],
         "torn-header": [header[:100]],
         "empty": [],
         "middle": [*lines[:11], lines[11][:50] + b"\x00\xff" + lines[11][52:], *lines[12:]],
@@ -300,7 +300,9 @@ def manifest() -> dict[str, Any]:
     logs = [path for folder in ("tables", "runs", "local", "imported", "results") for path in Path(folder).rglob("*")]
     return {
         "versions": msgspec.to_builtins(searchlab.load_log("runs/random.jsonl").log.header.versions),
-        "logs": {str(path): observed(path) | {"check": checked(path)} for path in sorted(logs) if ".jsonl" in path.name},
+        "logs": {
+            str(path): observed(path) | {"check": checked(path)} for path in sorted(logs) if ".jsonl" in path.name
+        },
         "damaged": {
             path.name: {"reads": reads(path), "check": checked(path), "repair": repaired(path)}
             for path in sorted(Path("damaged").iterdir())

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from searchlab.log.format import read_log
-from searchlab.measure import LocalSettings, protocol
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.run.study import tune
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.measure.counted import Counted
+from tests.support.measure.counted import Counted
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 QUICK = {"repeat": 3, "min_repeat_ms": 0}
@@ -53,32 +52,32 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
     ):
         local.cache.clear()
         found, count = one(local, space, us, best)
-        assert (count, len(found.seconds), found.stopped) == (runs, repeats, repeats == 1)
+        assert (count, len(found.seconds), found.pruned) == (runs, repeats, repeats == 1)
         assert min(found.seconds) >= us * 1e-6
-    with LocalMeasurer(LocalSettings(stop_factor=0, **QUICK), native, {}, 1) as never:  # type: ignore[arg-type]
+    with LocalMeasurer(LocalSettings(prune_factor=0, **QUICK), native, {}, 1) as never:  # type: ignore[arg-type]
         found, count = one(never, space, 60000, 3e-4)
-        assert (count, len(found.seconds), found.stopped) == (full, 3, False)
+        assert (count, len(found.seconds), found.pruned) == (full, 3, False)
 
 
 def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted) -> None:
     local.cache.clear()
     configs = [Config({"us": us}) for us in (60000, 300, 4000)]
     first, best, last = local.measure(space, configs)
-    assert [m.stopped for m in (first, best, last)] == [False, False, True]
+    assert [m.pruned for m in (first, best, last)] == [False, False, True]
 
 
-def test_what_was_stopped_in_one_run_is_measured_in_full_in_a_slower_one(local: LocalMeasurer, space: Counted) -> None:
+def test_what_was_pruned_in_one_run_is_measured_in_full_in_a_slower_one(local: LocalMeasurer, space: Counted) -> None:
     local.cache.clear()
-    stopped, _ = one(local, space, 4000, 3e-4)
+    pruned, _ = one(local, space, 4000, 3e-4)
     again, runs = one(local, space, 4000, 4e-4)
-    assert stopped.stopped and again.reused and again.seconds == stopped.seconds and runs == 0
+    assert pruned.pruned and again.reused and again.seconds == pruned.seconds and runs == 0
     full, runs = one(local, space, 4000, 3e-3)
-    assert not full.reused and not full.stopped and len(full.seconds) == 3 and runs > 0
+    assert not full.reused and not full.pruned and len(full.seconds) == 3 and runs > 0
     last, runs = one(local, space, 4000, 3e-4)
     assert last.reused and last.seconds == full.seconds and runs == 0
 
 
-def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_stopped(space: Counted, tmp_path: Path) -> None:
+def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_pruned(space: Counted, tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     for trials in (3, 4):
         tune(
@@ -86,8 +85,8 @@ def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_stopped(space: C
             measure={"kind": "local", **QUICK, "finalists": 0, "sentinel": 0},
         )  # fmt: skip
     records = {record.config["us"]: record for record in read_log(log).records}
-    assert {us: record.stopped for us, record in records.items()} == {200: False, 300: False, 4000: True, 60000: True}
+    assert {us: record.pruned for us, record in records.items()} == {200: False, 300: False, 4000: True, 60000: True}
     assert [len(records[us].seconds) for us in (200, 300, 4000, 60000)] == [3, 3, 1, 1]
-    assert records[60000].measurement.stopped and space.count(60000) == 1
+    assert records[60000].measurement.pruned and space.count(60000) == 1
     header = json.loads(log.read_text().splitlines()[0])
-    assert header["measure"]["stop_factor"] == 3 and header["measure"] == protocol(LocalSettings(**QUICK))  # type: ignore[arg-type]
+    assert header["measure"]["prune_factor"] == 3 and header["measure"] == LocalSettings(**QUICK).identity()  # type: ignore[arg-type]

@@ -22,17 +22,17 @@ from tvm.script import relax as R
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
-from searchlab.measure import LocalSettings, make_measurer
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
-from searchlab.measure.local import LocalMeasurer, survives
-from searchlab.measure.process import Worker
+from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
+from searchlab.measure.messages import Build, Built, Compile, Ready, Scheduled, SetUpBuilder, Started
+from searchlab.measure.process import MeasuringWorker
 from searchlab.records import FAILURES
 from searchlab.run.study import tune
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from tests.measure.faulty import Faulty
-from tests.measure.faulty_cuda import FAULTS, FaultyCuda
+from tests.support.measure.faulty import Faulty
+from tests.support.measure.faulty_cuda import FAULTS, FaultyCuda
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90"})
 WORKLOAD = parse_workload("gemm:8x8x8")
@@ -52,24 +52,26 @@ def elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.Comp
     return subprocess.run(words, capture_output=True, text=True, env=env)
 
 
-def built(worker: Worker, config: Config) -> tuple[Any, ...]:
-    """What a build process answers, told to build whatever it schedules."""
-    kind, *_ = answer = worker.call(("build", config))
-    return tuple(worker.call(True)) if kind == "scheduled" else answer
+def told(worker: MeasuringWorker, message: object) -> Any:
+    """The answer of a worker to a message."""
+    worker.send(message)
+    return worker.recv()
 
 
 # --- what travels ---------------------------------------------------------------------------------------------
 
 
 def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_path: Path) -> None:
-    worker = Worker(threads=1)
+    worker = MeasuringWorker(threads=1)
     try:
-        assert worker.recv() == ("ready",)
-        assert worker.call(("space", cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))) == ("ready", "space")
-        kind, objects, seconds = built(worker, Config({"fault": "none"}))
+        assert isinstance(worker.recv(), Started)
+        assert isinstance(told(worker, SetUpBuilder(cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))), Ready)
+        assert isinstance(told(worker, Build(Config({"fault": "none"}))), Scheduled)
+        built = told(worker, Compile())
     finally:
         worker.kill()
-    assert kind == "built" and seconds > 0
+    assert isinstance(built, Built) and built.seconds > 0
+    objects = built.objects
     assert [code[:4] for code in objects] == [b"\x7fELF"] * 2 and b"main_kernel" in objects[1]
     done = elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
     if tvm.get_global_func("ffi.Module.load_from_bytes.cuda", allow_missing=True):
@@ -157,9 +159,9 @@ class Compiling:
 
 
 def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> None:
-    worker = Worker(threads=1, scratch=str(tmp_path))
-    assert worker.recv() == ("ready",)
-    worker.send(("space", pickle.dumps(Compiling())))
+    worker = MeasuringWorker(threads=1, scratch=str(tmp_path))
+    assert isinstance(worker.recv(), Started)
+    worker.send(SetUpBuilder(pickle.dumps(Compiling())))
     deadline = time.monotonic() + 60
     while not (started := psutil.Process(worker._process.pid).children()):
         assert time.monotonic() < deadline
@@ -176,14 +178,14 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("make_measurer(LocalSettings(), resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
+        ("LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
          "no CUDA device was found: .*; run this where there is one, or answer from recorded measurements"),
         ("resolve_target('cuda')", "no CUDA device was found, .* or give an arch, as "),
     ],
 )  # fmt: skip
 def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> None:
     code = (
-        "from searchlab.errors import SearchlabError\nfrom searchlab.measure import LocalSettings, make_measurer\n"
+        "from searchlab.errors import SearchlabError\nfrom searchlab.measure.settings import LocalSettings\n"
         "from searchlab.target import resolve_target\n"
         f"try:\n    {program}\nexcept SearchlabError as error:\n    print(error)"
     )
@@ -196,7 +198,7 @@ def test_programs_of_another_kind_cannot_be_measured_here() -> None:
     with pytest.raises(
         SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; run this where"
     ):
-        make_measurer(LocalSettings(), resolve_target({"kind": "webgpu"}), {})
+        LocalSettings().make(resolve_target({"kind": "webgpu"}), {})
 
 
 def test_the_compiler_is_the_one_set_or_else_the_one_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,13 +14,12 @@ import psutil
 import pytest
 
 from searchlab.log.format import read_log
-from searchlab.measure import LocalSettings
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.measure.hostile import Hostile, Telltale
+from tests.support.measure.hostile import Hostile, Telltale
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 

@@ -14,13 +14,12 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.measure import LocalSettings
-from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.measure.faulty import EXPECTED, Faulty, Unloadable
+from tests.support.measure.faulty import EXPECTED, Faulty, Unloadable
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 
@@ -85,6 +84,21 @@ def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     assert [result.failure for result in measured(measurer, "tiled", "none")] == [None, None]
 
 
+def test_building_processes_that_die_at_the_same_time_are_replaced(measurer: LocalMeasurer) -> None:
+    measured(measurer, "none", "tiled")
+    builders = [child for child in psutil.Process().children() if "searchlab.measure.worker" in child.cmdline()]
+    assert len(builders) >= 2
+
+    def kill() -> None:
+        for builder in builders:
+            builder.kill()
+
+    threading.Timer(0.5, kill).start()
+    found = measured(measurer, "schedule hangs", "schedule hangs", "tiled")
+    assert [result.failure for result in found] == ["crash", "crash", None]
+    assert all("the building process died of SIGKILL" in result.message for result in found[:2])
+
+
 def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
     """Ctrl-C in the middle of a batch, as a signal that really arrives."""
     measurer.cache.clear()
@@ -98,7 +112,7 @@ def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> N
 def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from searchlab.measure import LocalSettings\nfrom searchlab.measure.local import LocalMeasurer\n"
+        "from searchlab.measure.local import LocalMeasurer, LocalSettings\n"
         "from searchlab.target import resolve_target\nfrom tests.measure.test_local import measured\n"
         "measurer = LocalMeasurer(LocalSettings(), resolve_target('native'), {}, 2)\n"
         "measured(measurer, 'none', 'tiled')\nprint('ready', flush=True)\nmeasured(measurer, 'schedule hangs', 'hangs')"
@@ -119,7 +133,7 @@ def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> No
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("none", "tiled", "is wrong")])
     next(results)
-    builders = [psutil.Process(worker._process.pid) for worker in measurer._builders]
+    builders = [psutil.Process(worker._process.pid) for worker in measurer._builders.processes]
     before = [builder.cpu_times().user for builder in builders]
     assert len(list(results)) == 2
     time.sleep(0.2)

@@ -21,16 +21,15 @@ from typer.testing import CliRunner
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.measure import RpcSettings
-from searchlab.measure.rpc import RpcMeasurer
-from searchlab.measure.tracker import Tracker, registered
+from searchlab.measure.rpc.measurer import RpcMeasurer, RpcSettings
+from searchlab.measure.rpc.tracker import Tracker, registered
 from searchlab.records import Measurement
 from searchlab.run.study import Study
 from searchlab.schema import explained
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from tests.measure.faulty import EXPECTED, Faulty
+from tests.support.measure.faulty import EXPECTED, Faulty
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 SERVER = ("searchlab", "fleet", "server", "--port", "0")
@@ -82,7 +81,9 @@ class Fleet:
             for key, count in counts.items()
             for _ in range(count)
         ]
-        wait_for(lambda: {key: len(at) for key, at in self.there().items() if key in keys | plain} == keys | plain)
+        wanted = keys | plain
+        # Each of them imports TVM, which takes long where the machine has other work.
+        wait_for(lambda: {key: len(at) for key, at in self.there().items() if key in wanted} == wanted, seconds=120)
         return made
 
     def there(self) -> dict[str, list[str]]:
@@ -128,7 +129,7 @@ def measurer(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
 
 
 def make(fleet: Fleet, target: Target, key: str, **settings: object) -> RpcMeasurer:
-    given = {"repeat": 2, "min_repeat_ms": 0, "run_timeout": 1.0, "build_timeout": 5.0, "stop_factor": 0, **settings}
+    given = {"repeat": 2, "min_repeat_ms": 0, "run_timeout": 1.0, "build_timeout": 5.0, "prune_factor": 0, **settings}
     return RpcMeasurer(RpcSettings(tracker=fleet.tracker, key=key, **given), target, {}, 1)  # type: ignore[arg-type]
 
 

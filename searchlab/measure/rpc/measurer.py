@@ -10,22 +10,72 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from ..errors import SearchlabError
-from ..machine.cuda import compile_mode
-from ..records import Failure, Measurement, Trial
-from ..space import Config, Space
-from ..target import Target
-from ..workload import Workload
-from . import Cache, RpcSettings
-from .code import Objects
-from .local import START_SECONDS, LocalMeasurer
-from .process import Worker, WorkerDied
+from ...errors import SearchlabError
+from ...machine.cuda import compile_mode
+from ...machine.host import available_cores
+from ...records import Failure, Measurement
+from ...space import Config, Space
+from ...target import Target
+from ..build_pool import BuildPool
+from ..contract import Cache, Measurer, RunSettings
+from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
+from ..process import START_SECONDS, MeasuringWorker, WorkerDied
+from .pool import SessionPool
 from .tracker import Address, Tracker, reachable, registered
 
 LOOK_SECONDS = 1.0
 """How often the tracker is asked whether it has any device at all, while one is waited for."""
+
+
+class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
+    """Measure on the devices that are registered as ``key`` at TVM's RPC tracker at ``tracker``, ``"host:port"``.
+
+    A device has ``connect_timeout`` seconds to take a connection and the inputs of a program, and only then the time of
+    that begins; what waits for a device is not timed. Where a device vanishes, the trial is given to another, up to
+    ``retries`` times; where none has been at the tracker for ``device_timeout`` seconds, the run ends. ``cc`` is the
+    compiler that links a program for a device that can only load a shared library: one of this machine if "".
+    """
+
+    tracker: str
+    key: str
+    connect_timeout: float = 10.0
+    device_timeout: float = 60.0
+    retries: int = 3
+    cc: str = ""
+
+    aside: ClassVar[tuple[str, ...]] = (
+        *RunSettings.aside, "tracker", "connect_timeout", "device_timeout", "retries", "cc",
+    )  # fmt: skip
+    exclusive: ClassVar[Literal[False]] = False
+    replays: ClassVar[Literal[False]] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least(0, "retries")
+        self._more_than_0_seconds("connect_timeout")
+        if self.device_timeout < 0:
+            raise ValueError(f"device_timeout must be at least 0 seconds, not {self.device_timeout}")
+        if self.key.split() != [self.key]:
+            raise ValueError(f"key must be one word, the key that the devices are registered as, not {self.key!r}")
+        host, _, port = self.tracker.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise ValueError(f"tracker must be host:port, as 10.0.0.1:9190, not {self.tracker!r}")
+
+    def default_target(self, base: Path = Path()) -> str:
+        raise SearchlabError(
+            f"measuring on the devices {self.key!r} needs a target, which says what they are: an LLVM CPU as "
+            f'"cortex-a72", or {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}; "native" for those '
+            f"that are as this machine"
+        )
+
+    def measurable(self, base: Path = Path()) -> None:
+        return None
+
+    def make(self, target: Target, cache: Cache, base: Path = Path()) -> RpcMeasurer:
+        return RpcMeasurer(self, target, cache, self.workers or available_cores())
 
 
 @dataclass
@@ -33,8 +83,7 @@ class _Task:
     """A program to run, and the devices that were lost over it."""
 
     program: str
-    objects: Objects
-    build_seconds: float
+    built: Built
     lost: int = 0
 
 
@@ -52,48 +101,53 @@ class _Run:
         return "{}:{}".format(*self.address)
 
 
-class RpcMeasurer(LocalMeasurer):
+class RpcMeasurer(Measurer):
     """Builds with ``workers`` processes, and runs with one process a device, each program in a session of its own.
 
     A device is lost if it cannot be connected to, or if the connection ends, or the time is over, and its host takes
-    no connections any more: its program goes to another one. Where the host still does, the program is to blame, and is
-    not let loose on others. Only the last run of a program is charged.
+    no connections any more: its program goes to another device. Where the host still does, the program is to blame,
+    and no other device is given it. Only the last run of a program is charged.
 
     Raises SearchlabError where the tracker cannot be reached, or has no device of the key.
     """
 
-    settings: RpcSettings
-    _scratch: tempfile.TemporaryDirectory[str]  # linkers work in files, which a worker that is killed leaves behind
-
     def __init__(self, settings: RpcSettings, target: Target, cache: Cache, workers: int) -> None:
         if target.kind == "cuda":
             compile_mode()  # the compiler is wanted here, the GPU there
-        self._begin(settings, target, cache, workers)
-        self._scratch = tempfile.TemporaryDirectory(prefix="searchlab-")
-        self._pool: list[Worker] = []
-        there = registered(settings.tracker)
-        if settings.key not in there:
-            raise SearchlabError(f"{self._no_device(there)}; start a server there with `searchlab fleet server`")
+        self.settings = settings
+        self.target = target
+        self.cache = cache
+        self.workers = workers
+        # Linkers and nvcc work in files, which a worker that is killed leaves behind.
+        self._folder = tempfile.TemporaryDirectory(prefix="searchlab-")
+        self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._folder.name)
+        self._sessions = SessionPool(self._folder.name)
+        devices = registered(settings.tracker)
+        if settings.key not in devices:
+            raise SearchlabError(f"{_no_device(settings, devices)}; start a server there with `searchlab fleet server`")
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         def known(program: str) -> bool:
-            return program in self.cache and not self._too_soon(self.cache[program], best)
+            return self.settings.is_known(program, self.cache, best)
 
-        self._tell_pool(space.workload, len(configs))  # it gets ready while programs are built
-        programs, failures, code = self._build(space, configs, known)
-        self.cache.update({failed.program: failed for failed in failures.values() if failed.program})
-        runs = self._run_all([_Task(program, *built) for program, built in code.items()], best)
+        settings = self.settings
+        setup = SetUpSessions(space.workload, settings.for_worker(), self.target, settings.connect_timeout, settings.cc)
+        self._sessions.prepare(min(self._devices(), len(configs)), setup)  # they get ready while programs are built
+        builds = self._builders.build(space, configs, known)
+        self.cache.update(builds.failed_programs)
+        tasks = [_Task(program, built) for program, built in builds.built.items()]
+        runs = _run_all(self._sessions, settings, setup, tasks, best)
         fresh: dict[str, Measurement] = {}
         try:
             for index in range(len(configs)):
-                program = programs.get(index, "")
-                if index in failures:
-                    measurement = failures[index]
-                elif program in code:
+                program = builds.programs.get(index, "")
+                if index in builds.failures:
+                    measurement = builds.failures[index]
+                elif program in builds.built:
                     while program not in fresh:
-                        name, found = next(runs)
-                        self.cache[name] = fresh[name] = found
-                    del code[program]  # what comes of the same program is no new measurement
+                        ended, result = next(runs)
+                        self.cache[ended] = fresh[ended] = result
+                    del builds.built[program]  # another config of the same program makes no new measurement
                     measurement = fresh[program]
                 else:
                     measurement = replace(self.cache[program], reused=True)
@@ -102,70 +156,49 @@ class RpcMeasurer(LocalMeasurer):
         finally:
             runs.close()
 
-    def again(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
-        raise NotImplementedError  # as of any measurer with neither sentinel nor finalists
-
     def close(self) -> None:
-        for worker in self._pool:
-            worker.kill()
-        self._pool = []
-        super().close()
+        self._sessions.close()
+        self._builders.close()
+        self._folder.cleanup()
 
-    # --- the processes that talk to devices -----------------------------------------------------------
+    def _devices(self) -> int:
+        """How many devices the tracker has of the key; 1 where it has none, or is away: it may be back in time."""
+        with contextlib.suppress(SearchlabError):
+            return len(registered(self.settings.tracker).get(self.settings.key, [])) or 1
+        return 1
 
-    def _tell_pool(self, workload: Workload, most: int) -> None:
-        """As many processes as there are devices, but no more than ``most``, told to get ready for ``workload``."""
-        count = 1
-        with contextlib.suppress(SearchlabError):  # the tracker may be back when it is needed
-            count = len(registered(self.settings.tracker).get(self.settings.key, [])) or 1
-        for worker in list(self._pool):
-            if not worker.alive or worker.told not in (worker.holds, workload):
-                self._drop(worker)
-        while len(self._pool) < min(count, most):
-            self._pool.append(self._start_worker())
-        for worker in self._pool:
-            self._tell(worker, workload)
 
-    def _start_worker(self) -> Worker:
-        return Worker(1, self._scratch.name)
+def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
+    others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no device at all"
+    return f"the tracker at {settings.tracker} has no device of the key {settings.key!r}; it has {others}"
 
-    def _tell(self, worker: Worker, workload: Workload) -> None:
-        if worker.told != workload:
-            worker.told = workload
-            worker.holds = None
-            worker.send(("remote", workload, self.settings, self.target))
 
-    def _drop(self, worker: Worker) -> None:
-        worker.kill()
-        self._pool.remove(worker)
-
-    # --- running ------------------------------------------------------------------------------------
-
-    def _run_all(self, tasks: Sequence[_Task], best: float) -> Generator[tuple[str, Measurement]]:
-        """The program and measurement of each task, as each is there."""
-        if tasks:
-            batch = _Batch(self, tasks, best)
-            try:
-                yield from batch.run()
-            finally:
-                batch.close()
-
-    def _no_device(self, there: dict[str, list[str]]) -> str:
-        others = ", ".join(f"{key!r} ({len(devices)})" for key, devices in there.items()) or "no device at all"
-        return f"the tracker at {self.settings.tracker} has no device of the key {self.settings.key!r}; it has {others}"
+def _run_all(
+    sessions: SessionPool, settings: RpcSettings, setup: SetUpSessions, tasks: Sequence[_Task], best: float
+) -> Generator[tuple[str, Measurement]]:
+    """The program and measurement of each task, as each is there."""
+    if tasks:
+        batch = _Batch(sessions, settings, setup, tasks, best)
+        try:
+            yield from batch.run()
+        finally:
+            batch.close()
 
 
 class _Batch:
     """The runs of one batch: a queue of tasks, processes that are ready, and devices asked for, one a ready process."""
 
-    def __init__(self, measurer: RpcMeasurer, tasks: Sequence[_Task], best: float) -> None:
-        self.measurer = measurer
-        self.settings = measurer.settings
+    def __init__(
+        self, sessions: SessionPool, settings: RpcSettings, setup: SetUpSessions, tasks: Sequence[_Task], best: float
+    ) -> None:
+        self.sessions = sessions
+        self.settings = settings
+        self.setup = setup
         self.best = best
         self.waiting = deque(tasks)
-        self.idle = [worker for worker in measurer._pool if worker.holds is not None]
-        self.starting = {worker: time.monotonic() for worker in measurer._pool if worker.holds is None}
-        self.running: dict[Worker, _Run] = {}
+        self.idle = [worker for worker in sessions.processes if worker.ready]
+        self.starting = {worker: time.monotonic() for worker in sessions.processes if not worker.ready}
+        self.running: dict[MeasuringWorker, _Run] = {}
         self.tracker: Tracker | None = None
         self.requested = 0
         self.missed: float | None = None
@@ -196,8 +229,8 @@ class _Batch:
     def close(self) -> None:
         if self.tracker:
             self.tracker.close()  # which gives back what was asked for
-        for worker in self.running:  # interrupted: what they are at is of no use any more
-            self.measurer._drop(worker)
+        for worker in self.running:  # interrupted: nobody wants any more what they run
+            self.sessions.drop(worker)
 
     def _pause(self) -> float:
         """Seconds until something is due."""
@@ -236,20 +269,20 @@ class _Batch:
         self.missed = None
         self.requested -= 1
         task, worker = self.waiting.popleft(), self.idle.pop()
-        worker.send(("run on", address, task.objects, self.best))
+        worker.send(RunOn(address, task.built.objects, self.best))
         self.running[worker] = _Run(task, address, time.monotonic())
 
     def _look(self) -> None:
         try:
-            there = registered(self.settings.tracker)
+            devices = registered(self.settings.tracker)
         except (OSError, SearchlabError) as error:
             self._tracker_gone(error)
             return
-        if self.settings.key in there:
+        if self.settings.key in devices:
             self.missed = None
         elif self._missed_for_long():
             raise SearchlabError(
-                f"{self.measurer._no_device(there)}, and had none for {self.settings.device_timeout:g} s; start a "
+                f"{_no_device(self.settings, devices)}, and had none for {self.settings.device_timeout:g} s; start a "
                 f"server there with `searchlab fleet server` and run this again: what was measured is kept"
             )
 
@@ -273,39 +306,36 @@ class _Batch:
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    def _started(self, worker: Worker) -> None:
+    def _started(self, worker: MeasuringWorker) -> None:
         try:
-            kind, *rest = worker.recv()
+            worker.hear()
         except WorkerDied as death:
             raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
-        if kind == "broken":
-            raise SearchlabError(f"a measuring process cannot take in {worker.told}: {rest[0]}")
-        if rest:  # a new one says first that it is there, and no more
-            worker.holds = worker.told
+        if worker.ready:
             del self.starting[worker]
             self.idle.append(worker)
 
-    def _answered(self, worker: Worker) -> tuple[str, Measurement] | None:
-        """What has come of a run, if that is its end."""
+    def _answered(self, worker: MeasuringWorker) -> tuple[str, Measurement] | None:
+        """The program and measurement of a run that has ended; None where it goes on, or another device has it now."""
         run = self.running[worker]
         try:
-            kind, *rest = worker.recv()
+            answer = worker.recv()
         except WorkerDied as death:
             return self._lost(worker, f"the process that talked to it {death}")
-        if kind == "connected":
-            run.connected, run.since = True, time.monotonic()
-            return None
-        if kind == "lost":
-            return self._lost(worker, rest[0])
-        if kind == "unfit":
-            raise SearchlabError(f"{rest[0]}; register it under another key, or choose another target")
-        if kind == "ran":
-            seconds, stopped, run_seconds = rest
-            return self._done(worker, Measurement(seconds, None, "", run_seconds=run_seconds, stopped=stopped))
-        failure, text, run_seconds = rest
-        return self._done(worker, Measurement((), failure, text, run_seconds=run_seconds))
+        match answer:
+            case Connected():
+                run.connected, run.since = True, time.monotonic()
+            case Lost(text):
+                return self._lost(worker, text)
+            case Unfit(text):
+                raise SearchlabError(f"{text}; register it under another key, or choose another target")
+            case Ran(seconds, pruned, run_seconds):
+                return self._done(worker, Measurement(seconds, None, "", run_seconds=run_seconds, pruned=pruned))
+            case Failed(failure, message, run_seconds):
+                return self._done(worker, Measurement((), failure, message, run_seconds=run_seconds))
+        return None
 
-    def _overdue(self, worker: Worker) -> tuple[str, Measurement] | None:
+    def _overdue(self, worker: MeasuringWorker) -> tuple[str, Measurement] | None:
         run = self.running[worker]
         limit = self._limit(run)
         if time.monotonic() - run.since <= limit:
@@ -315,7 +345,7 @@ class _Batch:
             return self._lost(worker, f"running took longer than {limit:g} s", "run_timeout")
         return self._lost(worker, f"it took no connection, or no inputs, within {limit:g} s")
 
-    def _lost(self, worker: Worker, text: str, failure: Failure = "crash") -> tuple[str, Measurement] | None:
+    def _lost(self, worker: MeasuringWorker, text: str, failure: Failure = "crash") -> tuple[str, Measurement] | None:
         """End a run that has lost its device, or of which the device has lost the session."""
         run = self.running[worker]
         host, port, _ = run.address
@@ -332,22 +362,17 @@ class _Batch:
         what: Failure = failure if run.connected else "run_error"
         return self._done(worker, Measurement((), what, said, run_seconds=taken))
 
-    def _done(self, worker: Worker, found: Measurement) -> tuple[str, Measurement]:
+    def _done(self, worker: MeasuringWorker, measurement: Measurement) -> tuple[str, Measurement]:
         task = self.running[worker].task
         self._free(worker)
-        self.best = min(self.best, found.cost)
-        return task.program, replace(found, program=task.program, build_seconds=task.build_seconds)
+        self.best = min(self.best, measurement.cost)
+        return task.program, replace(measurement, program=task.program, build_seconds=task.built.seconds)
 
-    def _free(self, worker: Worker) -> None:
-        """Have a worker ready again, or another one in its place."""
+    def _free(self, worker: MeasuringWorker) -> None:
+        """Make a worker idle again, or start another in its place."""
         del self.running[worker]
         if worker.alive:
             self.idle.append(worker)
             return
-        told = worker.told
-        self.measurer._drop(worker)
-        fresh = self.measurer._start_worker()
-        self.measurer._pool.append(fresh)
-        self.starting[fresh] = time.monotonic()
-        assert told is not None
-        self.measurer._tell(fresh, told)  # type: ignore[arg-type]
+        self.sessions.drop(worker)
+        self.starting[self.sessions.another(self.setup)] = time.monotonic()

@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Any, Self
 
-from ..errors import SearchlabError
+from ...errors import SearchlabError
 
 ANSWER_SECONDS = 5.0
 """How long a tracker may take to connect, and to answer what needs no device."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .errors import SearchlabError
+from ...errors import SearchlabError
 
 SERVER_PORTS = range(9090, 9190)
 AGAIN_SECONDS = 0.2
@@ -70,10 +70,10 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     import tvm_ffi
     from tvm.rpc import server
 
-    from .measure.code import load_objects
-    from .measure.memory import limit_memory
-    from .measure.process import die_with
-    from .measure.remote import LOADER
+    from ..code import load_objects
+    from ..memory import limit_memory
+    from ..process import die_with
+    from .session import LOADER
 
     def load(memory_limit_mb: int, *objects: Any) -> Any:
         limit_memory(memory_limit_mb)  # of this session, which is of this one program

@@ -1,4 +1,4 @@
-"""Running one program on one device of a fleet, in a session of its own: a worker's side of ``rpc.py``."""
+"""Running one program on one device of a fleet, in a session of its own: a worker's side of ``measurer.py``."""
 
 from __future__ import annotations
 
@@ -9,71 +9,64 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import tvm
 from tvm import rpc
 
-from ..target import Target
-from ..workload import Workload
-from . import RpcSettings
-from .code import Objects, device_name, reason
-from .runner import Runner, case_of
+from ..code import Objects, device_name, reason
+from ..messages import Connected, Failed, Lost, Ran, SetUpSessions, Unfit
+from ..runner import Runner, case_of
 from .tracker import Address
 
 LOADER = "searchlab.load"
-"""What a server of `searchlab fleet` loads object files with, given the memory limit in MB and the files."""
+"""The function of a `searchlab fleet` server that loads object files, given the memory limit in MB and the files."""
 
 EXPIRED = "RPCSessionTimeoutError"
-"""What a server says of a session that it has ended for its length."""
+"""The name of the error by which a server says that it has ended a session for its length."""
 
 
 class RemoteRunner:
     """Runs programs of one workload on whatever device is lent for each."""
 
-    def __init__(self, workload: Workload, settings: RpcSettings, target: Target) -> None:
-        self.workload = workload
-        self.settings = settings
-        self.target = target
-        self.case = case_of(workload, settings.check)
+    def __init__(self, setup: SetUpSessions) -> None:
+        self.workload, self.settings, self.target, self.connect_timeout, self.cc = setup
+        self.case = case_of(self.workload, self.settings.check)
 
-    def run(self, connection: Connection, address: Address, objects: Objects, best: float) -> tuple[Any, ...]:
-        """What :meth:`Runner.run` gives; or ``("lost", text)`` where the device, or the session, is gone.
-
-        In between it sends ``("connected",)``: the device has the inputs, and the time of the program begins.
-        """
+    def run(
+        self, connection: Connection, address: Address, objects: Objects, best: float
+    ) -> Ran | Failed | Lost | Unfit:
+        """Run a program as :meth:`Runner.run` does, on the device at ``address``. In between it sends Connected."""
         host, port, key = address
         # A server that hears no more of us ends the session by itself.
-        session_timeout = self.settings.connect_timeout + self.settings.run_timeout
+        session_timeout = self.connect_timeout + self.settings.run_timeout
         try:
             session = rpc.connect(host, port, key, session_timeout=session_timeout)
             device = session.device(device_name(self.target.kind))
             if not device.exist:
-                return "unfit", f"the device at {host}:{port} has no {device_name(self.target.kind)} that it can use"
+                return Unfit(f"the device at {host}:{port} has no {device_name(self.target.kind)} that it can use")
             if self.target.kind == "llvm":
                 with contextlib.suppress(AttributeError):  # a server without a thread pool
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
             runner = Runner(self.workload, self.settings, device, local=False, case=self.case)
             load = self._loader(session, objects)
         except LinkFailed as failed:
-            return "failed", "build_error", str(failed), 0.0
+            return Failed("build_error", str(failed))
         except Exception as error:
-            return "lost", reason(error)
-        connection.send(("connected",))
+            return Lost(reason(error))
+        connection.send(Connected())
         start = time.perf_counter()
         answer = runner.run(load, best)
-        if answer[:2] == ("failed", "run_error"):
-            text = answer[2]
-            if EXPIRED in text:
-                return "failed", "run_timeout", "the server ended its session", time.perf_counter() - start
+        if isinstance(answer, Failed) and answer.failure == "run_error":
+            if EXPIRED in answer.message:
+                return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)
             try:
                 session.get_function("tvm.rpc.server.workpath")("")
             except Exception:  # nothing comes back from there any more
-                return "lost", text
+                return Lost(answer.message)
         return answer
 
     def _loader(self, session: rpc.RPCSession, objects: Objects) -> Callable[[], tvm.runtime.Module]:
-        """What loads ``objects`` there: the server's JIT, or else a shared library linked here, or else linked there.
+        """A function that loads ``objects`` there: the server's JIT, or a shared library linked here, or linked there.
 
         Raises LinkFailed.
         """
@@ -94,22 +87,22 @@ class RemoteRunner:
         """The name and the bytes of a file that holds ``objects``, as a plain server loads it."""
         from tvm.support import cc, tar
 
-        compiler = self.settings.cc or ("" if self.target.is_foreign else cc.get_cc())
+        compiler = self.cc or ("" if self.target.is_foreign else cc.get_cc())
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder, f"{number}.o")) for number in range(len(objects))]
             for file, data in zip(files, objects, strict=True):
                 Path(file).write_bytes(data)
             name = "program.so" if compiler else "program.tar"
-            made = Path(folder, name)
+            library = Path(folder, name)
             try:
                 if compiler:
-                    cc.create_shared(str(made), files, cc=compiler)
+                    cc.create_shared(str(library), files, cc=compiler)
                 else:
-                    tar.tar(str(made), files)
+                    tar.tar(str(library), files)
             except Exception as error:
                 raise LinkFailed(f"linking with {compiler or 'tar'}: {reason(error)}") from None
-            return name, made.read_bytes()
+            return name, library.read_bytes()
 
 
 class LinkFailed(Exception):
-    """A program that could not be made a file of; the text says why."""
+    """A program could not be linked or archived into a file; the text says why."""

@@ -1,0 +1,1 @@
+"""Measuring on a fleet: the devices behind TVM's RPC tracker."""
