@@ -18,7 +18,7 @@ from optuna.trial import TrialState, create_trial
 from searchlab.policy import NeverTwice
 from searchlab.space import Config, Knob, Space, Value
 
-from .optuna_adapter import quiet
+from .optuna.adapter import quiet
 
 
 class Qmc(NeverTwice):

@@ -18,7 +18,7 @@ from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
 from searchlab.space import Config, Space, Value
 
-from .guided import Guided
+from .model_guided import Guided
 
 
 class Xgb(Guided):

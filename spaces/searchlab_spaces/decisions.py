@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchlab.space import Value
 
-from .knobs import factors
+from .templates.knobs import factors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

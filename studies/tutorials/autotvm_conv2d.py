@@ -35,9 +35,7 @@ import tvm
 import searchlab
 from searchlab.cuda import gpu_name
 from searchlab.measure.code import device_of
-from searchlab_spaces.knob_template import KnobTemplate
-from searchlab_spaces.knobs import TemplateConfig
-from searchlab_spaces.template_registry import template
+from searchlab_spaces.templates import KnobTemplate, TemplateConfig, template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

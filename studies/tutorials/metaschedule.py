@@ -42,8 +42,8 @@ from tvm.s_tir import Schedule
 import searchlab
 from searchlab.cuda import gpu_name
 from searchlab.measure.code import compile_program, device_of
-from searchlab_spaces.stochastic_cuda import stochastic_schedule_mm_cuda
 from searchlab_spaces.trace import Trace
+from searchlab_spaces.trace.cuda import stochastic_schedule_mm_cuda
 
 if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV

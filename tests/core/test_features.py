@@ -11,7 +11,7 @@ from searchlab.features import KnobFeatures, ProgramFeatures, make_features
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_spaces.knob_template import KnobTemplate
+from searchlab_spaces.templates import KnobTemplate
 from tests import toys
 
 
@@ -63,7 +63,7 @@ def test_program_features_are_finite_distinct_and_nan_where_there_is_no_program(
 def test_program_features_do_not_pay_for_tensor_intrinsics() -> None:
     code = (
         "import sys\nfrom searchlab.features import ProgramFeatures\nfrom searchlab.target import resolve_target\n"
-        "from searchlab.workload import parse_workload\nfrom searchlab_spaces.knob_template import KnobTemplate\n"
+        "from searchlab.workload import parse_workload\nfrom searchlab_spaces.templates import KnobTemplate\n"
         "space = KnobTemplate(parse_workload('gemm:16x16x16'), resolve_target('native'))\n"
         "ProgramFeatures(space)([space.config_at(0)])\n"
         "print('tvm.s_tir.tensor_intrin' in sys.modules)"

@@ -18,8 +18,8 @@ from searchlab.space import Config, Space
 from searchlab_costmodels.random import Random as RandomModel
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary import Evolutionary
+from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.random import Random
-from searchlab_policies.tpe import Tpe
 from searchlab_policies.xgb import Xgb, pick
 from tests import toys
 

@@ -17,7 +17,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_policies.metaschedule import MetaSchedule
 from searchlab_policies.random import Random
-from searchlab_spaces.guided_gemm import GuidedGemm
+from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.sketch import Sketch
 from searchlab_spaces.trace import Trace
 from tests import toys

@@ -18,12 +18,12 @@ from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.policy import Policy
 from searchlab.records import Measurement
 from searchlab.space import Config, Knob, Space, Value
-from searchlab_policies.cmaes import CmaEs
-from searchlab_policies.gp import Gp
-from searchlab_policies.optuna_adapter import OptunaPolicy, Parameters, Part, choose, parts_of
+from searchlab_policies.optuna.adapter import OptunaPolicy, Parameters, Part, choose, parts_of
+from searchlab_policies.optuna.cmaes import CmaEs
+from searchlab_policies.optuna.gp import Gp
+from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.qmc import Qmc
 from searchlab_policies.random import Random
-from searchlab_policies.tpe import Tpe
 from tests import toys
 
 # --- parameters -------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from searchlab.errors import SearchlabError\n"
-        "from searchlab_policies.gp import Gp\n"
+        "from searchlab_policies.optuna.gp import Gp\n"
         "from tests import toys\n"
         "try: Gp(toys.Small(), seed=0)\n"
         "except SearchlabError as error: print(error)\n"

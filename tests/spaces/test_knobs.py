@@ -14,7 +14,7 @@ from tvm.s_tir import Schedule
 
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.workload import gemm
-from searchlab_spaces.knobs import SplitKnob, TemplateConfig, TemplateKnob, factors, splits
+from searchlab_spaces.templates.knobs import SplitKnob, TemplateConfig, TemplateKnob, factors, splits
 
 extents = st.integers(1, 600)
 parts = st.integers(1, 4)

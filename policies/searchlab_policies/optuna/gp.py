@@ -25,7 +25,7 @@ from searchlab.errors import SearchlabError
 from searchlab.options import whole
 from searchlab.space import Config, Space
 
-from .optuna_adapter import OptunaPolicy, Parameters
+from .adapter import OptunaPolicy, Parameters
 
 
 class Gp(OptunaPolicy):

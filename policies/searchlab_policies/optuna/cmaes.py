@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial
 from searchlab.options import real, whole
 from searchlab.space import Space
 
-from .optuna_adapter import Known, OptunaPolicy
+from .adapter import Known, OptunaPolicy
 
 
 class CmaEs(OptunaPolicy):

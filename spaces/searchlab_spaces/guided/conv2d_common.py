@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
+from .gemm import FORK, registers
 from .gemm_schedule import EDGE
-from .guided_gemm import FORK, registers
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

@@ -13,7 +13,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from searchlab.options import whole
 from searchlab.space import Space
 
-from .optuna_adapter import OptunaPolicy
+from .adapter import OptunaPolicy
 
 
 class Tpe(OptunaPolicy):

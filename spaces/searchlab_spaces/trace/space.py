@@ -18,8 +18,8 @@ from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from . import decisions
-from .gpu_check import check_gpu
+from .. import decisions
+from ..gpu_check import check_gpu
 
 if TYPE_CHECKING:
     import tvm
@@ -32,10 +32,10 @@ TraceFunction = Callable[["Schedule"], None]
 """Schedules the workload's ``main``; the target is ``tvm.target.Target.current()``."""
 
 FUNCTIONS = {
-    ("gemm", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_mm",
-    ("conv2d", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_conv2d",
-    ("gemm", "cuda"): "searchlab_spaces.stochastic_cuda:stochastic_schedule_mm_cuda",
-    ("conv2d", "cuda"): "searchlab_spaces.stochastic_cuda:stochastic_schedule_conv2d_cuda",
+    ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_mm",
+    ("conv2d", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_conv2d",
+    ("gemm", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_mm_cuda",
+    ("conv2d", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_conv2d_cuda",
 }
 
 TRIES = 32

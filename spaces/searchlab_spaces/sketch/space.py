@@ -18,10 +18,10 @@ from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from . import decisions
+from .. import decisions
+from ..gpu_check import check_gpu
 from .dag import print_dag
 from .design import KINDS, SEED, Design, derive, structure, thread_limits, use_of
-from .gpu_check import check_gpu
 
 if TYPE_CHECKING:
     import tvm
