@@ -17,7 +17,8 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.guided.gemm import VARIANTS, GuidedGemm, registers
+from searchlab_spaces.guided.common import registers
+from searchlab_spaces.guided.gemm import VARIANTS, GuidedGemm
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, UNROLLED
 
 SMALL = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))

@@ -245,3 +245,8 @@ def test_a_bug_in_the_function_is_not_taken_for_an_invalid_config(native: Target
 def test_samples_are_valid_programs(native: Target) -> None:
     space = Trace(parse_workload("conv2d:1x28x28x64x64x3x3:p1:bias:relu"), native)
     assert len(valid_configs(space, np.random.default_rng(0), 30)) == 30
+
+
+def test_a_function_is_found_where_it_was_in_earlier_versions(native: Target) -> None:
+    space = Trace(parse_workload("gemm:8x8x8"), native, function="searchlab_spaces.stochastic:stochastic_schedule_mm")
+    assert space._run_function is stochastic_schedule_mm

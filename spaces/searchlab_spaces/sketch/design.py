@@ -18,8 +18,8 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 
 from .. import decisions
-from ..decisions import Tile
 from ..gpu_check import MAX_VTHREAD, SHARED_BYTES, THREADS
+from ..tiles import Tile
 
 if TYPE_CHECKING:
     import tvm

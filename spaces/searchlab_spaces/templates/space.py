@@ -79,7 +79,7 @@ class KnobTemplate(ProductSpace):
     def __repr__(self) -> str:
         """The space as ``tvm.autotvm`` prints it."""
         knobs = "".join(f"  {i:2d} {knob.name}: {knob}\n" for i, knob in enumerate(self.axes))
-        return f"ConfigSpace (len={len(self)}, space_map=\n{knobs})"
+        return f"ConfigSpace (len={self.size()}, space_map=\n{knobs})"
 
     def show(self, config: Config) -> str:
         """``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, the index."""

@@ -20,6 +20,7 @@ from searchlab.workload import Workload
 
 from .. import decisions
 from ..gpu_check import check_gpu
+from ..moved import today
 
 if TYPE_CHECKING:
     import tvm
@@ -222,15 +223,15 @@ def _load(text: str) -> TraceFunction:
     if not module or not name:
         raise SearchlabError(f'trace function {text!r} is not spelled "module:function"')
     try:
-        found = import_module(module)
+        home = import_module(today(module))
     except ImportError as error:
         raise SearchlabError(f"trace function {text!r} cannot be loaded: {error}") from None
-    if not callable(function := getattr(found, name, None)):
+    if not callable(function := getattr(home, name, None)):
         if module == "__main__":
             raise SearchlabError(
                 f"trace function {text!r} was defined in a script or notebook, which is not this one; "
                 f"put it in a module that can be imported, or into this script"
             )
-        public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+        public = [key for key, value in vars(home).items() if callable(value) and not key.startswith("_")]
         raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")
     return function  # type: ignore[no-any-return]
