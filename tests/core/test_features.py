@@ -13,6 +13,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
 from tests import toys
+from tests.support.spaces import Ordered
 
 
 def test_knobs_are_seen_as_log2_of_factors_numbers_and_words() -> None:
@@ -74,3 +75,15 @@ def test_program_features_do_not_pay_for_tensor_intrinsics() -> None:
 def test_unknown_features_are_refused() -> None:
     with pytest.raises(SearchlabError, match="unknown features 'knobs'; did you mean 'knob'"):
         make_features("knobs", toys.Small())
+
+
+def test_an_order_of_loops_is_a_word_and_no_tile() -> None:
+    features = KnobFeatures(Ordered())
+    configs = [
+        Config({"tile": (1, 2, 4), "order": (0, 1, 2)}),
+        Config({"tile": (8, 1, 1), "order": (2, 1, 0)}),
+        Config({"tile": (8, 1, 1), "order": (1, 0, 2)}),  # of which the model has learned nothing
+    ]
+    features.learn(configs[:2])
+    assert features.columns[3:] == [("order", "0,1,2"), ("order", "2,1,0")]
+    assert features(configs).tolist() == [[0, 1, 2, 1, 0], [3, 0, 0, 0, 1], [3, 0, 0, 0, 0]]
