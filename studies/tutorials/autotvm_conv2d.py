@@ -147,7 +147,7 @@ def show(trial: searchlab.Trial) -> None:
 result = searchlab.tune(
     workload,
     space=space,
-    policy={"name": "xgb", "options": {"initial": 8}},
+    policy={"name": "xgb", "options": {"n_startup": 8}},
     trials=trials,
     seed=0,
     log=log,

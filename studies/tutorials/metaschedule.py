@@ -199,7 +199,7 @@ study = searchlab.Study.from_dict({
         {"name": "trace", "label": "all tiles", "options": {"function": larger}},
         {"name": "sketch", "label": "automatic"},
     ],
-    "policies": ["random", {"name": "evolutionary-model", "options": {"initial": 4 if args.small else 8}}],
+    "policies": ["random", {"name": "evolutionary-model", "options": {"n_startup": 4 if args.small else 8}}],
     "cost_models": [{"name": "xgboost", "features": "program"}],
     "trials": trials,
     "target": target.to_json(),

@@ -1,26 +1,17 @@
-"""Optuna's samplers as policies: how a config becomes parameters, and what a sampler is told.
-
-How choices become Optuna's parameters matters more than a sampler's options do. A word or a switch is categorical. A
-number is the index of its choice, so that near choices are near. A tile is one index a factor, innermost first, into
-all factors that this part of it can have: of a power of two that is its logarithm, so what a good inner tile says
-holds whatever the outer ones are, which neither a category for each tile nor the tile's index gives. A factor that
-those chosen already leave impossible becomes the nearest possible one. So a knob whose choices do not depend on others
-is always the same parameters, and a sampler that models only what all trials have in common models all of it.
-"""
+"""Optuna's samplers as policies: what a sampler is told, and how its suggestions become configs."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -28,7 +19,9 @@ from searchlab.errors import InvalidConfig
 from searchlab.options import whole
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
-from searchlab.space import Config, Knob, Space, Value
+from searchlab.space import Config, Space, Value
+
+from .parameters import Parameters, Part
 
 
 class OptunaPolicy(NeverTwice):
@@ -40,13 +33,13 @@ class OptunaPolicy(NeverTwice):
     new is mutated until it is. A trial of another log whose config is no member of the space is not to be proposed, and
     otherwise ignored.
 
-    startup: trials to draw at random before Optuna is asked.
+    n_startup: trials to draw at random before Optuna is asked.
     memory: how many trials the sampler is told at most: the best quarter of so many, and the latest of the others.
     """
 
-    def __init__(self, space: Space, *, seed: int, startup: int, memory: int) -> None:
+    def __init__(self, space: Space, *, seed: int, n_startup: int, memory: int) -> None:
         super().__init__(space, seed=seed)
-        self.startup = startup
+        self.n_startup = n_startup
         self.memory = whole("memory", memory, 4)
         self.parameters = Parameters(space)
         self._known: list[Known] = []
@@ -57,7 +50,7 @@ class OptunaPolicy(NeverTwice):
         """A new sampler, for one ask."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        if len(self._known) < self.startup:
+        if len(self._known) < self.n_startup:
             return []
         batch: dict[Config, None] = {}
         with quiet():
@@ -67,11 +60,7 @@ class OptunaPolicy(NeverTwice):
             study.add_trials(self.remembered())
             study.add_trials(_running(*self.parameters.encode(c)) for c in self.seen if c not in self._told)
             for _ in range(n):
-                config = self._suggestion(study)
-                for _ in range(2 * len(config)):
-                    if config not in self.seen and config not in batch:
-                        break
-                    config = self.space.mutate(config, rng)
+                config = self.renewed(self._suggestion(study), rng, besides=batch)
                 if config not in self.seen and config not in batch:
                     batch[config] = None
                     study.add_trial(_running(*self.parameters.encode(config)))
@@ -127,96 +116,6 @@ class Known:
     cost: float
     params: dict[str, int]
     distributions: dict[str, BaseDistribution]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What is one parameter: all of a knob's value, or (``at`` not None) a factor of a tile; with all it can be."""
-
-    name: str
-    at: int | None
-    values: Sequence[Value]
-
-    def of(self, value: Value) -> Value:
-        return value[self.at] if self.at is not None and isinstance(value, tuple) else value
-
-    @cached_property
-    def distribution(self) -> IntDistribution | CategoricalDistribution:
-        """Of the index of a value."""
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in self.values):
-            return IntDistribution(0, len(self.values) - 1)
-        return CategoricalDistribution(range(len(self.values)))
-
-    @cached_property
-    def parameter(self) -> str:
-        if isinstance(self.distribution, IntDistribution):
-            return self.name
-        # Optuna refuses other categories under the same name, and where choices depend on others there may be such.
-        return f"{self.name} of {list(self.values)}"
-
-
-class Parameters:
-    """The configs of a space as values of Optuna's parameters, and back."""
-
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self._parts: dict[str, tuple[Sequence[Value], list[Part]]] = {}
-
-    def encode(self, config: Config) -> tuple[dict[str, int], dict[str, BaseDistribution]]:
-        """Its parameters and their distributions. Raises InvalidConfig for a config that is no member of the space."""
-        params: dict[str, int] = {}
-        distributions: dict[str, BaseDistribution] = {}
-        for knob in self.space.knobs(config):
-            for part in self.parts(knob):
-                params[part.parameter] = part.values.index(part.of(config[knob.name]))
-                distributions[part.parameter] = part.distribution
-        return params, distributions
-
-    def decode(self, suggest: Callable[[Part], Value]) -> Config:
-        return self.space.decide(lambda knob: choose(knob, self.parts(knob), suggest))
-
-    def parts(self, knob: Knob) -> list[Part]:
-        """:func:`parts_of` the knob, which takes longer than all else, worked out once while its choices stay."""
-        choices, parts = self._parts.get(knob.name, ((), []))
-        if choices is not knob.choices and choices != knob.choices:
-            parts = parts_of(knob)
-            self._parts[knob.name] = knob.choices, parts
-        return parts
-
-    @cached_property
-    def shared(self) -> Mapping[str, BaseDistribution]:
-        """The parameters that every config has, alike, as far as 64 fixed random ones tell."""
-        rng = np.random.default_rng(0)
-        shared: dict[str, BaseDistribution] | None = None
-        for _ in range(64):
-            _, met = self.encode(self.space.sample(rng))
-            shared = met if shared is None else {name: d for name, d in shared.items() if met.get(name) == d}
-        return shared or {}
-
-
-def parts_of(knob: Knob) -> list[Part]:
-    """What is open in a knob: its value or, innermost first, each factor of a tile that those inside leave open."""
-    tiles = [value for value in knob.choices if isinstance(value, tuple)]
-    if len(knob.choices) < 2:
-        return []
-    if len(tiles) < len(knob.choices) or len({len(tile) for tile in tiles}) != 1:
-        return [Part(knob.name, None, knob.choices)]
-    parts = []
-    for i in reversed(range(len(tiles[0]))):
-        if len({tile[i:] for tile in tiles}) > len({tile[i + 1 :] for tile in tiles}):
-            parts.append(Part(f"{knob.name}[{i}]", i, sorted({tile[i] for tile in tiles})))
-    return parts
-
-
-def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) -> Value:
-    """The knob's choice whose parts are what is suggested, each replaced by the nearest that those before it leave."""
-    left = list(knob.choices)
-    for part in parts:
-        wanted = part.values.index(suggest(part))
-        possible = {part.of(value) for value in left}
-        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - wanted)))
-        left = [value for value in left if part.of(value) == part.values[near]]
-    return left[0]
 
 
 def _running(params: dict[str, int], distributions: dict[str, BaseDistribution]) -> FrozenTrial:
