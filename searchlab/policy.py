@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +24,12 @@ class Policy(ABC):
     is given a :class:`~searchlab.costmodel.Surrogate`: the cost model that the study chose, with its features.
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Options by the name that they had in earlier versions -> the name that they have.
+
+    A log that holds the earlier name resumes. A user who gives the earlier name is told the new one.
+    """
+
     uses_seed = True
     """False of a policy that proposes the same whatever the seed, as grid does."""
 
@@ -35,6 +42,14 @@ class Policy(ABC):
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
         self.seed = seed
+
+    @classmethod
+    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """``options`` as a log of an earlier version holds them, by the names that they have today (:attr:`renamed`).
+
+        A policy that passes options on to others overrides this, to update those as well.
+        """
+        return {cls.renamed.get(name, name): value for name, value in options.items()}
 
     @abstractmethod
     def ask(self, n: int) -> Sequence[Config]:
@@ -63,7 +78,11 @@ class NeverTwice(Policy):
 
     @abstractmethod
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
-        """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1."""
+        """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1.
+
+        No more of them are taken once ``n`` are new, so there may be more, even without end. But those that are not
+        new must come to an end: a space is exhausted at some time.
+        """
 
     def ask(self, n: int) -> Sequence[Config]:
         if n < 1 or self._exhausted:
@@ -72,14 +91,27 @@ class NeverTwice(Policy):
         rng = np.random.default_rng([self.seed, len(self.seen)])
         batch: list[Config] = []
         for config in self.propose(n, rng):
-            if config not in self.seen and len(batch) < n:
+            if config not in self.seen:
                 batch.append(config)
                 self.seen[config] = None
+                if len(batch) == n:
+                    break
         filling = self.space.sample_new(rng, n - len(batch), self.seen)
         self.seen.update(dict.fromkeys(filling))
         batch += filling
         self._exhausted = len(batch) < n
         return batch
+
+    def renewed(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
+        """``config``, mutated until it is neither seen nor in ``besides``.
+
+        After two mutations a knob it is given back as it then is: the space may have nothing new near it.
+        """
+        for _ in range(2 * len(config)):
+            if config not in self.seen and config not in besides:
+                break
+            config = self.space.mutate(config, rng)
+        return config
 
     def tell(self, trials: Sequence[Trial]) -> None:
         members = [trial for trial in trials if trial.config in self.seen or trial.config in self.space]
@@ -87,8 +119,10 @@ class NeverTwice(Policy):
         self.seen.update(dict.fromkeys(trial.config for trial in members))
 
 
-POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # type: ignore[type-abstract]
+def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
+    """A random stream that no ask has: one for each ``tag``, and in that one for each value of the ``counters``.
 
-
-def takes_cost_model(policy: type[Policy]) -> bool:
-    return "cost_model" in inspect.signature(policy).parameters
+    Not ``default_rng([seed, 1, counter])``: trailing zeros do not count there, so that it may be the stream of an ask,
+    ``default_rng([seed, 1])``. A spawn key is set apart from the seed, and its zeros count.
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(tag.encode()), *counters)))

@@ -7,11 +7,12 @@ import inspect
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -31,6 +32,10 @@ Value = bool | int | float | str | tuple[int, ...]
 Choose = Callable[["Knob"], Value]
 
 
+Kind = Literal["number", "tile", "word", "mixed"]
+"""The kinds of knobs: see :attr:`Knob.kind`."""
+
+
 @dataclass(frozen=True)
 class Knob:
     """One open choice: its name and what it may be, in the order that defines the index of a choice."""
@@ -38,9 +43,26 @@ class Knob:
     name: str
     choices: Sequence[Value]
 
+    @property
+    def kind(self) -> Kind:
+        """How its choices are to be compared.
+
+        Numbers lie on a line. Tiles are near each other where the logarithms of their factors are. Words are the same
+        or not, and a switch is a word. A subclass whose tuples are no tiles, but for instance permutations, overrides
+        this with "word".
+        """
+        kinds = {_kind(value) for value in self.choices}
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+
     def __post_init__(self) -> None:
         if not self.choices:
             raise InvalidConfig(f"knob {self.name!r} has no legal choice left")
+
+
+def _kind(value: Value) -> Kind:
+    if isinstance(value, bool | str):
+        return "word"
+    return "tile" if isinstance(value, tuple) else "number"
 
 
 class Config(Mapping[str, Value]):
@@ -97,11 +119,11 @@ class Space(ABC):
     """Its options as they were given, which a log must hold for the space to be made again."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        made = super().__new__(cls)
+        space = super().__new__(cls)
         names = list(inspect.signature(cls).parameters)[2:] if len(args) > 2 else []
         named = {**dict(zip(names, args[2:], strict=False)), **given}
-        made.made_with = {name: value for name, value in named.items() if name not in ("workload", "target")}
-        return made
+        space.made_with = {name: value for name, value in named.items() if name not in ("workload", "target")}
+        return space
 
     def __init__(self, workload: Workload, target: Target) -> None:
         self.workload = workload
@@ -118,7 +140,7 @@ class Space(ABC):
     def schedule(self, config: Config) -> Schedule:
         """The workload's PrimFunc, transformed as ``config`` says. Raises InvalidConfig, saying why not."""
 
-    # --- all of what follows is derived from ``decide`` ---------------------------------------------
+    # --- everything that follows is derived from ``decide`` -----------------------------------------
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         """The knobs that were asked for on the way to ``config``. Raises InvalidConfig if it is no member."""
@@ -142,6 +164,18 @@ class Space(ABC):
             raise InvalidConfig(f"the config sets {sorted(extra)}, which this space does not ask for here")
         return asked
 
+    def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
+        """The knobs of ``configs`` by name, each as it is in the first config that has it.
+
+        Configs that are no members are passed over.
+        """
+        met: dict[str, Knob] = {}
+        for config in configs:
+            if any(name not in met for name in config):
+                with suppress(InvalidConfig):
+                    met = {**{knob.name: knob for knob in self.knobs(config)}, **met}
+        return met
+
     def __contains__(self, config: object) -> bool:
         try:
             return isinstance(config, Mapping) and bool(self.knobs(config) or True)
@@ -152,23 +186,28 @@ class Space(ABC):
         """One config, each knob drawn uniformly from its choices."""
         return self.decide(lambda knob: knob.choices[int(rng.integers(len(knob.choices)))])
 
+    def probe(self, count: int = 64) -> list[Config]:
+        """``count`` fixed random configs, the same in every process: they show which knobs the space has."""
+        rng = np.random.default_rng(0)
+        return [self.sample(rng) for _ in range(count)]
+
     def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
         """Up to ``n`` distinct random configs that are not in ``seen``; fewer only when the space has no more."""
-        found: dict[Config, None] = {}
+        new: dict[Config, None] = {}
         misses = 0
-        while len(found) < n and misses < 50 + 10 * n:
+        while len(new) < n and misses < 50 + 10 * n:
             config = self.sample(rng)
-            if config in seen or config in found:
+            if config in seen or config in new:
                 misses += 1
             else:
-                found[config] = None
-        if len(found) < n:
-            # Nearly exhausted, or nearly so where samples fall most: walk it in random order, past what is seen, to
-            # enough new configs to choose from.
-            new = (config for config in self.enumerate(rng) if config not in seen and config not in found)
-            rest = list(islice(new, max(n, 4096)))
-            found.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(found)]))
-        return list(found)
+                new[config] = None
+        if len(new) < n:
+            # The space is nearly exhausted, at least where samples fall most. So walk it in random order, past the
+            # configs that are seen, to enough new ones to choose from.
+            others = (config for config in self.enumerate(rng) if config not in seen and config not in new)
+            rest = list(islice(others, max(n, 4096)))
+            new.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(new)]))
+        return list(new)
 
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
         """The config that takes each value of ``wanted`` while it is legal, and a random one where it is not."""
@@ -237,10 +276,9 @@ class Space(ABC):
     def fingerprint(self) -> str:
         """A hash of the space's structure: the knobs met along 32 fixed random decisions."""
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
-        rng = np.random.default_rng(0)
         met: set[tuple[str, tuple[Value, ...]]] = set()
-        for _ in range(32):
-            for knob in self.knobs(self.sample(rng)):
+        for config in self.probe(32):
+            for knob in self.knobs(config):
                 mark = (knob.name, tuple(knob.choices))
                 if mark not in met:
                     met.add(mark)
@@ -259,15 +297,19 @@ class ProductSpace(Space):
         return Config([(knob.name, choose(knob)) for knob in self.axes])
 
     def __len__(self) -> int:
-        return math.prod(len(knob.choices) for knob in self.axes)
+        """The same as :meth:`size`, up to 2^63 - 1; Python raises OverflowError for more."""
+        return self.size()
+
+    def __bool__(self) -> bool:
+        return True  # every knob has a choice; and Python would ask for the length, which may be too large for it
 
     def size(self, limit: int = 0) -> int:
-        return len(self)
+        return math.prod(len(knob.choices) for knob in self.axes)
 
     def config_at(self, index: int) -> Config:
-        """The config with this index, in [0, len)."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"index {index} is outside [0, {len(self)})")
+        """The config with this index, in [0, size)."""
+        if not 0 <= index < self.size():
+            raise IndexError(f"index {index} is outside [0, {self.size()})")
         items = []
         for knob in self.axes:
             index, choice = divmod(index, len(knob.choices))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.options import real, whole
-from searchlab.policy import NeverTwice
+from searchlab.policy import NeverTwice, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -64,11 +64,7 @@ class Annealing(NeverTwice):
             # The chain that this will be dealt to when it is told.
             chain = self.chains[len(self.seen) % len(self.chains)]
             config = self.space.sample(rng) if chain.trial is None else chain.trial.config
-            for _ in range(2 * len(config)):
-                if config not in self.seen:
-                    break
-                config = self.space.mutate(config, rng)
-            yield config
+            yield self.renewed(config, rng)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
@@ -83,7 +79,7 @@ class Annealing(NeverTwice):
                 self._anneal(self.chains[turn % len(self.chains)], trial, turn)
 
     def _anneal(self, chain: Chain, trial: Trial, turn: int) -> None:
-        rng = np.random.default_rng([self.seed, 1, turn])
+        rng = private_rng(self.seed, "annealing", turn)
         temperature = self.temperature * self.cooling**chain.step
         chain.step += 1
         if rng.random() < acceptance(trial, chain.trial, temperature):

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import ttest_ind
 
 from searchlab.options import one_of, real
-from searchlab.policy import NeverTwice
+from searchlab.policy import NeverTwice, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
@@ -102,7 +102,7 @@ class Droplet(NeverTwice):
         self._start = self._random()
 
     def _random(self) -> Config:
-        rng = np.random.default_rng([self.seed, 1, self._restarts])
+        rng = private_rng(self.seed, "droplet: restart", self._restarts)
         drawn = [self.space.sample(rng) for _ in range(20)]
         return next((config for config in drawn if config not in self._known), drawn[0])
 
@@ -130,12 +130,12 @@ class Droplet(NeverTwice):
 
     def _repaired(self, wanted: Mapping[str, Value]) -> Config:
         # The same repair whenever the same step is looked at.
-        return self.space.repaired(wanted, np.random.default_rng(self.seed))
+        return self.space.repaired(wanted, private_rng(self.seed, "droplet: repair"))
 
 
 def ordered(knob: Knob) -> bool:
     """Whether a step along the knob's choices means something: they are numbers or tiles."""
-    return not any(isinstance(value, bool | str) for value in knob.choices)
+    return knob.kind in ("number", "tile")
 
 
 def difference(space: Space, old: Config, new: Config) -> dict[str, int]:

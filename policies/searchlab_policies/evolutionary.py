@@ -66,9 +66,4 @@ class Evolutionary(NeverTwice):
         """A mutated crossover of two configs, mutated on while it is nothing new (for a while: there may be none)."""
         crossed = self.space.crossover(a, b, rng)
         kept = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
-        config = self.space.repaired(kept, rng)
-        for _ in range(2 * len(config)):
-            if config not in self.seen:
-                break
-            config = self.space.mutate(config, rng)
-        return config
+        return self.renewed(self.space.repaired(kept, rng), rng)

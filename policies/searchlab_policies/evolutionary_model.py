@@ -9,7 +9,7 @@ with probability 0.85; Ansor's are the same, but 2048 programs. Crossover is in 
 implementation has it. As in Ansor, a parent may pass unchanged into the next generation more than once, which
 MetaSchedule prevents. Of neither: a mutation changes any knob alike, where both weigh kinds of them; none can fail, so
 there are no retries; a place of the batch is random with probability ``epsilon``, where both round the random places
-down, which in a small batch leaves none; and there is no guidance while there are fewer than ``initial`` trials.
+down, which in a small batch leaves none; and there is no guidance while there are fewer than ``n_startup`` trials.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
 from searchlab.space import Config, Space
 
-from .guided import Guided
+from .model_guided import ModelGuided
 
 
-class EvolutionaryModel(Guided):
+class EvolutionaryModel(ModelGuided):
     """Breeds programs for some generations by their predicted scores, and proposes the best new ones met.
 
-    initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
+    n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
         trained on other runs to start with.
     population: how many configs a generation has.
     generations: how many are bred for a batch.
@@ -48,7 +48,7 @@ class EvolutionaryModel(Guided):
         *,
         seed: int,
         cost_model: Surrogate,
-        initial: int = 16,
+        n_startup: int = 16,
         population: int = 512,
         generations: int = 4,
         measured_ratio: float = 0.2,
@@ -57,7 +57,7 @@ class EvolutionaryModel(Guided):
         epsilon: float = 0.05,
         predictions: int | None = None,
     ) -> None:
-        super().__init__(space, seed=seed, cost_model=cost_model, initial=initial, epsilon=epsilon)
+        super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
         self.generations = whole("generations", generations, 0)
         self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
         self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)

@@ -14,9 +14,9 @@ state. And two programs are the same where their configs are, read back from the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -53,8 +53,10 @@ class MetaSchedule(NeverTwice):
     mutation_prob: probability that a program of the next generation is a mutated one.
     retries: how often a mutation that makes no program is tried again.
     epsilon: the share of the batch that goes to programs of the first generation at random, rounded down.
-    warmup: programs to be measured before the cost model is asked; its scores are random up to there.
+    n_startup: programs to be measured before the cost model is asked; its scores are random up to there.
     """
+
+    renamed: ClassVar[Mapping[str, str]] = {"warmup": "n_startup"}
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class MetaSchedule(NeverTwice):
         mutation_prob: float = 0.85,
         retries: int = 10,
         epsilon: float = 0.05,
-        warmup: int = 100,
+        n_startup: int = 100,
     ) -> None:
         super().__init__(space, seed=seed)
         if not isinstance(space, TracedSpace):
@@ -85,7 +87,7 @@ class MetaSchedule(NeverTwice):
         self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
         self.retries = whole("retries", retries, 0)
         self.epsilon = real("epsilon", epsilon, 0, 1)
-        self.warmup = whole("warmup", warmup, 1)
+        self.n_startup = whole("n_startup", n_startup, 1)
         self._programs: list[tuple[Trial, Schedule]] = []
         self._measured: dict[Config, None] = {}  # as read back: what was told may have spelled it otherwise
         self._trained_on = 0
@@ -101,7 +103,7 @@ class MetaSchedule(NeverTwice):
             except InvalidConfig:
                 continue
             self._programs.append((trial, schedule))
-        if len(self._programs) >= self.warmup:
+        if len(self._programs) >= self.n_startup:
             self._train(self._programs[self._trained_on :])
             self._trained_on = len(self._programs)
 

@@ -1,70 +1,81 @@
 """Quasi-random search: a scrambled Sobol sequence.
 
 Source: Sobol, "On the distribution of points in a cube and the approximate evaluation of integrals" (1967), scrambled
-as by Owen (1998); Bousquet et al., "Critical Hyper-Parameters: No Random, No Cry" (arXiv 1706.03200);
-``optuna.samplers.QMCSampler``.
+as by Owen (1998), in ``scipy.stats.qmc``; Bousquet et al., "Critical Hyper-Parameters: No Random, No Cry" (arXiv
+1706.03200). ``optuna.samplers.QMCSampler`` draws the same points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import numpy as np
-import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution
-from optuna.samplers import QMCSampler
-from optuna.trial import TrialState, create_trial
+from scipy.stats import qmc
 
-from searchlab.policy import NeverTwice
+from searchlab.policy import NeverTwice, private_rng
 from searchlab.space import Config, Knob, Space, Value
 
-from .optuna_adapter import quiet
+Point = np.ndarray[Any, np.dtype[np.float64]]
+
+CHUNK = 64
+"""How many points are drawn at a time; a power of two, as Sobol sequences are balanced."""
 
 
 class Qmc(NeverTwice):
     """Spreads configs over the space more evenly than chance would; like random search it learns nothing.
 
     Every knob is a dimension of the unit cube, whichever configs ask for it, and its value the choice at that fraction
-    of those it has then. So each knob alone is drawn uniformly, as by random search, and no two draws are alike in
-    all. A point whose config was proposed before is passed over. The sequence goes on from the number of configs
-    that are known.
+    of the choices that it has then. So each knob alone is drawn uniformly, as by random search.
+
+    The sequence goes on from the number of configs that are known, and points whose configs are known are passed over.
+    Random configs fill a batch only where the sequence has had :func:`enough` points to find every config of a space
+    that had no more of them.
     """
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
-        rng = np.random.default_rng(0)
-        # As far as 64 fixed random configs tell; a knob that none of them has is drawn at random.
-        names = dict.fromkeys(knob.name for _ in range(64) for knob in space.knobs(space.sample(rng)))
-        self._cube: dict[str, BaseDistribution] = {name: FloatDistribution(0, 1) for name in names}
+        # As far as a probe tells; a knob that none of its configs has is drawn at random.
+        names = dict.fromkeys(knob.name for config in space.probe() for knob in space.knobs(config))
+        self._dimensions = {name: dimension for dimension, name in enumerate(names)}
+        self._points = self._sequence()
+        self._place = 0  # of the next point: all before it are known, or were never looked at
 
-    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        batch: dict[Config, None] = {}
-        storage = optuna.storages.InMemoryStorage()
-        with quiet():
-            sampler = QMCSampler(scramble=True, seed=self.seed, warn_independent_sampling=False)
-            study = optuna.create_study(study_name="searchlab", storage=storage, sampler=sampler)
-            # The parameters of the first trial are the dimensions of the sequence.
-            study.add_trial(create_trial(params=dict.fromkeys(self._cube, 0.5), distributions=self._cube, value=0.0))
-            self._draw(study)
-            identity = storage.get_study_id_from_name("searchlab")
-            # The sampler keeps its place in the sequence there, and nothing else.
-            for name in storage.get_study_system_attrs(identity):
-                storage.set_study_system_attr(identity, name, len(self.seen) - 1)
-            for _ in range(4 * n + 16):
-                if len(batch) == n:
-                    break
-                config = self._draw(study)
-                if config not in self.seen:
-                    batch[config] = None
-        return list(batch)
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        start, end = len(self.seen), enough(len(self.seen) + n)
+        if (skipped := start - self._place) > 0:
+            next(islice(self._points, skipped - 1, None))
+            self._place = start
+        while self._place < end:
+            config = self._config(self._place, next(self._points))
+            self._place += 1
+            yield config
 
-    def _draw(self, study: optuna.Study) -> Config:
-        trial = study.ask()
+    def _sequence(self) -> Iterator[Point]:
+        # A Sobol sequence has a dimension at the least, and a space may have no knob.
+        engine = qmc.Sobol(max(1, len(self._dimensions)), scramble=True, seed=self.seed)
+        while True:
+            yield from engine.random(CHUNK)
+
+    def _config(self, place: int, point: Point) -> Config:
+        """The config of the point at this place of the sequence: always the same."""
 
         def choose(knob: Knob) -> Value:
-            fraction = trial.suggest_float(knob.name, 0, 1)
+            if knob.name in self._dimensions:
+                fraction = float(point[self._dimensions[knob.name]])
+            else:
+                fraction = private_rng(self.seed, f"qmc: {knob.name}", place).random()
             return knob.choices[min(int(fraction * len(knob.choices)), len(knob.choices) - 1)]
 
-        config = self.space.decide(choose)
-        study.tell(trial, state=TrialState.FAIL)
-        return config
+        return self.space.decide(choose)
+
+
+def enough(configs: int) -> int:
+    """How many random draws meet all of so many equally likely configs, with a probability of more than 0.99.
+
+    Source: the coupon collector's problem, Erdős and Rényi (1961): with N (ln N + c) draws the probability that all N
+    are met tends to exp(-exp(-c)); here c is 5.
+    """
+    return math.ceil(configs * (math.log(configs) + 5)) + CHUNK

@@ -18,13 +18,13 @@ from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
 from searchlab.space import Config, Space, Value
 
-from .guided import Guided
+from .model_guided import ModelGuided
 
 
-class Xgb(Guided):
+class Xgb(ModelGuided):
     """Proposes what a cost model, trained on all trials, predicts to be fast.
 
-    initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
+    n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
         trained on other runs to start with.
     chains, steps: how many configs are annealed side by side, and for how long.
     early_stop: steps without a new best candidate after which annealing ends.
@@ -43,7 +43,7 @@ class Xgb(Guided):
         *,
         seed: int,
         cost_model: Surrogate,
-        initial: int = 16,
+        n_startup: int = 16,
         chains: int = 64,
         steps: int = 60,
         early_stop: int = 20,
@@ -53,7 +53,7 @@ class Xgb(Guided):
         epsilon: float = 0.05,
         predictions: int | None = None,
     ) -> None:
-        super().__init__(space, seed=seed, cost_model=cost_model, initial=initial, epsilon=epsilon)
+        super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
         self.steps = whole("steps", steps, 1)
         self.early_stop = whole("early_stop", early_stop, 1)
         self.temperature = real("temperature", temperature, 0)

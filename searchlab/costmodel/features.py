@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..metaschedule import tune_context
-from ..space import Config, Space, Value
+from .errors import InvalidConfig, SearchlabError, did_you_mean
+from .metaschedule import tune_context
+from .space import Config, Kind, Space, Value
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Columns = list[tuple[str, int | str]]
@@ -45,17 +45,19 @@ class Features(ABC):
 class KnobFeatures(Features):
     """The choices themselves: a tile as log2 of each factor, a number as it is, a word as one 0/1 column each.
 
-    A knob that a config does not have is NaN. No program is built.
+    A tuple that is no tile, as a permutation is, is a word: see :attr:`~searchlab.space.Knob.kind`. A knob that a
+    config does not have is NaN. No program is built.
     """
 
     name = "knob"
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
+        self._kinds: dict[str, Kind] = {}  # of the knobs whose choices are tuples
         self.settle([])
 
     def learn(self, configs: Sequence[Config]) -> None:
-        met = [(name, part) for c in configs for name, value in c.items() for part, _ in _coordinates(value)]
+        met = [(name, part) for c in configs for name, value in self._values(c) for part, _ in _coordinates(value)]
         self.settle(list(dict.fromkeys(met)))
 
     def settle(self, columns: Columns) -> None:
@@ -69,13 +71,29 @@ class KnobFeatures(Features):
     def __call__(self, configs: Sequence[Config]) -> Array:
         matrix = np.full((len(configs), len(self.columns)), np.nan)
         for row, config in zip(matrix, configs, strict=True):
-            for name, value in config.items():
+            for name, value in self._values(config):
                 if isinstance(value, str) and name in self._words:
                     row[self._words[name]] = 0.0
                 for part, number in _coordinates(value):
                     if (name, part) in self._columns:
                         row[self._columns[name, part]] = number
         return matrix
+
+    def _values(self, config: Config) -> Iterator[tuple[str, Value]]:
+        """The items of ``config``, a tuple that is no tile spelled as a word."""
+        for name, value in config.items():
+            if isinstance(value, tuple) and self._kind(name, config) == "word":
+                yield name, ",".join(map(str, value))
+            else:
+                yield name, value
+
+    def _kind(self, name: str, config: Config) -> Kind:
+        if name not in self._kinds:
+            try:
+                self._kinds.update((knob.name, knob.kind) for knob in self.space.knobs(config) if knob.name == name)
+            except InvalidConfig:  # a config of another space, which may name its knobs as this one does
+                return "tile"
+        return self._kinds[name]
 
 
 def _coordinates(value: Value) -> list[tuple[int | str, float]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..space import Config, Value
+from ..space import Config, Knob, Value
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -22,12 +22,15 @@ class Nearest:
     The distance of two configs is the sum over their knobs of one in [0, 1], or a little more for long tiles: of two
     tiles the sum of ``|log2|`` of the ratios of their factors, over twice the largest ``log2`` of a factor of this
     knob; of two numbers the difference of their ranks among those of this knob, over the largest rank; of two words
-    0 or 1. So a config with the same knobs always comes before one with others. Of two that are as near, the first.
+    0 or 1. So a config with the same knobs always comes before one with others. The first of two that are as near wins.
+
+    knobs: the knobs by name, which say whose tuples are words and no tiles; a tuple of any other knob is a tile.
     """
 
-    def __init__(self, configs: Sequence[Config]) -> None:
-        self._knobs = [_Knob([c.get(name) for c in configs]) for name in dict.fromkeys(n for c in configs for n in c)]
+    def __init__(self, configs: Sequence[Config], knobs: Mapping[str, Knob] | None = None) -> None:
+        words = {name for name, knob in (knobs or {}).items() if knob.kind == "word"}
         self._names = list(dict.fromkeys(name for config in configs for name in config))
+        self._knobs = [_Knob([config.get(name) for config in configs], name in words) for name in self._names]
 
     def index(self, config: Config) -> int:
         """Which config is nearest."""
@@ -40,7 +43,8 @@ class Nearest:
 class _Knob:
     """One knob: the values that it has in the table (None where it is absent), and which of them each config has."""
 
-    def __init__(self, values: Sequence[Value | None]) -> None:
+    def __init__(self, values: Sequence[Value | None], words: bool) -> None:
+        self._words = words
         position: dict[tuple[type, Value | None], int] = {}
         # True == 1 == 1.0, yet they are different choices.
         self.codes = np.array([position.setdefault((type(v), v), len(position)) for v in values], dtype=np.intp)
@@ -60,7 +64,7 @@ class _Knob:
     def _distance(self, a: Value | None, b: Value | None) -> float:
         if a is None or b is None:
             return 0.0 if a is b else ABSENT
-        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and not self._words:
             return sum(abs(_log2(x) - _log2(y)) for x, y in zip(a, b, strict=True)) / (2 * self._span)
         if isinstance(a, int | float) and isinstance(b, int | float):
             ranks = np.interp([float(a), float(b)], self._numbers, np.arange(len(self._numbers)))

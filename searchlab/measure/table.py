@@ -136,7 +136,7 @@ class TableMeasurer(Measurer):
                     f"the logs there are of {held}, each in its own space and target; where no target is given, it is "
                     f"theirs"
                 )
-            self._tables[key] = _Table(paths)
+            self._tables[key] = _Table(paths, space)
         return self._tables[key]
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
@@ -166,7 +166,8 @@ class TableMeasurer(Measurer):
 class _Table:
     """What logs of one space hold: the first measurement of each config, without those of another config."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], space: Space) -> None:
+        self._space = space
         self.measured: dict[Config, Measurement] = {}
         for path in paths:
             for trial in read_log(path).trials:
@@ -179,4 +180,4 @@ class _Table:
 
     @cached_property
     def nearest(self) -> Nearest:
-        return Nearest(list(self.measured))
+        return Nearest(list(self.measured), self._space.knobs_of(self.measured))

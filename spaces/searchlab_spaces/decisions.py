@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from searchlab.space import Value
 
-from .knobs import factors
+from .tiles import Tile, factors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import SBlockRV
-
-Tile = tuple[int, ...]
-"""Factors of a loop, outermost first."""
 
 PERFECT_TILE, PARTITIONED_TILE = "SamplePerfectTile", "SamplePartitionedTile"
 CATEGORICAL, COMPUTE_LOCATION = "SampleCategorical", "SampleComputeLocation"

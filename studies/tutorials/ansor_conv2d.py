@@ -86,7 +86,7 @@ def search(trials: int, known: int = 0) -> searchlab.Result:
     return searchlab.tune(
         workload,
         space="sketch",
-        policy={"name": "evolutionary-model", "options": {"initial": 8}},
+        policy={"name": "evolutionary-model", "options": {"n_startup": 8}},
         features="program",
         trials=trials,
         seed=0,

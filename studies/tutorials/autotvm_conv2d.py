@@ -35,9 +35,7 @@ import tvm
 import searchlab
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import device_of
-from searchlab_spaces.knob_template import KnobTemplate
-from searchlab_spaces.knobs import TemplateConfig
-from searchlab_spaces.template_registry import template
+from searchlab_spaces.templates import KnobTemplate, TemplateConfig, template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -149,7 +147,7 @@ def show(trial: searchlab.Trial) -> None:
 result = searchlab.tune(
     workload,
     space=space,
-    policy={"name": "xgb", "options": {"initial": 8}},
+    policy={"name": "xgb", "options": {"n_startup": 8}},
     trials=trials,
     seed=0,
     log=log,

@@ -42,8 +42,8 @@ from tvm.s_tir import Schedule
 import searchlab
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import compile_program, device_of
-from searchlab_spaces.stochastic_cuda import stochastic_schedule_mm_cuda
 from searchlab_spaces.trace import Trace
+from searchlab_spaces.trace.cuda import stochastic_schedule_mm_cuda
 
 if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
@@ -199,7 +199,7 @@ study = searchlab.Study.from_dict({
         {"name": "trace", "label": "all tiles", "options": {"function": larger}},
         {"name": "sketch", "label": "automatic"},
     ],
-    "policies": ["random", {"name": "evolutionary-model", "options": {"initial": 4 if args.small else 8}}],
+    "policies": ["random", {"name": "evolutionary-model", "options": {"n_startup": 4 if args.small else 8}}],
     "cost_models": [{"name": "xgboost", "features": "program"}],
     "trials": trials,
     "target": target.to_json(),

@@ -28,7 +28,7 @@ CUDA = {"kind": "cuda", "arch": "sm_90"}
 @pytest.fixture(scope="module")
 def cuda_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     space = searchlab.resolve_target(CUDA)
-    from searchlab_spaces.knob_template import KnobTemplate
+    from searchlab_spaces.templates import KnobTemplate
 
     template = KnobTemplate(searchlab.parse_workload("gemm:32x32x32"), space)
     (config,) = valid_configs(template, np.random.default_rng(0), 1)

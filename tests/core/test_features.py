@@ -11,8 +11,9 @@ from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_spaces.knob_template import KnobTemplate
+from searchlab_spaces.templates import KnobTemplate
 from tests import toys
+from tests.support.spaces import Ordered
 
 
 def test_knobs_are_seen_as_log2_of_factors_numbers_and_words() -> None:
@@ -62,9 +63,8 @@ def test_program_features_are_finite_distinct_and_nan_where_there_is_no_program(
 
 def test_program_features_do_not_pay_for_tensor_intrinsics() -> None:
     code = (
-        "import sys\nfrom searchlab.costmodel.features import ProgramFeatures\n"
-        "from searchlab.target import resolve_target\n"
-        "from searchlab.workload import parse_workload\nfrom searchlab_spaces.knob_template import KnobTemplate\n"
+        "import sys\nfrom searchlab.features import ProgramFeatures\nfrom searchlab.target import resolve_target\n"
+        "from searchlab.workload import parse_workload\nfrom searchlab_spaces.templates import KnobTemplate\n"
         "space = KnobTemplate(parse_workload('gemm:16x16x16'), resolve_target('native'))\n"
         "ProgramFeatures(space)([space.config_at(0)])\n"
         "print('tvm.s_tir.tensor_intrin' in sys.modules)"
@@ -75,3 +75,15 @@ def test_program_features_do_not_pay_for_tensor_intrinsics() -> None:
 def test_unknown_features_are_refused() -> None:
     with pytest.raises(SearchlabError, match="unknown features 'knobs'; did you mean 'knob'"):
         make_features("knobs", toys.Small())
+
+
+def test_an_order_of_loops_is_a_word_and_no_tile() -> None:
+    features = KnobFeatures(Ordered())
+    configs = [
+        Config({"tile": (1, 2, 4), "order": (0, 1, 2)}),
+        Config({"tile": (8, 1, 1), "order": (2, 1, 0)}),
+        Config({"tile": (8, 1, 1), "order": (1, 0, 2)}),  # of which the model has learned nothing
+    ]
+    features.learn(configs[:2])
+    assert features.columns[3:] == [("order", "0,1,2"), ("order", "2,1,0")]
+    assert features(configs).tolist() == [[0, 1, 2, 1, 0], [3, 0, 0, 0, 1], [3, 0, 0, 0, 0]]

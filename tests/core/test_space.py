@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -175,3 +176,56 @@ def test_a_config_is_frozen_and_a_knob_has_choices() -> None:
         config["tile"] = 1  # type: ignore[index]
     with pytest.raises(InvalidConfig, match="no legal choice"):
         Knob("tile", [])
+
+
+# --- large spaces, probes, and kinds of knobs ---------------------------------------------------------
+
+
+class Switches(ProductSpace):
+    """64 switches: more configs than Python's ``len`` can say."""
+
+    def __init__(self) -> None:
+        super().__init__(toys.WORKLOAD, toys.TARGET, [Knob(f"s{i}", (False, True)) for i in range(64)])
+
+    def schedule(self, config: Config) -> Any:
+        raise NotImplementedError
+
+
+def test_a_space_of_more_configs_than_len_can_say_is_counted_indexed_and_enumerated() -> None:
+    space = Switches()
+    assert space.size() == 2**64
+    assert bool(space)
+    last = space.config_at(2**64 - 1)
+    assert all(last.values()) and space.index_of(last) == 2**64 - 1
+    assert [space.index_of(config) for config in islice(space.enumerate(), 3)] == [0, 1, 2]
+    assert len(set(islice(space.enumerate(np.random.default_rng(0)), 3))) == 3
+    assert len(space.sample_new(np.random.default_rng(0), 5, ())) == 5
+    with pytest.raises(IndexError, match="index 18446744073709551616 is outside"):
+        space.config_at(2**64)
+    with pytest.raises(OverflowError):
+        len(space)
+
+
+def test_a_probe_is_the_same_every_time_and_longer_ones_go_on() -> None:
+    space = toys.Dependent()
+    assert space.probe() == toys.Dependent().probe(64)
+    assert space.probe(32) == space.probe(64)[:32]
+
+
+@pytest.mark.parametrize(
+    ("choices", "kind"),
+    [
+        ((1, 2.5), "number"), (range(4), "number"), ([(1, 4), (2, 2)], "tile"), ([(1,), (1, 2)], "tile"),
+        (("ijk", "kji"), "word"), ((False, True), "word"), ((False, "model"), "word"),
+        (("none", (1, 4)), "mixed"), ((0, "auto"), "mixed"), ((True, 2), "mixed"),
+    ],
+)  # fmt: skip
+def test_a_knob_is_of_the_kind_of_its_choices(choices: Any, kind: str) -> None:
+    assert Knob("k", choices).kind == kind
+
+
+def test_knobs_are_found_by_name_and_strangers_are_passed_over() -> None:
+    space = toys.Dependent()
+    knobs = space.knobs_of([Config({"order": (0, 1)}), *space.enumerate()])
+    assert set(knobs) == {"sketch", "tile", "vector", "pack", "parallel"}
+    assert knobs["sketch"].name == "sketch" and knobs["tile"].kind == "tile"

@@ -19,7 +19,7 @@ from searchlab.run.study import Study, tune
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm
-from searchlab_spaces.guided_gemm import GuidedGemm
+from searchlab_spaces.guided.gemm import GuidedGemm
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided

@@ -20,7 +20,7 @@ from searchlab.plugins import Plugin
 from searchlab.run.study import Study, tune
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_spaces.knob_template import KnobTemplate
+from searchlab_spaces.templates import KnobTemplate
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided

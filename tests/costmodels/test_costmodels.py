@@ -62,7 +62,7 @@ def _objective(name: str) -> Any:
 @pytest.mark.parametrize("name", RANKERS)
 def test_annealing_works_on_a_ranker(name: str) -> None:
     space = toys.Large()
-    policy = Xgb(space, seed=0, cost_model=Surrogate(RANKERS[name], KnobFeatures(space)), initial=32)
+    policy = Xgb(space, seed=0, cost_model=Surrogate(RANKERS[name], KnobFeatures(space)), n_startup=32)
     trials = toys.run(policy, toys.smooth, 96)
     assert min(trial.cost for trial in trials[32:]) < 0.8 * min(trial.cost for trial in trials[:32])
 

@@ -17,7 +17,7 @@ from searchlab.space import Space
 from searchlab.tables.costmodels import evaluate, mean_quality
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_spaces.knob_template import KnobTemplate
+from searchlab_spaces.templates import KnobTemplate
 from tests import toys
 from tests.cli.test_cli import searchlab
 

@@ -17,7 +17,7 @@ from searchlab.plugins import Plugin
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost
-from searchlab_spaces.knob_template import KnobTemplate
+from searchlab_spaces.templates import KnobTemplate
 from tests import toys
 
 

@@ -22,7 +22,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     # Small populations and short anneals: these tests are of what is proposed, not of how good it is.
     "xgb": {"chains": 16, "steps": 10},
     "evolutionary-model": {"population": 32},
-    "metaschedule": {"population": 12, "generations": 1, "warmup": 24},
+    "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
 }
 SPACES: dict[str, Callable[[], Space]] = {"small": toys.Small, "large": toys.Large, "dependent": toys.Dependent}

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError
+from searchlab.policy import private_rng
 from searchlab.records import Trial
 from searchlab.space import Config
+from searchlab_policies import annealing
 from searchlab_policies.annealing import Annealing, acceptance
 from searchlab_policies.random import Random
 from tests import toys
@@ -109,3 +111,17 @@ def test_trials_of_another_space_are_passed_over() -> None:
 def test_bad_options_are_named(options: dict[str, Any], text: str) -> None:
     with pytest.raises(SearchlabError, match=text):
         Annealing(toys.Small(), seed=0, **options)
+
+
+def test_no_acceptance_is_drawn_from_the_stream_of_an_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one was: from ``[seed, 1, 0]``, which is ``[seed, 1]``, the stream of an ask after one trial."""
+    drawn = []
+
+    def spied(seed: int, tag: str, *counters: int) -> np.random.Generator:
+        drawn.append(private_rng(seed, tag, *counters).random())
+        return private_rng(seed, tag, *counters)
+
+    monkeypatch.setattr(annealing, "private_rng", spied)
+    told([1e-3 * (i + 1) for i in range(20)])
+    assert len(set(drawn)) == 20
+    assert not set(drawn) & {np.random.default_rng([0, known]).random() for known in range(100)}

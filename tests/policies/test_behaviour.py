@@ -18,8 +18,8 @@ from searchlab.space import Config, Space
 from searchlab_costmodels.random import Random as RandomModel
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary import Evolutionary
+from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.random import Random
-from searchlab_policies.tpe import Tpe
 from searchlab_policies.xgb import Xgb, pick
 from tests import toys
 
@@ -189,7 +189,7 @@ def test_diversity_trades_score_for_new_knob_values() -> None:
         (Evolutionary, {"elites": 17}, "option 'elites' is 17; it must be at most 'population', which is 16"),
         (Evolutionary, {"mutation_prob": 1.5}, "option 'mutation_prob' is 1.5; it must be a number from 0 to 1"),
         (Evolutionary, {"mutation_prob": "often"}, "'often'"),
-        (Tpe, {"startup": 0}, "option 'startup' is 0"),
+        (Tpe, {"n_startup": 0}, "option 'n_startup' is 0"),
         (Tpe, {"ei_candidates": True}, "option 'ei_candidates' is True"),
         (xgb, {"chains": 0}, "option 'chains' is 0"),
         (xgb, {"epsilon": -0.1}, "option 'epsilon' is -0.1; it must be a number from 0 to 1"),

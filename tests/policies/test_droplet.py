@@ -11,6 +11,7 @@ from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.droplet import Droplet, faster
 from searchlab_policies.random import Random
 from tests import toys
+from tests.support.spaces import ORDERS, Ordered
 
 
 class Valley(toys.Small):
@@ -120,3 +121,19 @@ def test_bad_options_are_named() -> None:
         Droplet(toys.Small(), seed=0, start="fist")
     with pytest.raises(SearchlabError, match="option 'pvalue' is 2"):
         Droplet(toys.Small(), seed=0, pvalue=2)
+
+
+def test_an_order_of_loops_has_no_order() -> None:
+    """All other orders are a step away, and no step leads along them."""
+    policy = Droplet(Ordered(), seed=0)
+    start = Config({"tile": (1, 1, 8), "order": (0, 1, 2)})
+    orders = [config["order"] for config in policy._steps(start, 1) if config["tile"] == start["tile"]]
+    assert sorted(map(str, orders)) == sorted(map(str, ORDERS[1:]))
+    assert all(config["order"] == (0, 1, 2) for config in policy._steps(start, 2))
+
+
+def test_no_private_stream_is_that_of_an_ask() -> None:
+    """Restart 0 drew from ``[seed, 1, 0]``, which is the stream of an ask after one trial, ``[seed, 1]``."""
+    space = Valley()
+    starts = {Droplet(space, seed=seed, start="random")._start for seed in range(20)}
+    assert not starts & {space.sample(np.random.default_rng([seed, 1])) for seed in range(20)}

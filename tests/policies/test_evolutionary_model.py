@@ -151,7 +151,7 @@ def test_programs_are_built_for_few_configs() -> None:
         ({"mutation_prob": "often"}, "'often'"),
         ({"crossover_prob": -0.1}, "option 'crossover_prob' is -0.1"),
         ({"epsilon": 2}, "option 'epsilon' is 2"),
-        ({"initial": 0}, "option 'initial' is 0"),
+        ({"n_startup": 0}, "option 'n_startup' is 0"),
         ({"predictions": 0}, "option 'predictions' is 0"),
     ],
 )

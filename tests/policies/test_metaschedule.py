@@ -17,7 +17,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_policies.metaschedule import MetaSchedule
 from searchlab_policies.random import Random
-from searchlab_spaces.guided_gemm import GuidedGemm
+from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.sketch import Sketch
 from searchlab_spaces.trace import Trace
 from tests import toys
@@ -46,7 +46,7 @@ every_space = pytest.mark.parametrize("space", SPACES)
 
 
 def policy(space: Space, seed: int = 0, **options: Any) -> MetaSchedule:
-    return MetaSchedule(space, seed=seed, **{"population": 24, "generations": 2, "warmup": 16, **options})
+    return MetaSchedule(space, seed=seed, **{"population": 24, "generations": 2, "n_startup": 16, **options})
 
 
 def tiles_cost(config: Config) -> Measurement:
@@ -118,7 +118,7 @@ def test_proposes_new_members_and_evolves_them(space: Any) -> None:
 
 
 def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
-    searching = policy(sketch(), warmup=8)
+    searching = policy(sketch(), n_startup=8)
     searching.tell(toys.run(Random(sketch(), seed=3), tiles_cost, 16))
     rng = np.random.default_rng(0)
     proposed = list(searching.propose(8, rng))
@@ -134,7 +134,7 @@ def test_same_seed_same_proposals_and_another_seed_others() -> None:
 
 @pytest.mark.parametrize("where", [sketch, lambda: trace(CONV2D)])
 def test_resuming_is_going_on(where: Any) -> None:
-    """Past the warmup, a policy that was told the trials goes on as the one that lived through them."""
+    """Past ``n_startup`` trials, a policy that was told of them goes on as the one that lived through them."""
     options = {"population": 8, "generations": 1}
     lived = policy(where(), **options)
     trials = toys.run(lived, tiles_cost, 24)
@@ -163,13 +163,13 @@ def test_measured_programs_are_not_proposed_again_however_they_were_spelled() ->
     rng = np.random.default_rng(1)
     spelled = [config for config in (space.sample(rng) for _ in range(200)) if space.canonical(config) != config][:20]
     assert spelled
-    searching = policy(space, warmup=8)
+    searching = policy(space, n_startup=8)
     searching.tell(toys.trials_of(spelled, tiles_cost))
     assert not {space.canonical(config) for config in spelled} & set(searching.propose(16, rng))
 
 
 def test_trials_that_made_no_program_teach_nothing_and_do_no_harm() -> None:
-    searching = policy(sketch(), warmup=1)
+    searching = policy(sketch(), n_startup=1)
     stray = [Config({"no such knob": 1}), Config({"sketch": 99})]
     searching.tell(toys.trials_of(stray, lambda _: toys.timed(1e-9)))
     assert len(searching.ask(4)) == 4
@@ -209,7 +209,7 @@ def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
     ("option", "value"),
     [
         ("population", 0), ("generations", -1), ("measured_ratio", 1.5), ("mutation_prob", -1), ("retries", -1),
-        ("epsilon", 2), ("warmup", 0),
+        ("epsilon", 2), ("n_startup", 0),
     ],
 )  # fmt: skip
 def test_bad_options_are_named(option: str, value: Any) -> None:

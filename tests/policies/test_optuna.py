@@ -18,13 +18,16 @@ from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.policy import Policy
 from searchlab.records import Measurement
 from searchlab.space import Config, Knob, Space, Value
-from searchlab_policies.cmaes import CmaEs
-from searchlab_policies.gp import Gp
-from searchlab_policies.optuna_adapter import OptunaPolicy, Parameters, Part, choose, parts_of
+from searchlab_policies.optuna.adapter import OptunaPolicy
+from searchlab_policies.optuna.cmaes import CmaEs
+from searchlab_policies.optuna.gp import Gp
+from searchlab_policies.optuna.parameters import Parameters, Part, choose, parts_of
+from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.qmc import Qmc
 from searchlab_policies.random import Random
-from searchlab_policies.tpe import Tpe
+from searchlab_spaces.templates.knobs import ReorderKnob
 from tests import toys
+from tests.support.spaces import ORDERS
 
 # --- parameters -------------------------------------------------------------------------------------
 
@@ -39,6 +42,14 @@ def test_a_tile_is_a_parameter_for_each_factor_that_is_open() -> None:
     assert [part.name for part in parts_of(Knob("t", [(1, 2), (2, 2), (1, 3)]))] == ["t[1]", "t[0]"]
     assert [part.at for part in parts_of(Knob("t", [(4, 1), "none", (2, 2)]))] == [None], "of mixed kinds, one whole"
     assert parts_of(Knob("t", ["only"])) == []
+
+
+def test_an_order_of_loops_is_one_category() -> None:
+    knob = ReorderKnob("order", ORDERS, "all")
+    (part,) = parts_of(knob)
+    assert part.at is None and list(part.values) == list(ORDERS)
+    assert isinstance(part.distribution, optuna.distributions.CategoricalDistribution)
+    assert choose(knob, [part], taking({"order": (2, 0, 1)})) == (2, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +221,7 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from searchlab.errors import SearchlabError\n"
-        "from searchlab_policies.gp import Gp\n"
+        "from searchlab_policies.optuna.gp import Gp\n"
         "from tests import toys\n"
         "try: Gp(toys.Small(), seed=0)\n"
         "except SearchlabError as error: print(error)\n"
@@ -228,7 +239,7 @@ def test_optuna_has_the_settings_that_it_does_not_take() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "text"),
     [
-        (Tpe, {"startup": 0}, "option 'startup' is 0"),
+        (Tpe, {"n_startup": 0}, "option 'n_startup' is 0"),
         (Tpe, {"memory": 3}, "option 'memory' is 3; it must be a whole number of at least 4"),
         (CmaEs, {"population": 1}, "option 'population' is 1"),
         (CmaEs, {"sigma": 0}, "option 'sigma' is 0"),

@@ -17,9 +17,8 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import conv2d, gemm, parse_workload
-from searchlab.workload.resnet50 import preset_names
-from searchlab_spaces.guided_conv2d import GuidedConv2d
-from searchlab_spaces.guided_conv2d_common import accumulators, shares
+from searchlab_spaces.guided.conv2d import GuidedConv2d
+from searchlab_spaces.guided.conv2d_common import accumulators, shares
 
 SPELLINGS = [
     "conv2d:1x8x8x32x16x3x3:p1",  # nothing to pad but the image

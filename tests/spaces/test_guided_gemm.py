@@ -19,9 +19,10 @@ from searchlab.errors import InvalidConfig, UnsupportedWorkload
 from searchlab.space import Config
 from searchlab.target import GENERIC_CACHES, Cache, Target, resolve_target
 from searchlab.workload import Gemm, Workload, gemm, parse_workload
-from searchlab_spaces.blis_model import Blocking, blocking, even, kc_for, mc_for, nc_for
-from searchlab_spaces.gemm_algorithms import ALGORITHMS, UNROLLED, extents
-from searchlab_spaces.guided_gemm import FORK, GuidedGemm
+from searchlab_spaces.guided.blis_model import Blocking, blocking, even, kc_for, mc_for, nc_for
+from searchlab_spaces.guided.common import FORK
+from searchlab_spaces.guided.gemm import GuidedGemm
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, UNROLLED, extents
 
 
 def native(cores: int = 1) -> Target:

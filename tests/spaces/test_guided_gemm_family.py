@@ -17,8 +17,9 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.gemm_algorithms import ALGORITHMS, DIMS, UNROLLED
-from searchlab_spaces.guided_gemm import VARIANTS, GuidedGemm, registers
+from searchlab_spaces.guided.common import registers
+from searchlab_spaces.guided.gemm import VARIANTS, GuidedGemm
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, UNROLLED
 
 SMALL = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
 """Caches so small that an awkward little problem has several blocks in every index."""

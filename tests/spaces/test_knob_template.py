@@ -24,10 +24,9 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_spaces import template_registry
-from searchlab_spaces.knob_template import DEFAULTS, KnobTemplate
-from searchlab_spaces.knobs import TemplateConfig
-from searchlab_spaces.template_registry import find_template, installed_templates, template
+from searchlab_spaces.templates import KnobTemplate, TemplateConfig, cpu, registry
+from searchlab_spaces.templates.registry import find_template, installed_templates, template
+from searchlab_spaces.templates.space import DEFAULTS
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90"})
 PAIRS = json.loads((Path(__file__).parent / "data/autotvm_conv2d_pairs.json").read_text())["pairs"]
@@ -43,8 +42,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """What a test decorates is forgotten after it, but not what importing the installed templates decorates."""
     for name in installed_templates():
         find_template(name)
-    monkeypatch.setattr(template_registry, "_decorated", dict(template_registry._decorated))
-    yield template_registry._decorated
+    monkeypatch.setattr(registry, "_decorated", dict(registry._decorated))
+    yield registry._decorated
 
 
 def ordered(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
@@ -232,10 +231,15 @@ def test_built_in_templates_are_registered_as_anybody_s_are() -> None:
         assert (found.name, found.op, found.target) == (name, op, kind)
 
 
+def test_a_template_is_found_where_it_was_in_earlier_versions() -> None:
+    assert find_template("searchlab_spaces.templates_cpu:gemm").function is cpu.gemm
+
+
 def test_templates_are_listed_without_importing_them() -> None:
     code = (
-        "import sys; from searchlab_spaces.template_registry import installed_templates; print(*installed_templates());"
-        "assert not {'tvm', 'searchlab_spaces.templates_cpu', 'searchlab_spaces.templates_cuda'} & set(sys.modules)"
+        "import sys; from searchlab_spaces.templates.registry import installed_templates\n"
+        "print(*installed_templates())\n"
+        "assert not {'tvm', 'searchlab_spaces.templates.cpu', 'searchlab_spaces.templates.cuda'} & set(sys.modules)"
     )
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert set(DEFAULTS.values()) <= set(listed)
@@ -267,8 +271,8 @@ def test_name_of_an_installed_template_cannot_be_taken(native: Target, registere
 
 
 def test_template_of_another_package_is_found_by_name(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("theirs", f"{__name__}:ordered", template_registry.GROUP)
-    monkeypatch.setattr(template_registry, "entry_points", lambda group: [point])
+    point = EntryPoint("theirs", f"{__name__}:ordered", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     assert len(KnobTemplate(parse_workload("gemm:12x20x18"), native, template="theirs")) > 1
 
 

@@ -14,7 +14,8 @@ from tvm.s_tir import Schedule
 
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.workload import gemm
-from searchlab_spaces.knobs import SplitKnob, TemplateConfig, TemplateKnob, factors, splits
+from searchlab_spaces.templates.knobs import SplitKnob, TemplateConfig, TemplateKnob, splits
+from searchlab_spaces.tiles import factors
 
 extents = st.integers(1, 600)
 parts = st.integers(1, 4)

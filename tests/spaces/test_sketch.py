@@ -19,8 +19,8 @@ from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import Workload, gemm, parse_workload
 from searchlab_spaces import decisions
-from searchlab_spaces.dag import print_dag
 from searchlab_spaces.sketch import Sketch
+from searchlab_spaces.sketch.dag import print_dag
 from tests.spaces.programs import assert_right, fingerprints, replayed, valid_configs
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
@@ -116,7 +116,7 @@ def test_cpu_path_imports_no_tensor_intrinsics() -> None:
 
 
 def test_knobs_and_samples_are_the_same_in_every_process(native: Target) -> None:
-    assert len(fingerprints("searchlab_spaces.sketch:Sketch", PADDED)) == 1
+    assert len(fingerprints("searchlab_spaces.sketch.space:Sketch", PADDED)) == 1
 
 
 def test_mutation_crossover_json_and_pickle_stay_inside(native: Target) -> None:

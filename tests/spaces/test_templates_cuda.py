@@ -20,7 +20,7 @@ from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.gpu_check import check_gpu
-from searchlab_spaces.knob_template import KnobTemplate
+from searchlab_spaces.templates import KnobTemplate
 
 from .cuda_on_cpu import cuda_source, result_on_cpu
 

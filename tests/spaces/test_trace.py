@@ -17,8 +17,8 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.space import Config, Knob, Value
 from searchlab.target import Target, resolve_target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.stochastic import stochastic_schedule_mm
 from searchlab_spaces.trace import Trace
+from searchlab_spaces.trace.cpu import stochastic_schedule_mm
 from tests.spaces.programs import assert_right, fingerprints, replayed, valid_configs
 
 PADDED = "conv2d:1x9x9x8x4x3x3:p1"
@@ -181,10 +181,10 @@ def test_same_choices_same_program_in_every_process(native: Target) -> None:
         assert again == config and list(again) == list(config)
         assert structural_equal(space.schedule(config).mod, space.schedule(again).mod)
         assert Config({name: list(v) if isinstance(v, tuple) else v for name, v in config.items()}) in space
-    assert len(fingerprints("searchlab_spaces.trace:Trace", PADDED)) == 1
+    assert len(fingerprints("searchlab_spaces.trace.space:Trace", PADDED)) == 1
 
 
-@pytest.mark.parametrize("function", ["", "searchlab_spaces.stochastic:stochastic_schedule_mm", stochastic_schedule_mm])
+@pytest.mark.parametrize("function", ["", "searchlab_spaces.trace.cpu:stochastic_schedule_mm", stochastic_schedule_mm])
 def test_function_is_built_in_named_or_given(function: str | Callable[[Schedule], None], native: Target) -> None:
     space = Trace(gemm(16, 16, 16), native, function=function)
     assert [knob.name for knob in space.knobs(Config({"tile_j": (2, 8)}))] == ["tile_j"]
@@ -210,8 +210,8 @@ def test_a_function_defined_anywhere_travels_to_workers(native: Target) -> None:
     [
         ("stochastic_schedule_mm", 'not spelled "module:function"'),
         ("no_such_module:f", "cannot be loaded: No module named 'no_such_module'"),
-        ("searchlab_spaces.stochastic:stochastic_schedule_nn", "did you mean 'stochastic_schedule_mm'"),
-        ("searchlab_spaces.stochastic:PIXELS", "has no function 'PIXELS'"),
+        ("searchlab_spaces.trace.cpu:stochastic_schedule_nn", "did you mean 'stochastic_schedule_mm'"),
+        ("searchlab_spaces.trace.cpu:PIXELS", "has no function 'PIXELS'"),
         ("__main__:mine", "defined in a script or notebook, which is not this one"),
         (7, "not a function"),
     ],
@@ -245,3 +245,8 @@ def test_a_bug_in_the_function_is_not_taken_for_an_invalid_config(native: Target
 def test_samples_are_valid_programs(native: Target) -> None:
     space = Trace(parse_workload("conv2d:1x28x28x64x64x3x3:p1:bias:relu"), native)
     assert len(valid_configs(space, np.random.default_rng(0), 30)) == 30
+
+
+def test_a_function_is_found_where_it_was_in_earlier_versions(native: Target) -> None:
+    space = Trace(parse_workload("gemm:8x8x8"), native, function="searchlab_spaces.stochastic:stochastic_schedule_mm")
+    assert space._run_function is stochastic_schedule_mm

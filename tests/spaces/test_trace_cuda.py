@@ -16,8 +16,8 @@ from searchlab.errors import InvalidConfig
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.stochastic_cuda import ACCUMULATORS, VTHREADS
 from searchlab_spaces.trace import Trace
+from searchlab_spaces.trace.cuda import ACCUMULATORS, VTHREADS
 
 from .cuda_on_cpu import result_on_cpu
 from .programs import replayed, valid_configs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from searchlab import load_log
-from searchlab_spaces.gemm_algorithms import ALGORITHMS
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS
 
 from .scripts import printed
 

@@ -10,9 +10,9 @@ from searchlab.space import Config, ProductSpace, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from .gpu_check import check_gpu
+from ..gpu_check import check_gpu
 from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
-from .template_registry import find_template
+from .registry import find_template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -29,7 +29,7 @@ DEFAULTS = {
 class KnobTemplate(ProductSpace):
     """The space of a template: the product of its knobs, with AutoTVM's index, and printed as AutoTVM prints it.
 
-    template: the name of a registered one (see :mod:`.template_registry`), ``"module:function"``, or the built-in
+    template: the name of a registered one (see :mod:`.registry`), ``"module:function"``, or the built-in
     one for the workload and target if empty. Raises UnsupportedWorkload where that is for something else.
     """
 
@@ -79,7 +79,7 @@ class KnobTemplate(ProductSpace):
     def __repr__(self) -> str:
         """The space as ``tvm.autotvm`` prints it."""
         knobs = "".join(f"  {i:2d} {knob.name}: {knob}\n" for i, knob in enumerate(self.axes))
-        return f"ConfigSpace (len={len(self)}, space_map=\n{knobs})"
+        return f"ConfigSpace (len={self.size()}, space_map=\n{knobs})"
 
     def show(self, config: Config) -> str:
         """``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, the index."""

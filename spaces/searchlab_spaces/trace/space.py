@@ -18,8 +18,9 @@ from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from . import decisions
-from .gpu_check import check_gpu
+from .. import decisions
+from ..gpu_check import check_gpu
+from ..moved import today
 
 if TYPE_CHECKING:
     import tvm
@@ -32,10 +33,10 @@ TraceFunction = Callable[["Schedule"], None]
 """Schedules the workload's ``main``; the target is ``tvm.target.Target.current()``."""
 
 FUNCTIONS = {
-    ("gemm", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_mm",
-    ("conv2d", "llvm"): "searchlab_spaces.stochastic:stochastic_schedule_conv2d",
-    ("gemm", "cuda"): "searchlab_spaces.stochastic_cuda:stochastic_schedule_mm_cuda",
-    ("conv2d", "cuda"): "searchlab_spaces.stochastic_cuda:stochastic_schedule_conv2d_cuda",
+    ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_mm",
+    ("conv2d", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_conv2d",
+    ("gemm", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_mm_cuda",
+    ("conv2d", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_conv2d_cuda",
 }
 
 TRIES = 32
@@ -222,15 +223,15 @@ def _load(text: str) -> TraceFunction:
     if not module or not name:
         raise SearchlabError(f'trace function {text!r} is not spelled "module:function"')
     try:
-        found = import_module(module)
+        home = import_module(today(module))
     except ImportError as error:
         raise SearchlabError(f"trace function {text!r} cannot be loaded: {error}") from None
-    if not callable(function := getattr(found, name, None)):
+    if not callable(function := getattr(home, name, None)):
         if module == "__main__":
             raise SearchlabError(
                 f"trace function {text!r} was defined in a script or notebook, which is not this one; "
                 f"put it in a module that can be imported, or into this script"
             )
-        public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+        public = [key for key, value in vars(home).items() if callable(value) and not key.startswith("_")]
         raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")
     return function  # type: ignore[no-any-return]

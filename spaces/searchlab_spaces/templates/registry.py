@@ -12,6 +12,7 @@ from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
 from searchlab.target import Target
 from searchlab.workload import Workload
 
+from ..moved import today
 from .knobs import TemplateConfig
 
 if TYPE_CHECKING:
@@ -77,13 +78,13 @@ def find_template(name: str) -> Template:
     """
     points = installed_templates()
     if name in points:
-        found = _load(name, points[name].value)
-        if name in _decorated and _decorated[name].function is not found.function:
+        installed = _load(name, points[name].value)
+        if name in _decorated and _decorated[name].function is not installed.function:
             raise SearchlabError(
                 f"two templates are called {name!r}: {points[name].value} is installed, and "
                 f"{_reference(_decorated[name].function)} is decorated; rename yours"
             )
-        return found
+        return installed
     if name in _decorated:
         return _decorated[name]
     if ":" not in name:
@@ -98,7 +99,7 @@ def find_template(name: str) -> Template:
 def _load(name: str, reference: str) -> Template:
     module, _, attribute = reference.partition(":")
     try:
-        function = getattr(import_module(module), attribute)
+        function = getattr(import_module(today(module)), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise SearchlabError(f"template {name!r} cannot be loaded: {error}") from None
     if not callable(function):

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 from searchlab.workload import Gemm
 
 from .blis_model import Blocking
+from .common import EDGE
 from .gemm_algorithms import DIMS, UNROLLED, Algorithm, extents
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV, SBlockRV
-
-EDGE = "pragma_loop_partition_hint"
-"""Makes TVM peel the trips of a loop that meet an edge, so that the others need no bound checks."""
 
 
 @dataclass(frozen=True)

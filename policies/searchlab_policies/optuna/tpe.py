@@ -8,27 +8,32 @@ trials not told of yet count among the bad ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from optuna.samplers import BaseSampler, TPESampler
 
 from searchlab.options import whole
 from searchlab.space import Space
 
-from .optuna_adapter import OptunaPolicy
+from .adapter import OptunaPolicy
 
 
 class Tpe(OptunaPolicy):
     """Models each choice by how good trials made it and how the others did, and takes the ratio's best.
 
-    startup: trials to draw at random before the model is asked.
+    n_startup: trials to draw at random before the model is asked.
     ei_candidates: how many suggestions are drawn from the model of the good trials to take the best of.
     memory: how many trials are modelled at most: the best quarter of so many, and the latest of the others. The time
         that a suggestion takes grows with it. Optuna counts no more than 25 as good.
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
+
     def __init__(
-        self, space: Space, *, seed: int, startup: int = 16, ei_candidates: int = 24, memory: int = 500
+        self, space: Space, *, seed: int, n_startup: int = 16, ei_candidates: int = 24, memory: int = 500
     ) -> None:
-        super().__init__(space, seed=seed, startup=whole("startup", startup, 1), memory=memory)
+        super().__init__(space, seed=seed, n_startup=whole("n_startup", n_startup, 1), memory=memory)
         self.ei_candidates = whole("ei_candidates", ei_candidates, 1)
 
     def sampler(self, seed: int) -> BaseSampler:

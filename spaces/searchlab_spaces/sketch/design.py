@@ -17,9 +17,9 @@ from searchlab.space import Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from . import decisions
-from .decisions import Tile
-from .gpu_check import MAX_VTHREAD, SHARED_BYTES, THREADS
+from .. import decisions
+from ..gpu_check import MAX_VTHREAD, SHARED_BYTES, THREADS
+from ..tiles import Tile
 
 if TYPE_CHECKING:
     import tvm

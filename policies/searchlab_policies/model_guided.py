@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,18 +18,20 @@ SLOW_PREDICTIONS = 256
 """How many configs are predicted for one batch where each takes a program, and so milliseconds and more."""
 
 
-class Guided(NeverTwice):
+class ModelGuided(NeverTwice):
     """Trains the model on all trials after each batch, and lets :meth:`search` fill the next one by its predictions.
 
-    initial: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
+    n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
         trained on other runs to start with.
     epsilon: probability that a place in the batch goes to a random config.
     """
 
-    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, initial: int, epsilon: float) -> None:
+    renamed: ClassVar[Mapping[str, str]] = {"initial": "n_startup"}
+
+    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, n_startup: int, epsilon: float) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
-        self.initial = whole("initial", initial, 1)
+        self.n_startup = whole("n_startup", n_startup, 1)
         self.epsilon = real("epsilon", epsilon, 0, 1)
 
     @abstractmethod
@@ -45,7 +48,7 @@ class Guided(NeverTwice):
         return self.search(guided, rng) if guided else []
 
     def _ready(self) -> bool:
-        enough = len(self.trials) >= self.initial and bool(scores_of(self.trials).any())
+        enough = len(self.trials) >= self.n_startup and bool(scores_of(self.trials).any())
         return enough or self.cost_model.fitted  # by what it starts from, before any trial
 
     def affordable(self, predictions: int | None, most: int) -> int:

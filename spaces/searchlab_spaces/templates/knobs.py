@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from searchlab.errors import InvalidConfig, SearchlabError, did_you_mean
 from searchlab.space import Knob, Value
 
+from ..tiles import Tile, factors, powers_of_two
+
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV
-
-Tile = tuple[int, ...]
 
 REORDER_POLICIES = ("all", "candidate")
 ANNOTATE_POLICIES = ("unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
@@ -29,17 +29,6 @@ INDEPENDENT = "knobs must not depend on what is chosen: define them from the wor
 
 
 # --- what may be chosen -----------------------------------------------------------------------------------
-
-
-def factors(extent: int) -> list[int]:
-    """The divisors of ``extent``, rising."""
-    small = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
-    return sorted({*small, *(extent // d for d in small)})
-
-
-def powers_of_two(extent: int) -> list[int]:
-    """The powers of two up to ``extent``, rising."""
-    return [1 << i for i in range(extent.bit_length())]
 
 
 SPLIT_POLICIES: dict[str, Callable[[int], list[int]]] = {
@@ -188,10 +177,11 @@ class SplitKnob(TemplateKnob):
 
 @dataclass(frozen=True)
 class ReorderKnob(TemplateKnob):
-    """A choice is a permutation of the loops."""
+    """A choice is a permutation of the loops, written as a tuple, but no tile: two orders are the same or not."""
 
     policy: str
     code = "re"
+    kind = "word"
 
     def chosen(self, value: Value) -> Reorder:
         return Reorder(cast(Tile, value))

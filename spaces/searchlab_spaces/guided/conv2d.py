@@ -11,8 +11,8 @@ from searchlab.space import Choose, Config, Knob, Space
 from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
 
-from .guided_conv2d_direct import Direct
-from .guided_conv2d_im2row import Im2row
+from .conv2d_direct import Direct
+from .conv2d_im2row import Im2row
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class GuidedConv2d(Space):
     """Two lowerings of an NCHW conv2d, each over the tile of the result that it holds in registers.
 
-    ``direct`` (:mod:`.guided_conv2d_direct`) vectorises over output channels: ``channels`` of them by ``height`` x
-    ``width`` pixels, over weights packed by blocks of channels. ``im2row`` (:mod:`.guided_conv2d_im2row`) is the GEMM
+    ``direct`` (:mod:`.conv2d_direct`) vectorises over output channels: ``channels`` of them by ``height`` x
+    ``width`` pixels, over weights packed by blocks of channels. ``im2row`` (:mod:`.conv2d_im2row`) is the GEMM
     of the weights and the image's patches, vectorised over output pixels: ``channels`` rows by ``pixels`` columns;
     it is there if neither of the operands is a single column.
     A tile takes 3/8 to 3/4 of the vector registers, where the workload has as much to compute.

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
-from .gemm_schedule import EDGE
-from .guided_gemm import FORK, registers
+from .common import EDGE, FORK, registers
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import SBlockRV
-
-__all__ = ["EDGE", "accumulators", "finish", "pad", "parallel", "shares", "vectors"]
 
 BALANCED = 0.9
 """The share of the cores' time that a division of the work must put to use to be taken as even."""

@@ -2,7 +2,7 @@
 
 Tiles are drawn from the inside out, so that each draw knows what the ones before it have left: a thread's accumulators
 fit its registers, and a block's threads the hardware, whatever is drawn. What remains, shared memory, is counted on the
-program (see :mod:`.gpu_check`). Both are plain TVM, and run in MetaSchedule too.
+program (see :mod:`..gpu_check`). Both are plain TVM, and run in MetaSchedule too.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .cuda_tiling import tile
-from .gpu_check import MAX_VTHREAD, MOST, THREADS
+from ..cuda_tiling import tile
+from ..gpu_check import MAX_VTHREAD, MOST, THREADS
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

@@ -15,6 +15,7 @@ from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 
 from .blis_model import Blocking, blocking
+from .common import FORK, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, extents
 from .gemm_schedule import Plan, basic, blocked
 
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 
 VARIANTS = ("basic", "blocked", "packed", "micro-kernel")
 """Each adds one step to the one before: cache blocks, packed copies, a micro-tile in registers."""
-
-FORK = 2_000_000
-"""FLOP from which a parallel loop pays: waking the workers takes as long as about so many on one core."""
-
-
-def registers(target: Target) -> int:
-    """How many vector registers the target has: 16 on x86 before AVX-512, 32 elsewhere."""
-    from tvm.target.codegen import target_has_features
-
-    return 16 if target_has_features("sse2", target.tvm) and not target_has_features("avx512f", target.tvm) else 32
 
 
 def _pack(operand: str) -> str:

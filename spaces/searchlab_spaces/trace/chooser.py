@@ -11,7 +11,7 @@ from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV
 
 from searchlab.space import Knob, Value
 
-from . import decisions
+from .. import decisions
 
 ChooseSample = Callable[[Knob, int], Value]
 """Chooses for a knob, which is the sample at this position among all that are taken, from 0."""

@@ -18,10 +18,11 @@ from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from . import decisions
+from .. import decisions
+from ..gpu_check import check_gpu
+from ..tiles import Tile
 from .dag import print_dag
 from .design import KINDS, SEED, Design, derive, structure, thread_limits, use_of
-from .gpu_check import check_gpu
 
 if TYPE_CHECKING:
     import tvm
@@ -148,7 +149,7 @@ class Sketch(Space):
         key = (number, index, bound)
         if key not in self._narrowed:
             knob = self._open[number][index]
-            tiles = self._limits[number].narrow(index, bound, cast(Sequence[decisions.Tile], knob.choices))
+            tiles = self._limits[number].narrow(index, bound, cast(Sequence[Tile], knob.choices))
             self._narrowed[key] = Knob(knob.name, decisions.Choices(tiles))
         return self._narrowed[key]
 

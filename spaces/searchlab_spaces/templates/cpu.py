@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from searchlab.target import Target
 
 from .knobs import TemplateConfig
-from .template_registry import template
+from .registry import template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

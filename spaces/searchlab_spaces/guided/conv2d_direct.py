@@ -16,7 +16,8 @@ from searchlab.space import Choose, Knob, Value
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
-from .guided_conv2d_common import EDGE, accumulators, finish, pad, parallel, shares, vectors
+from .common import EDGE
+from .conv2d_common import accumulators, finish, pad, parallel, shares, vectors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

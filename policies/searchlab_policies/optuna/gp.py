@@ -11,8 +11,9 @@ It models the parameters that all configs of the space have. Those that depend o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import ClassVar
 
 import numpy as np
 import optuna
@@ -25,7 +26,8 @@ from searchlab.errors import SearchlabError
 from searchlab.options import whole
 from searchlab.space import Config, Space
 
-from .optuna_adapter import OptunaPolicy, Parameters
+from .adapter import OptunaPolicy
+from .parameters import Parameters
 
 
 class Gp(OptunaPolicy):
@@ -33,19 +35,21 @@ class Gp(OptunaPolicy):
 
     It needs PyTorch, and tenths of a second for each suggestion.
 
-    startup: trials to draw at random before the model is asked.
+    n_startup: trials to draw at random before the model is asked.
     memory: how many trials are modelled at most: the best quarter of so many, and the latest of the others. The time
         to fit the model grows with its cube.
     candidates: how many quasi-random points the expected improvement is evaluated at, to start from (Optuna's: 2048).
     local_searches: from how many of them, the best trial among them, it is climbed (Optuna's: 10).
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
+
     def __init__(
         self,
         space: Space,
         *,
         seed: int,
-        startup: int = 16,
+        n_startup: int = 16,
         memory: int = 256,
         candidates: int = 512,
         local_searches: int = 4,
@@ -56,7 +60,7 @@ class Gp(OptunaPolicy):
             raise SearchlabError(
                 f"policy 'gp' needs PyTorch, which cannot be imported ({error}): pip install 'searchlab[gp]'"
             ) from error
-        super().__init__(space, seed=seed, startup=whole("startup", startup, 1), memory=memory)
+        super().__init__(space, seed=seed, n_startup=whole("n_startup", n_startup, 1), memory=memory)
         self.candidates = whole("candidates", candidates, 1)
         self.local_searches = whole("local_searches", local_searches, 2)
         self._threads = ThreadpoolController()

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial
 from searchlab.options import real, whole
 from searchlab.space import Space
 
-from .optuna_adapter import Known, OptunaPolicy
+from .adapter import Known, OptunaPolicy
 
 
 class CmaEs(OptunaPolicy):
@@ -42,7 +42,7 @@ class CmaEs(OptunaPolicy):
     def __init__(
         self, space: Space, *, seed: int, population: int | None = None, sigma: float = 1 / 6, memory: int = 1000
     ) -> None:
-        super().__init__(space, seed=seed, startup=0, memory=memory)
+        super().__init__(space, seed=seed, n_startup=0, memory=memory)
         numbers = {name: d for name, d in self.parameters.shared.items() if isinstance(d, IntDistribution)}
         self.distribution = Normal(
             numbers,

@@ -1,0 +1,5 @@
+"""Sketches in the way of Ansor: derived from the computation alone."""
+
+from .space import Sketch
+
+__all__ = ["Sketch"]

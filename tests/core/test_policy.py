@@ -1,0 +1,65 @@
+"""The base classes of policies: what an ask takes, private random streams, and options of earlier names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from searchlab.policy import NeverTwice, private_rng
+from searchlab.space import Config
+from tests import toys
+
+LISTED = list(toys.Small().enumerate())
+
+
+class Endless(NeverTwice):
+    """Proposes one config after the other, without end, and counts them."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"tempo": "speed"}
+
+    taken = 0
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        while True:
+            self.taken += 1
+            yield LISTED[self.taken % len(LISTED)]
+
+
+def test_no_more_is_taken_of_what_a_policy_proposes_once_the_batch_is_full() -> None:
+    policy = Endless(toys.Small(), seed=0)
+    assert policy.ask(8) == LISTED[1:9]
+    assert policy.taken == 8
+    policy.tell(toys.trials_of([LISTED[9]], toys.smooth))
+    assert policy.ask(2) == LISTED[10:12]
+    assert policy.taken == 11, "one of them was known"
+
+
+def test_a_config_is_renewed_until_it_is_neither_seen_nor_barred() -> None:
+    policy = Endless(toys.Small(), seed=0)
+    rng = np.random.default_rng(0)
+    assert policy.renewed(LISTED[0], rng) == LISTED[0]
+    policy.ask(1)
+    for barred in ([], LISTED[:1], LISTED[2:9]):
+        config = policy.renewed(LISTED[1], rng, besides=barred)
+        assert config in policy.space and config != LISTED[1] and config not in barred
+    policy.tell(toys.trials_of(LISTED, toys.smooth))
+    assert policy.renewed(LISTED[1], rng) in LISTED, "there is nothing new, and an end to looking"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 2**31, 2**40])
+def test_a_private_stream_is_that_of_no_ask_and_of_no_other(seed: int) -> None:
+    streams = [np.random.default_rng([seed, known]) for known in range(300)]
+    streams += [private_rng(seed, tag, *counters) for tag in ("a", "b") for counters in product(range(3), repeat=2)]
+    streams += [private_rng(seed, tag, *counters) for tag in ("a", "b") for counters in [(), (0,), (1,), (0, 0, 0)]]
+    firsts = [tuple(rng.integers(2**63, size=2).tolist()) for rng in streams]
+    assert len(set(firsts)) == len(firsts)
+    assert private_rng(seed, "a", 1).random() == private_rng(seed, "a", 1).random()
+
+
+def test_options_of_a_log_are_updated_to_the_names_of_today() -> None:
+    assert Endless.updated({"tempo": 3, "pull": 0.1}) == {"speed": 3, "pull": 0.1}
+    assert Endless.updated({"speed": 3}) == {"speed": 3}
