@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -126,3 +127,11 @@ def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
     ``default_rng([seed, 1])``. A spawn key is set apart from the seed, and its zeros count.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(tag.encode()), *counters)))
+
+
+POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # type: ignore[type-abstract]
+
+
+def takes_cost_model(policy: type[Policy]) -> bool:
+    """Whether the constructor of ``policy`` names a ``cost_model``, so that it is given one."""
+    return "cost_model" in inspect.signature(policy).parameters

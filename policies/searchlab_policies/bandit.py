@@ -20,6 +20,7 @@ import numpy as np
 
 from searchlab.costmodel import Surrogate, make_cost_model
 from searchlab.costmodel.features import make_features
+from searchlab.costmodel.store import load
 from searchlab.errors import SearchlabError, did_you_mean
 from searchlab.options import real, whole
 from searchlab.plugins import Plugin

@@ -63,7 +63,8 @@ def test_program_features_are_finite_distinct_and_nan_where_there_is_no_program(
 
 def test_program_features_do_not_pay_for_tensor_intrinsics() -> None:
     code = (
-        "import sys\nfrom searchlab.features import ProgramFeatures\nfrom searchlab.target import resolve_target\n"
+        "import sys\nfrom searchlab.costmodel.features import ProgramFeatures\n"
+        "from searchlab.target import resolve_target\n"
         "from searchlab.workload import parse_workload\nfrom searchlab_spaces.templates import KnobTemplate\n"
         "space = KnobTemplate(parse_workload('gemm:16x16x16'), resolve_target('native'))\n"
         "ProgramFeatures(space)([space.config_at(0)])\n"
