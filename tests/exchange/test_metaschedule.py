@@ -20,9 +20,8 @@ from searchlab.exchange.imports import As, import_file
 from searchlab.exchange.metaschedule import Note
 from searchlab.log import Log, Plugin, read_log
 from searchlab.result import Result
-
-from ..apply.logs import made_log as faulty_log
-from .logs import made_log
+from tests.support.apply.logs import made_log as faulty_log
+from tests.support.exchange import made_log
 
 SPACES = [
     ("sketch", "gemm:64x64x64"),

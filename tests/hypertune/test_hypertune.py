@@ -28,7 +28,7 @@ from tests import toys
 from tests.conftest import write_table
 
 WORKLOADS = ["gemm:64x64x64", "gemm:32x32x32", "gemm:16x16x16"]
-PLANTED = "tests.core.test_hypertune:Planted"
+PLANTED = "tests.hypertune.test_hypertune:Planted"
 QUICK: dict[str, Any] = {"trials": 12, "seeds": 2, "fresh_seeds": 8}
 
 
@@ -192,7 +192,9 @@ def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) 
     assert refused and min(refused) > 1 and len(refused) == found.searches[-1].refused
     assert found.options["aim"] <= 1
     with pytest.raises(SearchlabError, match="took none of the 3 options .*option 'knob' is"):
-        plan_hypertune(study, "tests.core.test_hypertune:Broken", options=["knob=3..9"], **{**QUICK, "trials": 3}).run()
+        plan_hypertune(
+            study, "tests.hypertune.test_hypertune:Broken", options=["knob=3..9"], **{**QUICK, "trials": 3}
+        ).run()
 
 
 def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> None:
@@ -262,7 +264,7 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
     assert spelled(plan.ranges["epsilon"]) == "0.0125..0.2:log" and plan.others == {"predictions": None}
     first, second = plan.notes
     assert "the first is used, ridge" in first and "logs of warm_start" in second
-    assert "the same from every seed" in plan_hypertune(study, "tests.core.test_hypertune:Same", **QUICK).notes[-1]
+    assert "the same from every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from searchlab.target import resolve_target
 from searchlab.tuner import make_space
 from searchlab.workload import parse_workload
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "exchange" / "data"
 TARGET = {"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2}
 
 
