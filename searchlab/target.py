@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import SearchlabError, did_you_mean
+from .errors import SearchlabError, did_you_mean, first_line
 
 if TYPE_CHECKING:
     import tvm
@@ -220,4 +220,4 @@ def _check(spec: dict[str, Any]) -> None:
     try:
         TvmTarget(spec)
     except (ValueError, TypeError) as error:
-        raise SearchlabError(f"target {json.dumps(spec)}: {str(error).splitlines()[0]}") from None
+        raise SearchlabError(f"target {json.dumps(spec)}: {first_line(error)}") from None

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, last_line
 from ..measure.code import program_hash
 from ..target import Target
 from ..workload import Workload
@@ -96,7 +96,7 @@ def statements(schedule: Schedule) -> list[str]:
     try:
         theirs = [str(line) for line in Trace(plain, schedule.trace.decisions).as_python()]
     except Exception as error:  # TVM gives up on the whole trace
-        raise _unwritable(str(error).strip().splitlines()[-1]) from None
+        raise _unwritable(last_line(error)) from None
     return [ours or line for ours, line in zip(found, theirs, strict=True)]
 
 
@@ -115,8 +115,7 @@ def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
     try:
         Trace(plain, schedule.trace.decisions).apply_to_schedule(fresh, remove_postproc=False)
     except Exception as error:  # the trace is of another module
-        said = (str(error).strip().splitlines() or [""])[-1]
-        return f"its trace cannot be replayed on the module of {workload} ({said})"
+        return f"its trace cannot be replayed on the module of {workload} ({last_line(error)})"
     if len(plain) == len(every) and program_hash(fresh.mod) != program_hash(schedule.mod):
         return f"its trace, replayed on the module of {workload}, gives another program"
     return ""

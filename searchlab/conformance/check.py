@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal, Protocol
 
-from ..errors import SearchlabError, did_you_mean
+from ..errors import SearchlabError, described, did_you_mean
 
 
 class CheckFailed(AssertionError):
@@ -139,12 +139,6 @@ def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
 
 
 # --- what a failure says ----------------------------------------------------------------------------
-
-
-def described(error: BaseException) -> str:
-    """The type of an exception and the first line of its text."""
-    text = str(error).strip()
-    return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
 
 
 def innermost(error: BaseException, cls: type[Any]) -> str:

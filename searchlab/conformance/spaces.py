@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidConfig, UnsupportedWorkload
+from ..errors import InvalidConfig, UnsupportedWorkload, described
 from ..measure import LocalSettings
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
 from ..workload import Workload, parse_workload
-from .check import Breach, NotApplicable, described, rule
+from .check import Breach, NotApplicable, rule
 from .subjects import SpaceSubject, check_constructor, global_streams, global_streams_untouched, in_two_processes
 
 if TYPE_CHECKING:

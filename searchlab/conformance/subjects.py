@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..costmodel import CostModel, Surrogate, make_cost_model
-from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload, described
 from ..features import make_features
 from ..log import Plugin
 from ..policy import Policy
@@ -29,7 +29,7 @@ from ..target import Target
 from ..tuner import as_plugin, takes_cost_model
 from ..workload import Workload
 from . import toys
-from .check import Breach, Refused, described
+from .check import Breach, Refused
 
 PluginSpec = str | Mapping[str, Any] | type[Any]
 """A registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}``, or a class."""
