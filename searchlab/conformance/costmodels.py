@@ -8,7 +8,8 @@ import numpy as np
 
 from ..costmodel import Array, Groups
 from .check import Breach, rule
-from .subjects import CostModelSubject, check_constructor, global_streams, global_streams_untouched, in_two_processes
+from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
+from .subjects import CostModelSubject
 
 RUNS = ("signature", "starts", "learns")
 STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +13,10 @@ from ..errors import InvalidConfig
 from ..policy import Policy
 from ..records import Trial
 from ..space import Config
-from . import toys
 from .check import Breach, NotApplicable, rule
-from .subjects import (
-    PolicySubject,
-    check_constructor,
-    global_streams,
-    global_streams_untouched,
-    in_two_processes,
-)  # fmt: skip
+from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes, other_clock
+from .subjects import PolicySubject
+from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, timed, trials_of
 
 RUNS = ("signature", "starts", "runs")
 WARM = (*RUNS, "warm-start")
@@ -128,7 +121,7 @@ def global_random_state(policy: PolicySubject) -> None:
     where = policy.spaces["large"]
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
-            trials = toys.run(policy.start(where), toys.flaky, 32)
+            trials = run(policy.start(where), flaky, 32)
         _check_same(policy.runs["large"], trials, "when the global random streams start elsewhere")
 
 
@@ -164,7 +157,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
         raise NotApplicable("it says needs_asks = True: it resumes by being asked again, which same-seed tries")
     for name, where in policy.spaces.items():
         lived = policy.start(where)
-        trials = toys.run(lived, toys.flaky, 32)
+        trials = run(lived, flaky, 32)
         at_once, singly = policy.start(where), policy.start(where)
         at_once.tell(list(trials))
         for trial in trials:
@@ -176,7 +169,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
                 if again != asked:
                     other_first = _first_other(again, asked)
                     raise Breach(f"told {len(trials)} trials of space {name!r} {how}, it goes on with {other_first}")
-            told = toys.trials_of(asked, toys.flaky, len(trials))
+            told = trials_of(asked, flaky, len(trials))
             for instance in (lived, at_once, singly):
                 instance.tell(list(told))
             trials += told
@@ -188,7 +181,7 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
     instance = policy.start(policy.spaces["large"])
     told: list[tuple[list[Trial], list[Trial]]] = []
     for batch in range(4):
-        trials = toys.trials_of(instance.ask(8), toys.flaky, 8 * batch)
+        trials = trials_of(instance.ask(8), flaky, 8 * batch)
         told.append((trials, [Trial(trial.index, Config(trial.config), trial.measurement) for trial in trials]))
         instance.tell(trials)
         for trials, before in told:
@@ -200,11 +193,11 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
 def warm_start(policy: PolicySubject) -> None:
     """It learns from trials that it did not propose, and does not propose them again."""
     for where in policy.spaces.values():
-        known = toys.trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), toys.flaky)
+        known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
         instance = policy.start(where)
         instance.tell(list(known))
         left = where.space.size(64)
-        trials = toys.run(instance, toys.flaky, 24)
+        trials = run(instance, flaky, 24)
         if not trials and (left is None or left > len(known)):
             raise Breach(f"told {len(known)} trials of a space that has more, it proposes nothing")
         if again := {trial.config for trial in trials} & {trial.config for trial in known}:
@@ -215,27 +208,27 @@ def warm_start(policy: PolicySubject) -> None:
 def foreign_trials(policy: PolicySubject) -> None:
     """Trials of configs that its space does not hold do it no harm."""
     for where in policy.spaces.values():
-        own = toys.trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), toys.smooth)
+        own = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
         strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
-        fast = [Trial(i, config, toys.timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
+        fast = [Trial(i, config, timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
         instance = policy.start(where)
         instance.tell([*fast[:3], *own, *fast[3:]])
-        toys.run(instance, toys.smooth, 24)
+        run(instance, smooth, 24)
 
 
 @rule("keep to random configs while nothing has succeeded; the cost of a failure is infinity", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
     """It goes on where every trial fails."""
-    _check_goes_on(policy, toys.all_invalid)
+    _check_goes_on(policy, all_invalid)
 
 
 @rule("divide by no spread of costs, which may be 0", RUNS)
 def all_is_equal(policy: PolicySubject) -> None:
     """It goes on where every trial takes the same time."""
-    _check_goes_on(policy, toys.all_equal)
+    _check_goes_on(policy, all_equal)
 
 
-def _check_goes_on(policy: PolicySubject, cost: toys.Cost) -> None:
+def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
     where = policy.spaces["large"]
     trials = policy.run(where, cost)
     size = where.space.size(32)
@@ -260,7 +253,7 @@ def exhausts(policy: PolicySubject) -> None:
                 raise Breach(f"of {len(everything)} configs it has proposed {asked}, and goes on")
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
-            instance.tell(toys.trials_of(batch, toys.flaky, asked))
+            instance.tell(trials_of(batch, flaky, asked))
             proposed.update(batch)
             asked += len(batch)
         missing = [config for config in everything if config not in proposed]
@@ -273,7 +266,7 @@ def bounded_time(policy: PolicySubject) -> None:
     """A tell and an ask after four times as many trials take at most sixteen times as long."""
     where = policy.spaces["large"]
     configs = where.space.sample_new(np.random.default_rng(3), 256, ())
-    known = toys.trials_of(configs, toys.flaky)
+    known = trials_of(configs, flaky)
     if len(known) < 256:
         raise NotApplicable(f"the space has {len(known)} configs, and 256 are needed")
     few, many = (_step_seconds(policy.start(where), known[:count]) for count in (64, 256))
@@ -288,7 +281,7 @@ def _step_seconds(policy: Policy, known: list[Trial]) -> float:
     for step in range(3):
         start = time.process_time()
         asked = policy.ask(8)
-        policy.tell(toys.trials_of(asked, toys.flaky, len(known) + 8 * step))
+        policy.tell(trials_of(asked, flaky, len(known) + 8 * step))
         seconds.append(time.process_time() - start)
     return min(seconds)
 
@@ -314,30 +307,3 @@ def _first_other(these: Sequence[Config], those: Sequence[Config]) -> str:
         if this != that:
             return f"{this.to_json()}, not {that.to_json()}, as number {number}"
     return f"{len(these)} configs, not {len(those)}"
-
-
-@contextmanager
-def other_clock(cls: type[Any]) -> Iterator[None]:
-    """Let time pass a thousand times as fast for what calls the functions of :mod:`time`.
-
-    Also where a module of the plug-in's package has imported them by name.
-    """
-
-    def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
-        start = clock()
-        return lambda: start + offset + (clock() - start) * 1000
-
-    quick: dict[int, Callable[[], float]] = {}
-    for name in ("time", "monotonic", "perf_counter", "process_time"):
-        for clock, offset in ((getattr(time, name), 1e6), (getattr(time, f"{name}_ns"), 10**15)):
-            quick[id(clock)] = faster(clock, offset)
-    home = cls.__module__.partition(".")[0]
-    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home)]
-    found = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
-    for module, key, value in found:
-        setattr(module, key, quick[id(value)])
-    try:
-        yield
-    finally:
-        for module, key, value in found:
-            setattr(module, key, value)

@@ -14,9 +14,10 @@ from ..errors import InvalidConfig, UnsupportedWorkload, described
 from ..measure import LocalSettings
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
-from ..workload import Workload, parse_workload
+from ..workload import parse_workload
 from .check import Breach, NotApplicable, rule
-from .subjects import SpaceSubject, check_constructor, global_streams, global_streams_untouched, in_two_processes
+from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
+from .subjects import SpaceSubject
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -356,7 +357,3 @@ RULES = (
     stays_inside, enumerates, index, fingerprint, schedules, refuses_others, one_program, pickles, keeps_the_function,
     right_answer, trace_replays, global_random_state,
 )  # fmt: skip
-
-
-def default_workloads() -> list[Workload]:
-    return [parse_workload(text) for text in WORKLOADS]
