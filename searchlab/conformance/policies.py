@@ -1,4 +1,4 @@
-"""The rules of :class:`~searchlab.policy.Policy`, each a small function that tries one of them out."""
+"""The rules of :class:`~searchlab.policy.Policy`, one small function each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def runs(policy: PolicySubject) -> None:
 
 @rule("make configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", RUNS)
 def members(policy: PolicySubject) -> None:
-    """Every proposal is a Config that its space holds, and that a log can."""
+    """Every proposal is a Config that its space holds, and that a log can hold."""
     for name, trials in policy.runs.items():
         space = policy.spaces[name].space
         for trial in trials:
@@ -80,7 +80,7 @@ def batch_size(policy: PolicySubject) -> None:
 
 @rule("keep what was proposed and told in a set, or derive from searchlab.NeverTwice, which does", RUNS)
 def no_repeats(policy: PolicySubject) -> None:
-    """It never proposes a config twice, even if it was not told of it yet."""
+    """It never proposes a config twice, also before it is told the first trial of it."""
     for trials in policy.runs.values():
         _check_repeats([trial.config for trial in trials])
     for where in policy.spaces.values():
@@ -152,9 +152,9 @@ def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
     [*STEADY, "warm-start"],
 )
 def state_is_what_was_told(policy: PolicySubject) -> None:
-    """One that was only told the trials goes on as the one that proposed them, however they were split."""
+    """A policy that was only told the trials goes on like the policy that proposed them, in batches of any size."""
     if policy.cls.needs_asks:
-        raise NotApplicable("it says needs_asks = True: it resumes by being asked again, which same-seed tries")
+        raise NotApplicable("it says needs_asks = True: it resumes by being asked again, and same-seed checks that")
     for name, where in policy.spaces.items():
         lived = policy.start(where)
         trials = run(lived, flaky, 32)
@@ -189,7 +189,7 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
                 raise Breach(f"a list of {len(before)} trials that it was told has changed since: it has {len(trials)}")
 
 
-@rule("take what tell brings as it comes, whether ask had proposed it or not; and do not propose it again", RUNS)
+@rule("accept every trial in tell, also those that ask did not propose; and do not propose them again", RUNS)
 def warm_start(policy: PolicySubject) -> None:
     """It learns from trials that it did not propose, and does not propose them again."""
     for where in policy.spaces.values():
@@ -201,12 +201,12 @@ def warm_start(policy: PolicySubject) -> None:
         if not trials and (left is None or left > len(known)):
             raise Breach(f"told {len(known)} trials of a space that has more, it proposes nothing")
         if again := {trial.config for trial in trials} & {trial.config for trial in known}:
-            raise Breach(f"it proposes what it was told of: {next(iter(again)).to_json()}")
+            raise Breach(f"it proposes a config that it was told: {next(iter(again)).to_json()}")
 
 
 @rule("leave out trials whose config is not in the space (searchlab.NeverTwice does): another log may hold some", WARM)
 def foreign_trials(policy: PolicySubject) -> None:
-    """Trials of configs that its space does not hold do it no harm."""
+    """It goes on after trials whose configs its space does not hold."""
     for where in policy.spaces.values():
         own = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
         strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
@@ -218,13 +218,13 @@ def foreign_trials(policy: PolicySubject) -> None:
 
 @rule("keep to random configs while nothing has succeeded; the cost of a failure is infinity", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
-    """It goes on where every trial fails."""
+    """It goes on when every trial fails."""
     _check_goes_on(policy, all_invalid)
 
 
 @rule("divide by no spread of costs, which may be 0", RUNS)
 def all_is_equal(policy: PolicySubject) -> None:
-    """It goes on where every trial takes the same time."""
+    """It goes on when every trial takes the same time."""
     _check_goes_on(policy, all_equal)
 
 
@@ -250,7 +250,7 @@ def exhausts(policy: PolicySubject) -> None:
         asked, empty = 0, 0
         while empty < 2:
             if asked > 4 * len(everything):
-                raise Breach(f"of {len(everything)} configs it has proposed {asked}, and goes on")
+                raise Breach(f"the space has {len(everything)} configs; it has proposed {asked}, and goes on")
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
             instance.tell(trials_of(batch, flaky, asked))
@@ -258,7 +258,7 @@ def exhausts(policy: PolicySubject) -> None:
             asked += len(batch)
         missing = [config for config in everything if config not in proposed]
         if missing:
-            raise Breach(f"of {len(everything)} configs it left out {len(missing)}, the first {missing[0].to_json()}")
+            raise Breach(f"it left out {len(missing)} of {len(everything)} configs, the first {missing[0].to_json()}")
 
 
 @rule("learn from each trial once, when it is told, or from a bounded number of them", WARM)
@@ -275,7 +275,7 @@ def bounded_time(policy: PolicySubject) -> None:
 
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
-    """CPU seconds, which other processes do not change, of the quickest of three steps."""
+    """CPU seconds of the quickest of three steps. Other processes do not change CPU time."""
     policy.tell(known)
     seconds = []
     for step in range(3):

@@ -27,12 +27,12 @@ def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     for parameter in parameters[:fixed]:
         if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
-            raise Breach(f"its constructor takes {parameter.name!r} not by position but as {parameter}")
+            raise Breach(f"its constructor takes {parameter.name!r} as {parameter}, not by position")
     if len(parameters) < fixed:
         raise Breach(f"its constructor is {inspect.signature(cls)}")
     for parameter in parameters[fixed:]:
         if parameter.kind not in by_name:
-            raise Breach(f"its constructor takes {parameter}: an option spelt wrong would be taken without a word")
+            raise Breach(f"its constructor takes {parameter}: a misspelled option would be accepted silently")
         if parameter.default is inspect.Parameter.empty and parameter.name not in ("seed", "cost_model"):
             raise Breach(f"its option {parameter.name!r} has no default")
     if seeded and "seed" not in [parameter.name for parameter in parameters]:
@@ -41,7 +41,7 @@ def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
 
 @contextmanager
 def global_streams(seed: int) -> Iterator[None]:
-    """Start the global random streams of Python and numpy from ``seed``, and put them back after."""
+    """Start the global random streams of Python and numpy from ``seed``; restore them at the end."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
@@ -54,7 +54,7 @@ def global_streams(seed: int) -> Iterator[None]:
 
 @contextmanager
 def global_streams_untouched() -> Iterator[None]:
-    """Raise Breach where what is done meanwhile draws from a global random stream, or sets it."""
+    """Raise Breach if the body draws from a global random stream, or sets its seed."""
     before = random.getstate(), repr(np.random.get_state())
     yield
     for name, old, new in (
@@ -66,9 +66,9 @@ def global_streams_untouched() -> Iterator[None]:
 
 
 def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:
-    """What ``function(argument)`` gives, as plain JSON data, in two processes whose order of hashes and threads differ.
+    """The results of ``function(argument)``, as plain JSON data, in two processes with other hashes and thread counts.
 
-    Raises Breach where one of them fails.
+    Raises Breach if one of them fails.
     """
     import cloudpickle
 
@@ -102,17 +102,17 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
             process.wait()
     for process, (_, said) in zip(processes, answers, strict=True):
         if process.returncode:
-            lines = said.decode(errors="replace").strip().splitlines() or ["nothing was said"]
-            raise Breach(f"in a process of its own it ended with exit code {process.returncode}: {lines[-1]}")
+            lines = said.decode(errors="replace").strip().splitlines() or ["without a message"]
+            raise Breach(f"in a new process it ended with exit code {process.returncode}: {lines[-1]}")
     first, second = (json.loads(text.decode().strip().rpartition("\n")[2]) for text, _ in answers)
     return first, second
 
 
 @contextmanager
 def other_clock(cls: type[Any]) -> Iterator[None]:
-    """Let time pass a thousand times as fast for what calls the functions of :mod:`time`.
+    """Let time pass a thousand times as fast for callers of the functions of :mod:`time`.
 
-    Also where a module of the plug-in's package has imported them by name.
+    This holds too for the modules of the plug-in's package that have imported them by name.
     """
 
     def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
@@ -125,11 +125,11 @@ def other_clock(cls: type[Any]) -> Iterator[None]:
             quick[id(clock)] = faster(clock, offset)
     home = cls.__module__.partition(".")[0]
     modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home)]
-    found = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
-    for module, key, value in found:
+    clocks = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
+    for module, key, value in clocks:
         setattr(module, key, quick[id(value)])
     try:
         yield
     finally:
-        for module, key, value in found:
+        for module, key, value in clocks:
             setattr(module, key, value)
