@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError, last_line
 from ..measure.code import program_hash
+from ..measure.replay import why_not_replayed
 from ..target import Target
 from ..workload import Workload
 
@@ -98,27 +99,6 @@ def statements(schedule: Schedule) -> list[str]:
     except Exception as error:  # TVM gives up on the whole trace
         raise _unwritable(last_line(error)) from None
     return [ours or line for ours, line in zip(found, theirs, strict=True)]
-
-
-def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
-    """Why the trace, applied to the workload's module, does not give the module of ``schedule``; "" where it does."""
-    from tvm.s_tir import Schedule as Fresh
-    from tvm.s_tir.schedule.trace import Trace
-    from tvm_ffi import Map
-
-    if schedule.trace is None:
-        return "it was made without a trace"
-    every = list(schedule.trace.insts)
-    # TVM makes annotations that are maps, and does not replay them.
-    plain = [one for one in every if not (one.kind.name == "Annotate" and isinstance(one.inputs[1], Map))]
-    fresh = Fresh(workload.module)
-    try:
-        Trace(plain, schedule.trace.decisions).apply_to_schedule(fresh, remove_postproc=False)
-    except Exception as error:  # the trace is of another module
-        return f"its trace cannot be replayed on the module of {workload} ({last_line(error)})"
-    if len(plain) == len(every) and program_hash(fresh.mod) != program_hash(schedule.mod):
-        return f"its trace, replayed on the module of {workload}, gives another program"
-    return ""
 
 
 # --- instructions that may hold any value ---------------------------------------------------------------------

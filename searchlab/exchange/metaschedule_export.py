@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..apply.script import why_not_replayed
 from ..errors import SearchlabError, first_line
 from ..log import Log, Record
+from ..measure.replay import why_not_replayed
 from ..result import Result
 from ..space import Space
 from .metaschedule import FAILED, NOTE, Note, files_of
