@@ -13,7 +13,10 @@ from typing import ClassVar
 import pytest
 
 from .check import Check, NotApplicable, Rule
-from .checks import COST_MODEL_RULES, POLICY_RULES, SPACE_RULES, cost_model_checks, policy_checks, space_checks
+from .checks import cost_model_checks, policy_checks, space_checks
+from .costmodels import RULES as COST_MODEL_RULES
+from .policies import RULES as POLICY_RULES
+from .spaces import RULES as SPACE_RULES
 from .subjects import PluginSpec
 
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from .check import Breach, Refused
 from .probes import global_streams
 from .toys import Cost, flaky
 from .toys import run as run_policy
-
-T = TypeVar("T")
 
 PluginSpec = str | Mapping[str, Any] | type[Any]
 """A registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}``, or a class."""
@@ -63,7 +61,8 @@ class SpaceSubject(_Subject):
             raise Refused(
                 f"space {self.plugin.name!r} refuses {self.workload} on {self.target.kind}: {error}"
             ) from error
-        return _derived(space, Space, self.plugin)
+        started: Space = _derived(space, Space, self.plugin)
+        return started
 
     @cached_property
     def space(self) -> Space:
@@ -120,7 +119,8 @@ class PolicySubject(_Subject):
                 f"policy {self.plugin.name!r} refuses to start in space {where.plugin.name!r}: {error}. If it works "
                 "in certain spaces only, name one of them, as in: --space sketch --workload gemm:64x64x64"
             ) from error
-        return _derived(policy, Policy, self.plugin)
+        started: Policy = _derived(policy, Policy, self.plugin)
+        return started
 
     def run(self, where: SpaceSubject, cost: Cost = flaky, *, seed: int | None = None, trials: int = 32) -> list[Trial]:
         """The trials of a fresh policy, in batches of eight. The global random streams start the same in each run."""
@@ -154,10 +154,11 @@ class CostModelSubject(_Subject):
             model = self.cls(seed=self.seed, **self.plugin.options)
         except SearchlabError as error:
             raise Refused(f"cost model {self.plugin.name!r} refuses to start: {error}") from error
-        return _derived(model, CostModel, self.plugin)
+        started: CostModel = _derived(model, CostModel, self.plugin)
+        return started
 
 
-def _derived(instance: Any, contract: type[T], plugin: Plugin) -> T:
+def _derived(instance: Any, contract: type[Any], plugin: Plugin) -> Any:
     """``instance``, if its class derives from ``contract``. Raises Breach otherwise."""
     if not isinstance(instance, contract):
         fix = f"derive the class from searchlab.{contract.__name__}"

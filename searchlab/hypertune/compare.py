@@ -91,7 +91,8 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
         better = "better" if training.gain.lower > 0 else "not better"
         return (
             f"On the workload of the search the options found are {better} beyond the noise, {_signed(training.gain)} "
-            f"in score against the default; no workload was held out, so this does not show how good they are on another one."
+            f"in score against the default; no workload was held out, so this does not show how good they are "
+            f"on another."
         )
     gain = f"{_signed(held_out.gain)} in score against the default"
     if held_out.gain.lower > 0:

@@ -289,8 +289,8 @@ def test_what_an_option_says(text: str, distribution: str) -> None:
     ("texts", "said"),
     [
         (["populatoin=4..64"], "has no option 'populatoin'; did you mean 'population'"),
-        (["population"], "says nothing to search"),
-        (["population="], "says nothing to search"),
+        (["population"], "gives no values to search"),
+        (["population="], "gives no values to search"),
         (["population=64..4"], "from a number to a greater one"),
         (["population=a..b"], "the ends of a range are numbers"),
         (["elites=0..4:log"], "begins above 0"),
@@ -330,7 +330,7 @@ def test_ranges_follow_from_defaults_as_far_as_the_policy_takes_them() -> None:
         ({"measure": {"kind": "table", "path": "absent"}}, PLANTED, {}, "absent"),
         ({"workloads": ["gemm:8x8x8"]}, PLANTED, {}, "gemm:8x8x8"),
         ({}, "evolutionry", {}, "unknown policy 'evolutionry'; did you mean 'evolutionary'"),
-        ({}, "random", {}, "no option from whose default a range follows"),
+        ({}, "random", {}, "no option with a default that a range can be derived from"),
         ({}, PLANTED, {"options": ["aims=0..1"]}, "has no option 'aims'; did you mean 'aim'"),
         (
             {},
