@@ -35,3 +35,23 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if not names:
         return "; none is known"
     return f"; known: {', '.join(names[:12])}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of the text of ``error``; the name of its type if it has no text."""
+    return _lines(error)[0]
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of the text of ``error``, where TVM and compilers say the cause; its type if it has no text."""
+    return _lines(error)[-1]
+
+
+def described(error: BaseException) -> str:
+    """The name of the type of ``error``, and the first line of its text: ``"ValueError: no such file"``."""
+    kind, line = type(error).__name__, first_line(error)
+    return kind if line == kind else f"{kind}: {line}"
+
+
+def _lines(error: BaseException) -> list[str]:
+    return [line.rstrip() for line in str(error).strip().splitlines()] or [type(error).__name__]

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import SearchlabError, did_you_mean
+from .errors import SearchlabError, did_you_mean, first_line
 from .machine.cuda import gpu_arch
 from .machine.host import available_cores
 
@@ -214,4 +214,4 @@ def _check(spec: dict[str, Any]) -> None:
     try:
         TvmTarget(spec)
     except (ValueError, TypeError) as error:
-        raise SearchlabError(f"target {json.dumps(spec)}: {str(error).splitlines()[0]}") from None
+        raise SearchlabError(f"target {json.dumps(spec)}: {first_line(error)}") from None

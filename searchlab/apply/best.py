@@ -1,4 +1,4 @@
-"""The best program of a log, as TVM takes it."""
+"""The best program of a log: its schedule and module, and that module compiled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import SearchlabError
-from ..log.result import Result, load_log
+from ..log.result import Best, Result, load_log
 from ..measure.code import compile_program, reason
 from ..target import Target
 
@@ -23,26 +23,39 @@ class Applied(NamedTuple):
 
 
 def apply_best(log: str | Path | Result) -> Applied:
-    """The schedule that won in ``log``, made again, and the module that it makes of the workload's.
+    """The schedule that won in ``log``, made again, and the scheduled module.
 
-    It is what AutoTVM and Ansor called ``apply_best``, of which today's ``tvm.s_tir.Schedule`` is both halves::
+    AutoTVM and Ansor called this ``apply_best``. They gave a schedule and its arguments; today's
+    ``tvm.s_tir.Schedule`` holds both, so the second half of the result is the module to compile::
 
         schedule, module = searchlab.apply_best("a.jsonl")
         executable = tvm.compile(module, target=searchlab.load_log("a.jsonl").space.target.tvm)
 
-    Raises SearchlabError where the log has no successful trial, was imported for analysis only, or is of a space that
-    is not installed here or has changed since.
+    Raises SearchlabError if the log has no successful trial, if it was imported for analysis only, or if its space is
+    not installed here or has changed since.
     """
     result = log if isinstance(log, Result) else load_log(log)
     schedule = result.best.schedule()
     return Applied(schedule, schedule.mod)
 
 
+def build_best(best: Best) -> tvm.runtime.Executable:
+    """The program of ``best``, compiled for the target of its log::
+
+        function = build_best(load_log("a.jsonl").best).jit()["main"]
+
+    ``function`` takes the tensors of the workload, the result last. TVM chooses the number of threads, which may be
+    half of the cores; set ``TVM_NUM_THREADS`` first to choose it. Raises SearchlabError if the program has no schedule
+    any more or does not compile.
+    """
+    return build(best.schedule().mod, best.result.space.target)
+
+
 def build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
-    """``module`` compiled as trials are. Raises SearchlabError where it does not compile."""
+    """``module`` compiled as trials are. Raises SearchlabError if it does not compile."""
     try:
         return compile_program(module, target)
     except SearchlabError:
         raise
-    except Exception as error:  # anything out of the compiler
+    except Exception as error:  # the compiler may raise anything
         raise SearchlabError(f"the program does not compile for {target.kind}: {reason(error)}") from None

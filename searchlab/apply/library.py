@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, last_line
 from ..log.format import find_logs
 from ..log.result import load_log
 from ..measure.code import Objects, to_objects
@@ -78,7 +78,6 @@ def _link(objects: Objects, out: Path, compiler: str) -> None:
             cc.create_shared(str(out), [str(file) for file in files], cc=compiler)
         except Exception as error:  # whatever the compiler is, and says
             out.unlink(missing_ok=True)
-            said = str(error).strip().splitlines() or [type(error).__name__]
             raise SearchlabError(
-                f"{compiler} does not link {out}: {said[-1]}; export to *.o, which needs none"
+                f"{compiler} does not link {out}: {last_line(error)}; export to *.o, which needs none"
             ) from None

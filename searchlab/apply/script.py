@@ -14,8 +14,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, last_line
 from ..measure.code import program_hash
+from ..measure.replay import why_not_replayed
 from ..target import Target
 from ..workload import Workload
 
@@ -96,30 +97,8 @@ def statements(schedule: Schedule) -> list[str]:
     try:
         theirs = [str(line) for line in Trace(plain, schedule.trace.decisions).as_python()]
     except Exception as error:  # TVM gives up on the whole trace
-        raise _unwritable(str(error).strip().splitlines()[-1]) from None
+        raise _unwritable(last_line(error)) from None
     return [ours or line for ours, line in zip(found, theirs, strict=True)]
-
-
-def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
-    """Why the trace, applied to the workload's module, does not give the module of ``schedule``; "" where it does."""
-    from tvm.s_tir import Schedule as Fresh
-    from tvm.s_tir.schedule.trace import Trace
-    from tvm_ffi import Map
-
-    if schedule.trace is None:
-        return "it was made without a trace"
-    every = list(schedule.trace.insts)
-    # TVM makes annotations that are maps, and does not replay them.
-    plain = [one for one in every if not (one.kind.name == "Annotate" and isinstance(one.inputs[1], Map))]
-    fresh = Fresh(workload.module)
-    try:
-        Trace(plain, schedule.trace.decisions).apply_to_schedule(fresh, remove_postproc=False)
-    except Exception as error:  # the trace is of another module
-        said = (str(error).strip().splitlines() or [""])[-1]
-        return f"its trace cannot be replayed on the module of {workload} ({said})"
-    if len(plain) == len(every) and program_hash(fresh.mod) != program_hash(schedule.mod):
-        return f"its trace, replayed on the module of {workload}, gives another program"
-    return ""
 
 
 # --- instructions that may hold any value ---------------------------------------------------------------------

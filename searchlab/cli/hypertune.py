@@ -17,7 +17,7 @@ from .terminal import AsJson, again, interruptible, out
 if TYPE_CHECKING:
     from ..analysis.estimates import Estimate
     from ..hypertune import HyperPlan, Hypertuned
-    from ..hypertune.score import Compared, TaskScores
+    from ..hypertune.model import Compared, ProblemScores
 
 
 def hypertune(
@@ -106,7 +106,7 @@ def _run(plan: HyperPlan, directory: Path, console: Any) -> Hypertuned:
 
 
 def _say_plan(plan: HyperPlan) -> None:
-    from ..hypertune.options import spelled
+    from ..hypertune.ranges import spelled
 
     for note in plan.notes:
         _say(f"note: {note}")
@@ -126,7 +126,7 @@ def _say_result(found: Hypertuned, directory: Path) -> None:
     rows.add_column("", overflow="fold")
     for title in ("trials", "default", "found", "gain"):
         rows.add_column(title, no_wrap=True, justify="right")
-    held_out = [row for search in found.searches for row in search.tasks if row.held_out]
+    held_out = [row for search in found.searches for row in search.problems if row.held_out]
     several = len({row.space for row in held_out}) > 1
     for row in held_out:
         task = f"{row.workload} in {row.space}" if several else row.workload
@@ -149,7 +149,7 @@ def _say_result(found: Hypertuned, directory: Path) -> None:
     _say(f"the trials: optuna-dashboard {directory / 'optuna.log'}")
 
 
-def _cells(row: Compared | TaskScores) -> list[str]:
+def _cells(row: Compared | ProblemScores) -> list[str]:
     return [_estimate(row.default), _estimate(row.found), _estimate(row.gain, "+")]
 
 

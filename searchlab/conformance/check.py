@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal, Protocol
 
-from ..errors import SearchlabError, did_you_mean
+from ..errors import SearchlabError, described, did_you_mean
 
 
 class CheckFailed(AssertionError):
@@ -19,7 +19,7 @@ class CheckFailed(AssertionError):
 
 
 class Breach(Exception):
-    """Raised by the body of a rule: what happened, and a likelier fix than the rule's own where there is one."""
+    """Raised by the body of a rule: what happened, and the likely fix if the rule's own is less likely."""
 
     def __init__(self, happened: str, fix: str = "") -> None:
         super().__init__(happened)
@@ -27,7 +27,7 @@ class Breach(Exception):
 
 
 class NotApplicable(Exception):
-    """Raised by a check that can say nothing of this plug-in; the text says why."""
+    """Raised by a check that does not apply to this plug-in; the text says why."""
 
 
 class Refused(SearchlabError):
@@ -51,7 +51,7 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a contract. ``needs`` are those without which it means nothing, so that it is not tried."""
+    """One rule of a contract. It is checked only if all rules in ``needs`` hold: without these it means nothing."""
 
     name: str
     expected: str
@@ -72,7 +72,7 @@ def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Check:
-    """A rule and what it is held against. Called, it raises CheckFailed where the rule is broken."""
+    """A rule and the plug-in that must keep it. Called, it raises CheckFailed if the rule is broken."""
 
     rule: Rule
     subject: Subject
@@ -82,7 +82,7 @@ class Check:
         return self.rule.name
 
     def __call__(self) -> None:
-        """Raises CheckFailed, NotApplicable, or SearchlabError for a plug-in that refuses what it is started with."""
+        """Raises CheckFailed, NotApplicable, or SearchlabError for a plug-in that refuses to start."""
         try:
             with time_limit(self.subject.time_limit):
                 self.rule.body(self.subject)
@@ -92,8 +92,8 @@ class Check:
             raise
         except OutOfTime as error:
             where = innermost(error, self.subject.cls)
-            raise self._failed(f"it was not done after {self.subject.time_limit:g} s, then at {where}") from None
-        except Exception as error:  # anything may come out of a plug-in
+            raise self._failed(f"it was still running after {self.subject.time_limit:g} s, at {where}") from None
+        except Exception as error:  # a plug-in may raise anything
             raise self._failed(f"{described(error)}, raised at {innermost(error, self.subject.cls)}") from error
 
     def _failed(self, happened: str, fix: str = "") -> CheckFailed:
@@ -103,7 +103,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one check went; ``text`` says why, of one that did not pass."""
+    """How one check went; ``text`` says why it did not pass."""
 
     name: str
     status: Literal["pass", "FAIL", "n/a", "not run"]
@@ -111,7 +111,7 @@ class Outcome:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
-    """The outcome of each check, as it is there; one that needs another which failed is not run."""
+    """The outcome of each check, one after another. A check is not run if it needs another that failed."""
     lost: set[str] = set()
     for check in checks:
         if missing := [name for name in check.rule.needs if name in lost]:
@@ -141,14 +141,8 @@ def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
 # --- what a failure says ----------------------------------------------------------------------------
 
 
-def described(error: BaseException) -> str:
-    """The type of an exception and the first line of its text."""
-    text = str(error).strip()
-    return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
-
-
 def innermost(error: BaseException, cls: type[Any]) -> str:
-    """``file:line`` of the innermost frame in the package of ``cls`` (or of its bases), or else of any code."""
+    """``file:line`` of the innermost frame in the package of ``cls`` or of its bases; else of the innermost frame."""
     homes = {base.__module__.partition(".")[0] for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
     where = "no line that is known"
     ours = False
@@ -166,7 +160,7 @@ def innermost(error: BaseException, cls: type[Any]) -> str:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in this thread after ``seconds``, where it is the main one: only that can be interrupted."""
+    """Raise OutOfTime in this thread after ``seconds``, if it is the main thread: only that can be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

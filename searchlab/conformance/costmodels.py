@@ -1,4 +1,4 @@
-"""The rules of :class:`~searchlab.costmodel.CostModel`, each a small function that tries one of them out."""
+"""The rules of :class:`~searchlab.costmodel.CostModel`, one small function each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from ..costmodel import Array, Groups
 from .check import Breach, rule
-from .subjects import CostModelSubject, check_constructor, global_streams, global_streams_untouched, in_two_processes
+from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
+from .subjects import CostModelSubject
 
 RUNS = ("signature", "starts", "learns")
 STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")
@@ -25,7 +26,7 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
 
 
 def predicted(model: CostModelSubject, features: Array, scores: Array, groups: Groups | None = None) -> Array:
-    """What a fresh model, trained on the data, predicts of them and of 20 rows that it never saw."""
+    """The predictions of a fresh model, trained on the data, for these and for 20 rows that it never saw."""
     with global_streams(0):
         instance = model.start()
         instance.fit(features, scores, one_task(features) if groups is None else groups)
@@ -62,28 +63,27 @@ def shape(model: CostModelSubject) -> None:
         features, scores = data(100)
         instance.fit(features, scores, one_task(features))
         for count in (100, 7, 1):
-            found: Any = instance.predict(features[:count])
-            if not isinstance(found, np.ndarray) or found.shape != (count,) or found.dtype.kind != "f":
-                form = (
-                    f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
-                )
+            scored: Any = instance.predict(features[:count])
+            if not isinstance(scored, np.ndarray) or scored.shape != (count,) or scored.dtype.kind != "f":
+                is_array = isinstance(scored, np.ndarray)
+                form = f"{scored.dtype} of shape {scored.shape}" if is_array else type(scored).__name__
                 raise Breach(f"for {count} rows it gives {form}")
 
 
 @rule("return np.zeros(0) where features has no row", [*RUNS, "shape"])
 def nothing_to_predict(model: CostModelSubject) -> None:
-    """predict of no rows gives no scores."""
+    """predict gives no scores for no rows."""
     with global_streams(0):
         instance = model.start()
         features, scores = data(50)
         instance.fit(features, scores, one_task(features))
-        if len(found := instance.predict(features[:0])):
-            raise Breach(f"it gives {len(found)}")
+        if len(scored := instance.predict(features[:0])):
+            raise Breach(f"it gives {len(scored)} scores")
 
 
 @rule("clip what may overflow, and divide by nothing that may be 0", RUNS)
 def finite(model: CostModelSubject) -> None:
-    """What it predicts is finite, also of rows that it never saw."""
+    """Its predictions are finite, also for rows that it never saw."""
     _check_finite(model, *data(100))
 
 
@@ -138,11 +138,10 @@ def several_tasks(model: CostModelSubject) -> None:
 
 
 def _check_finite(model: CostModelSubject, features: Array, scores: Array, groups: Groups | None = None) -> None:
-    found = predicted(model, features, scores, groups)
-    if wrong := np.flatnonzero(~np.isfinite(found).reshape(len(found), -1).all(axis=1)).tolist():
-        raise Breach(
-            f"trained on features {features.shape}, it predicts {found[wrong[0]]} in {len(wrong)} of {len(found)} rows"
-        )
+    scored = predicted(model, features, scores, groups)
+    if wrong := np.flatnonzero(~np.isfinite(scored).reshape(len(scored), -1).all(axis=1)).tolist():
+        told = f"{scored[wrong[0]]} in {len(wrong)} of {len(scored)} rows"
+        raise Breach(f"trained on features of shape {features.shape}, it predicts {told}")
 
 
 @rule("pass the seed on to whatever draws, and use one thread where the order of sums matters", RUNS)
@@ -153,7 +152,7 @@ def same_seed(model: CostModelSubject) -> None:
 
 @rule("start afresh in fit", [*RUNS, "same-seed", "global-random-state"])
 def forgets(model: CostModelSubject) -> None:
-    """What fit was given before is forgotten."""
+    """fit forgets the data of an earlier fit."""
     features, scores = data(100)
     with global_streams(0):
         once, twice = model.start(), model.start()
@@ -167,7 +166,7 @@ def forgets(model: CostModelSubject) -> None:
     "predict row by row: no statistics of the rows that happen to be predicted together", [*RUNS, "shape", "same-seed"]
 )
 def a_row_alone(model: CostModelSubject) -> None:
-    """What is predicted of a row does not depend on the other rows."""
+    """The prediction for a row does not depend on the other rows."""
     features, scores = data(100)
     with global_streams(0):
         instance = model.start()
@@ -179,7 +178,7 @@ def a_row_alone(model: CostModelSubject) -> None:
 
 @rule("copy before changing: features = np.nan_to_num(features), not copy=False", RUNS)
 def leaves_its_input(model: CostModelSubject) -> None:
-    """The arrays that it is given stay as they are."""
+    """It does not change the arrays that it is given."""
     features, scores = data(100)
     groups = one_task(features)
     before = {"features": features.copy(), "scores": scores.copy(), "groups": groups.copy()}
@@ -196,13 +195,13 @@ def leaves_its_input(model: CostModelSubject) -> None:
 def global_random_state(model: CostModelSubject) -> None:
     """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
     features, scores = data(100)
-    found = []
+    scored = []
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
             instance = model.start()
             instance.fit(features, scores, one_task(features))
-            found.append(instance.predict(features))
-    _check_same(found[0], found[1], "where the global random streams start elsewhere, it predicts")
+            scored.append(instance.predict(features))
+    _check_same(scored[0], scored[1], "when the global random streams start elsewhere, it predicts")
 
 
 @rule("use one thread, or a sum that does not depend on their number; go through no set", STEADY)

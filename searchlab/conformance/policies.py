@@ -1,12 +1,10 @@
-"""The rules of :class:`~searchlab.policy.Policy`, each a small function that tries one of them out."""
+"""The rules of :class:`~searchlab.policy.Policy`, one small function each."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +13,10 @@ from ..errors import InvalidConfig
 from ..policy import Policy
 from ..records import Trial
 from ..space import Config
-from . import toys
 from .check import Breach, NotApplicable, rule
-from .subjects import (
-    PolicySubject,
-    check_constructor,
-    global_streams,
-    global_streams_untouched,
-    in_two_processes,
-)  # fmt: skip
+from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes, other_clock
+from .subjects import PolicySubject
+from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, timed, trials_of
 
 RUNS = ("signature", "starts", "runs")
 WARM = (*RUNS, "warm-start")
@@ -57,7 +50,7 @@ def runs(policy: PolicySubject) -> None:
 
 @rule("make configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", RUNS)
 def members(policy: PolicySubject) -> None:
-    """Every proposal is a Config that its space holds, and that a log can."""
+    """Every proposal is a Config that its space holds, and that a log can hold."""
     for name, trials in policy.runs.items():
         space = policy.spaces[name].space
         for trial in trials:
@@ -87,7 +80,7 @@ def batch_size(policy: PolicySubject) -> None:
 
 @rule("keep what was proposed and told in a set, or derive from searchlab.NeverTwice, which does", RUNS)
 def no_repeats(policy: PolicySubject) -> None:
-    """It never proposes a config twice, even if it was not told of it yet."""
+    """It never proposes a config twice, also before it is told the first trial of it."""
     for trials in policy.runs.values():
         _check_repeats([trial.config for trial in trials])
     for where in policy.spaces.values():
@@ -128,7 +121,7 @@ def global_random_state(policy: PolicySubject) -> None:
     where = policy.spaces["large"]
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
-            trials = toys.run(policy.start(where), toys.flaky, 32)
+            trials = run(policy.start(where), flaky, 32)
         _check_same(policy.runs["large"], trials, "when the global random streams start elsewhere")
 
 
@@ -159,12 +152,12 @@ def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
     [*STEADY, "warm-start"],
 )
 def state_is_what_was_told(policy: PolicySubject) -> None:
-    """One that was only told the trials goes on as the one that proposed them, however they were split."""
+    """A policy that was only told the trials goes on like the policy that proposed them, in batches of any size."""
     if policy.cls.needs_asks:
-        raise NotApplicable("it says needs_asks = True: it resumes by being asked again, which same-seed tries")
+        raise NotApplicable("it says needs_asks = True: it resumes by being asked again, and same-seed checks that")
     for name, where in policy.spaces.items():
         lived = policy.start(where)
-        trials = toys.run(lived, toys.flaky, 32)
+        trials = run(lived, flaky, 32)
         at_once, singly = policy.start(where), policy.start(where)
         at_once.tell(list(trials))
         for trial in trials:
@@ -176,7 +169,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
                 if again != asked:
                     other_first = _first_other(again, asked)
                     raise Breach(f"told {len(trials)} trials of space {name!r} {how}, it goes on with {other_first}")
-            told = toys.trials_of(asked, toys.flaky, len(trials))
+            told = trials_of(asked, flaky, len(trials))
             for instance in (lived, at_once, singly):
                 instance.tell(list(told))
             trials += told
@@ -188,7 +181,7 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
     instance = policy.start(policy.spaces["large"])
     told: list[tuple[list[Trial], list[Trial]]] = []
     for batch in range(4):
-        trials = toys.trials_of(instance.ask(8), toys.flaky, 8 * batch)
+        trials = trials_of(instance.ask(8), flaky, 8 * batch)
         told.append((trials, [Trial(trial.index, Config(trial.config), trial.measurement) for trial in trials]))
         instance.tell(trials)
         for trials, before in told:
@@ -196,46 +189,46 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
                 raise Breach(f"a list of {len(before)} trials that it was told has changed since: it has {len(trials)}")
 
 
-@rule("take what tell brings as it comes, whether ask had proposed it or not; and do not propose it again", RUNS)
+@rule("accept every trial in tell, also those that ask did not propose; and do not propose them again", RUNS)
 def warm_start(policy: PolicySubject) -> None:
     """It learns from trials that it did not propose, and does not propose them again."""
     for where in policy.spaces.values():
-        known = toys.trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), toys.flaky)
+        known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
         instance = policy.start(where)
         instance.tell(list(known))
         left = where.space.size(64)
-        trials = toys.run(instance, toys.flaky, 24)
+        trials = run(instance, flaky, 24)
         if not trials and (left is None or left > len(known)):
             raise Breach(f"told {len(known)} trials of a space that has more, it proposes nothing")
         if again := {trial.config for trial in trials} & {trial.config for trial in known}:
-            raise Breach(f"it proposes what it was told of: {next(iter(again)).to_json()}")
+            raise Breach(f"it proposes a config that it was told: {next(iter(again)).to_json()}")
 
 
 @rule("leave out trials whose config is not in the space (searchlab.NeverTwice does): another log may hold some", WARM)
 def foreign_trials(policy: PolicySubject) -> None:
-    """Trials of configs that its space does not hold do it no harm."""
+    """It goes on after trials whose configs its space does not hold."""
     for where in policy.spaces.values():
-        own = toys.trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), toys.smooth)
+        own = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
         strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
-        fast = [Trial(i, config, toys.timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
+        fast = [Trial(i, config, timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
         instance = policy.start(where)
         instance.tell([*fast[:3], *own, *fast[3:]])
-        toys.run(instance, toys.smooth, 24)
+        run(instance, smooth, 24)
 
 
 @rule("keep to random configs while nothing has succeeded; the cost of a failure is infinity", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
-    """It goes on where every trial fails."""
-    _check_goes_on(policy, toys.all_invalid)
+    """It goes on when every trial fails."""
+    _check_goes_on(policy, all_invalid)
 
 
 @rule("divide by no spread of costs, which may be 0", RUNS)
 def all_is_equal(policy: PolicySubject) -> None:
-    """It goes on where every trial takes the same time."""
-    _check_goes_on(policy, toys.all_equal)
+    """It goes on when every trial takes the same time."""
+    _check_goes_on(policy, all_equal)
 
 
-def _check_goes_on(policy: PolicySubject, cost: toys.Cost) -> None:
+def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
     where = policy.spaces["large"]
     trials = policy.run(where, cost)
     size = where.space.size(32)
@@ -257,15 +250,15 @@ def exhausts(policy: PolicySubject) -> None:
         asked, empty = 0, 0
         while empty < 2:
             if asked > 4 * len(everything):
-                raise Breach(f"of {len(everything)} configs it has proposed {asked}, and goes on")
+                raise Breach(f"the space has {len(everything)} configs; it has proposed {asked}, and goes on")
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
-            instance.tell(toys.trials_of(batch, toys.flaky, asked))
+            instance.tell(trials_of(batch, flaky, asked))
             proposed.update(batch)
             asked += len(batch)
         missing = [config for config in everything if config not in proposed]
         if missing:
-            raise Breach(f"of {len(everything)} configs it left out {len(missing)}, the first {missing[0].to_json()}")
+            raise Breach(f"it left out {len(missing)} of {len(everything)} configs, the first {missing[0].to_json()}")
 
 
 @rule("learn from each trial once, when it is told, or from a bounded number of them", WARM)
@@ -273,7 +266,7 @@ def bounded_time(policy: PolicySubject) -> None:
     """A tell and an ask after four times as many trials take at most sixteen times as long."""
     where = policy.spaces["large"]
     configs = where.space.sample_new(np.random.default_rng(3), 256, ())
-    known = toys.trials_of(configs, toys.flaky)
+    known = trials_of(configs, flaky)
     if len(known) < 256:
         raise NotApplicable(f"the space has {len(known)} configs, and 256 are needed")
     few, many = (_step_seconds(policy.start(where), known[:count]) for count in (64, 256))
@@ -282,13 +275,13 @@ def bounded_time(policy: PolicySubject) -> None:
 
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
-    """CPU seconds, which other processes do not change, of the quickest of three steps."""
+    """CPU seconds of the quickest of three steps. Other processes do not change CPU time."""
     policy.tell(known)
     seconds = []
     for step in range(3):
         start = time.process_time()
         asked = policy.ask(8)
-        policy.tell(toys.trials_of(asked, toys.flaky, len(known) + 8 * step))
+        policy.tell(trials_of(asked, flaky, len(known) + 8 * step))
         seconds.append(time.process_time() - start)
     return min(seconds)
 
@@ -314,30 +307,3 @@ def _first_other(these: Sequence[Config], those: Sequence[Config]) -> str:
         if this != that:
             return f"{this.to_json()}, not {that.to_json()}, as number {number}"
     return f"{len(these)} configs, not {len(those)}"
-
-
-@contextmanager
-def other_clock(cls: type[Any]) -> Iterator[None]:
-    """Let time pass a thousand times as fast for what calls the functions of :mod:`time`.
-
-    Also where a module of the plug-in's package has imported them by name.
-    """
-
-    def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
-        start = clock()
-        return lambda: start + offset + (clock() - start) * 1000
-
-    quick: dict[int, Callable[[], float]] = {}
-    for name in ("time", "monotonic", "perf_counter", "process_time"):
-        for clock, offset in ((getattr(time, name), 1e6), (getattr(time, f"{name}_ns"), 10**15)):
-            quick[id(clock)] = faster(clock, offset)
-    home = cls.__module__.partition(".")[0]
-    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home)]
-    found = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
-    for module, key, value in found:
-        setattr(module, key, quick[id(value)])
-    try:
-        yield
-    finally:
-        for module, key, value in found:
-            setattr(module, key, value)

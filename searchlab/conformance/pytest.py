@@ -12,8 +12,11 @@ from typing import ClassVar
 
 import pytest
 
-from . import cost_model_checks, costmodels, policies, policy_checks, space_checks, spaces
 from .check import Check, NotApplicable, Rule
+from .checks import cost_model_checks, policy_checks, space_checks
+from .costmodels import RULES as COST_MODEL_RULES
+from .policies import RULES as POLICY_RULES
+from .spaces import RULES as SPACE_RULES
 from .subjects import PluginSpec
 
 
@@ -23,19 +26,19 @@ class _Tests:
 
     seed: ClassVar[int] = 0
 
-    _made: ClassVar[dict[str, Check]]
+    _checks: ClassVar[dict[str, Check]]
 
     @classmethod
     def checks(cls) -> list[Check]:
-        """What is checked."""
+        """The checks, in order."""
         raise NotImplementedError
 
     @classmethod
     def _hold(cls, name: str) -> None:
-        if "_made" not in vars(cls):  # once a class, since checks share what they found out
-            cls._made = {check.name: check for check in cls.checks()}
+        if "_checks" not in vars(cls):  # made once for a class, because checks share the runs of the plug-in
+            cls._checks = {check.name: check for check in cls.checks()}
         try:
-            cls._made[name]()
+            cls._checks[name]()
         except NotApplicable as reason:
             pytest.skip(str(reason))
 
@@ -45,7 +48,7 @@ def _each(rules: tuple[Rule, ...]) -> pytest.MarkDecorator:
 
 
 class PolicyTests(_Tests):
-    """A policy. ``space``, ``workload``, ``target``, ``cost_model`` and ``features`` are those of ``policy_checks``."""
+    """A policy. The class variables are the arguments of :func:`~searchlab.conformance.policy_checks`."""
 
     space: ClassVar[PluginSpec | None] = None
     workload: ClassVar[str | None] = None
@@ -60,13 +63,13 @@ class PolicyTests(_Tests):
             features=cls.features, seed=cls.seed,
         )  # fmt: skip
 
-    @_each(policies.RULES)
+    @_each(POLICY_RULES)
     def test_contract(self, name: str) -> None:
         self._hold(name)
 
 
 class SpaceTests(_Tests):
-    """A space, of ``workload`` on ``target``."""
+    """A space, for ``workload`` on ``target``."""
 
     workload: ClassVar[str | None] = None
     target: ClassVar[str] = "native"
@@ -75,7 +78,7 @@ class SpaceTests(_Tests):
     def checks(cls) -> list[Check]:
         return space_checks(cls.plugin, workload=cls.workload, target=cls.target, seed=cls.seed)
 
-    @_each(spaces.RULES)
+    @_each(SPACE_RULES)
     def test_contract(self, name: str) -> None:
         self._hold(name)
 
@@ -87,6 +90,6 @@ class CostModelTests(_Tests):
     def checks(cls) -> list[Check]:
         return cost_model_checks(cls.plugin, seed=cls.seed)
 
-    @_each(costmodels.RULES)
+    @_each(COST_MODEL_RULES)
     def test_contract(self, name: str) -> None:
         self._hold(name)

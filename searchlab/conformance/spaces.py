@@ -1,4 +1,4 @@
-"""The rules of :class:`~searchlab.space.Space`, each a small function that tries one of them out."""
+"""The rules of :class:`~searchlab.space.Space`, one small function each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidConfig, UnsupportedWorkload
-from ..measure.local import LocalMeasurer, LocalSettings
+from ..errors import InvalidConfig, UnsupportedWorkload, described
+from ..measure.local import LocalMeasurer
+from ..measure.settings import LocalSettings
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
-from ..workload import Workload, parse_workload
-from .check import Breach, NotApplicable, described, rule
-from .subjects import SpaceSubject, check_constructor, global_streams, global_streams_untouched, in_two_processes
+from ..workload import parse_workload
+from .check import Breach, NotApplicable, rule
+from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
+from .subjects import SpaceSubject
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -25,7 +27,7 @@ WORKLOADS = (
     "gemm:64x64x64", "gemm:37x53x29:bias:relu", "gemm:32x64x16:float64", "gemm:1x1x1",
     "conv2d:1x9x9x16x8x3x3:p1:bias:relu", "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1", "conv2d:1x5x5x32x16x1x1",
 )  # fmt: skip
-"""What a space is tried on: it has programs for some of them, and says of the others that it has none."""
+"""Workloads that a space is tried on. It takes some of them, and raises UnsupportedWorkload for the others."""
 
 RUNS = ("signature", "starts", "decides")
 KNOWN = (*RUNS, "same-choices", "choices-differ", "plain-values", "knob-names", "members")
@@ -42,28 +44,28 @@ def signature(space: SpaceSubject) -> None:
 @rule("call super().__init__(workload, target) first")
 def starts(space: SpaceSubject) -> None:
     """It starts, and knows its workload and target."""
-    made = space.space
+    instance = space.space
     for name, given in (("workload", space.workload), ("target", space.target)):
-        if getattr(made, name, None) != given:
-            raise Breach(f"its {name} is {getattr(made, name, None)}, not {given}")
+        if getattr(instance, name, None) != given:
+            raise Breach(f"its {name} is {getattr(instance, name, None)}, not {given}")
 
 
 @rule("raise UnsupportedWorkload(text) in the constructor, before anything else is done", ["starts"])
 def unfit_workloads(space: SpaceSubject) -> None:
-    """Of a workload that it has no program for it says UnsupportedWorkload, and what it takes instead."""
+    """For a workload without a program it raises UnsupportedWorkload, and says which workloads it takes."""
     for text in WORKLOADS:
         try:
             space.cls(parse_workload(text), space.target, **space.plugin.options)
         except UnsupportedWorkload as error:
             if not str(error):
-                raise Breach(f"for {text} it raises UnsupportedWorkload without a word") from None
-        except Exception as error:  # whatever a plug-in trips over
+                raise Breach(f"for {text} it raises UnsupportedWorkload without a text") from None
+        except Exception as error:  # a plug-in may raise anything
             raise Breach(f"for {text} it raises {described(error)}") from error
 
 
 @rule("look at the line: whatever was chosen, every knob that follows has a choice", ["starts"])
 def decides(space: SpaceSubject) -> None:
-    """decide(choose) makes a Config of whatever is chosen."""
+    """decide(choose) gives a Config, whatever choose returns."""
     for config in space.samples:
         if not isinstance(config, Config):
             raise Breach(f"it made a {type(config).__name__}", "return Config([(knob.name, value), ...])")
@@ -78,14 +80,14 @@ def same_choices(space: SpaceSubject) -> None:
             if again != first:
                 number = next((i for i, (a, b) in enumerate(zip(first[0], again[0], strict=False)) if a != b), None)
                 if number is None:
-                    raise Breach(f"it made {again[1]} of the choices that had made {first[1]}")
+                    raise Breach(f"the same choices made {first[1]} first, and {again[1]} later")
                 raise Breach(
                     f"after the same choices it asked for {again[0][number]}, and before for {first[0][number]}"
                 )
 
 
 def _decided(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
-    """The knobs of a random decision, and what it made."""
+    """The knobs of a random decision, and the config that it made."""
     rng = np.random.default_rng(rng_seed)
     asked: list[tuple[str, list[Value]]] = []
 
@@ -112,7 +114,7 @@ def choices_differ(space: SpaceSubject) -> None:
                 raise Breach(f"knob {name!r} has the equal choices {same}")
 
 
-@rule("make plain numbers of numpy's with int(...) or .tolist(), and a tile a tuple of whole numbers", RUNS)
+@rule("turn numpy's numbers into plain ones with int(...) or .tolist(); make a tile a tuple of whole numbers", RUNS)
 def plain_values(space: SpaceSubject) -> None:
     """A choice is a bool, int, float, str or tuple of ints, and a config is the same when read back from JSON."""
     for asked in _asked(space):
@@ -129,11 +131,11 @@ def plain_values(space: SpaceSubject) -> None:
 
 @rule("give each knob a name of its own, a word", RUNS)
 def knob_names(space: SpaceSubject) -> None:
-    """Each knob has a name, and no other that is asked for with it the same."""
+    """Each knob has a name, and no two knobs of a config have the same name."""
     for asked in _asked(space):
         for name, count in Counter(name for name, _ in asked).items():
             if count > 1 or not isinstance(name, str) or not name:
-                raise Breach(f"on one way {count} knobs are called {name!r}")
+                raise Breach(f"one config has {count} knobs that are called {name!r}")
 
 
 @rule(
@@ -157,25 +159,25 @@ def members(space: SpaceSubject) -> None:
 @rule("end an override of mutate, crossover or neighbours with self.repaired(wanted, rng), or have none", KNOWN)
 def stays_inside(space: SpaceSubject) -> None:
     """Mutation, crossover and neighbours stay in the space."""
-    made, rng = space.space, np.random.default_rng(space.seed)
+    instance, rng = space.space, np.random.default_rng(space.seed)
     pairs = list(pairwise(space.samples)) or [(space.samples[0], space.samples[0])]
     for a, b in pairs[:20]:
-        ways = [("mutate", made.mutate(a, rng)), ("crossover", made.crossover(a, b, rng))]
-        ways += [("neighbours", config) for config in islice(made.neighbours(a, rng), 5)]
+        ways = [("mutate", instance.mutate(a, rng)), ("crossover", instance.crossover(a, b, rng))]
+        ways += [("neighbours", config) for config in islice(instance.neighbours(a, rng), 5)]
         for way, config in ways:
-            if config not in made:
-                raise Breach(f"{way} makes {config.to_json()} of {a.to_json()}")
+            if config not in instance:
+                raise Breach(f"{way} turns {a.to_json()} into {config.to_json()}, which is no member")
 
 
 @rule("leave enumerate and size to the base class", KNOWN)
 def enumerates(space: SpaceSubject) -> None:
-    """Enumerating gives every config once, in any order, and as many as size says."""
+    """enumerate gives every config once, in any order, and as many configs as size says."""
     limit = 200 if space.space.builds_programs else 2000
     for rng in (None, np.random.default_rng(space.seed)):
         configs = list(islice(space.space.enumerate(rng), limit))
         if len(set(configs)) < len(configs):
             twice = next(config for config, count in Counter(configs).items() if count > 1)
-            raise Breach(f"among the first {len(configs)} is {twice.to_json()} twice")
+            raise Breach(f"the first {len(configs)} configs hold {twice.to_json()} twice")
         if outside := [config for config in configs if config not in space.space]:
             raise Breach(f"it gives {outside[0].to_json()}, which is no member")
         size = space.space.size(limit - 1)
@@ -186,17 +188,17 @@ def enumerates(space: SpaceSubject) -> None:
 @rule("leave index_of and config_at to ProductSpace", KNOWN)
 def index(space: SpaceSubject) -> None:
     """In a ProductSpace, index_of(config_at(i)) is i, and every other config has another index."""
-    made = space.space
-    if not isinstance(made, ProductSpace):
+    product = space.space
+    if not isinstance(product, ProductSpace):
         raise NotApplicable("it is no ProductSpace")
-    indices = np.random.default_rng(space.seed).integers(made.size(), size=50).tolist()
-    for number in {0, made.size() - 1, *indices}:
-        config = made.config_at(number)
-        if made.index_of(config) != number:
-            raise Breach(f"config_at({number}) is {config.to_json()}, whose index_of is {made.index_of(config)}")
+    indices = np.random.default_rng(space.seed).integers(product.size(), size=50).tolist()
+    for number in {0, product.size() - 1, *indices}:
+        config = product.config_at(number)
+        if product.index_of(config) != number:
+            raise Breach(f"config_at({number}) is {config.to_json()}, whose index_of is {product.index_of(config)}")
 
 
-@rule("decide by no order of a set, and by nothing of this process", KNOWN)
+@rule("use no order of a set, and nothing that differs between processes", KNOWN)
 def fingerprint(space: SpaceSubject) -> None:
     """Every process gives the space the same fingerprint, and samples the same from a seed."""
     first, second = in_two_processes(_identity, space)
@@ -235,18 +237,18 @@ def schedules(space: SpaceSubject) -> None:
 
     for config in space.samples[:16]:
         try:
-            made: Any = space.space.schedule(config)
+            schedule: Any = space.space.schedule(config)
         except InvalidConfig as error:
             if not str(error):
-                raise Breach(f"for {config.to_json()} it raises InvalidConfig without a word") from None
+                raise Breach(f"for {config.to_json()} it raises InvalidConfig without a text") from None
             continue
-        if not isinstance(made, Schedule):
-            raise Breach(f"for {config.to_json()} it gives a {type(made).__name__}")
+        if not isinstance(schedule, Schedule):
+            raise Breach(f"for {config.to_json()} it gives a {type(schedule).__name__}")
     if not space.valid:
         raise Breach(f"none of {len(space.samples)} random configs makes a program")
 
 
-@rule("begin schedule with self.knobs(config), which says what is wrong", PROGRAMS)
+@rule("begin schedule with self.knobs(config), which raises InvalidConfig and says why", PROGRAMS)
 def refuses_others(space: SpaceSubject) -> None:
     """schedule raises InvalidConfig for a config that is no member."""
     for config in (Config({**space.valid[0], "no such knob": 1}), Config({"no such knob": 1})):
@@ -254,7 +256,7 @@ def refuses_others(space: SpaceSubject) -> None:
             space.space.schedule(config)
         except InvalidConfig:
             continue
-        raise Breach(f"it made a program of {config.to_json()}")
+        raise Breach(f"it made a program from {config.to_json()}")
 
 
 @rule("schedule by the config alone: no random decisions inside, no counter", PROGRAMS)
@@ -275,9 +277,9 @@ def keeps_the_function(space: SpaceSubject) -> None:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
-            raise Breach(f"{config.to_json()} makes a program of {names}")
-        if (found := _parameters(module)) != expected:
-            raise Breach(f"{config.to_json()} makes a program of the parameters {found}, not {expected}")
+            raise Breach(f"{config.to_json()} makes a program with the functions {names}, and without main")
+        if (parameters := _parameters(module)) != expected:
+            raise Breach(f"{config.to_json()} makes a program with the parameters {parameters}, not {expected}")
 
 
 def _parameters(module: Any) -> list[str]:
@@ -313,7 +315,7 @@ def _check_builds(space: SpaceSubject) -> None:
     for config in space.valid:
         try:
             tvm.compile(space.space.schedule(config).mod, target=target)
-        except Exception as error:  # anything comes out of the compiler
+        except Exception as error:  # the compiler may raise anything
             raise Breach(f"{config.to_json()} does not build: {described(error)}") from None
 
 
@@ -326,20 +328,20 @@ def trace_replays(space: SpaceSubject) -> None:
     from tvm.s_tir import Schedule
 
     for config in space.valid:
-        made = space.space.schedule(config)
+        schedule = space.space.schedule(config)
         fresh = Schedule(space.workload.module)
-        made.trace.apply_to_schedule(fresh, remove_postproc=False)
-        _check_equal(made, fresh, f"the trace of {config.to_json()} makes another program")
+        schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
+        _check_equal(schedule, fresh, f"the trace of {config.to_json()} makes another program")
 
 
 @rule("draw from a stream of your own; np.random.default_rng(0) where one is needed", PROGRAMS)
 def global_random_state(space: SpaceSubject) -> None:
     """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
     with global_streams(1), global_streams_untouched():
-        made = space.start()
-        made.sample(np.random.default_rng(space.seed))
+        instance = space.start()
+        instance.sample(np.random.default_rng(space.seed))
         for config in space.valid:
-            made.schedule(config)
+            instance.schedule(config)
 
 
 def _check_equal(first: Schedule, second: Schedule, otherwise: str) -> None:
@@ -354,7 +356,3 @@ RULES = (
     stays_inside, enumerates, index, fingerprint, schedules, refuses_others, one_program, pickles, keeps_the_function,
     right_answer, trace_replays, global_random_state,
 )  # fmt: skip
-
-
-def default_workloads() -> list[Workload]:
-    return [parse_workload(text) for text in WORKLOADS]

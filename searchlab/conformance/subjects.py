@@ -1,16 +1,9 @@
-"""What is checked: a policy, space or cost model, with all that it needs to be started, here or in another process."""
+"""A plug-in to be checked, with all that it needs to be started, here or in another process."""
 
 from __future__ import annotations
 
-import inspect
-import json
-import os
-import random
-import subprocess
-import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -19,28 +12,30 @@ import numpy as np
 
 from ..costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
 from ..costmodel.features import make_features
-from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload, described
 from ..plugins import Plugin, PluginKind, PluginSpec
 from ..policy import Policy, takes_cost_model
 from ..records import Trial
 from ..space import SPACES, Config, Space
 from ..target import Target
 from ..workload import Workload
-from . import toys
-from .check import Breach, Refused, described
+from .check import Breach, Refused
+from .probes import global_streams
+from .toys import Cost, flaky
+from .toys import run as run_policy
 
 """A registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}``, or a class."""
 
 
 class _Subject:
     def __getstate__(self) -> dict[str, Any]:
-        # Another process starts from the plug-in, not from what was made of it here.
+        # Another process starts the plug-in anew, and gets no cached run of this process.
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class SpaceSubject(_Subject):
-    """A space, of one workload and target."""
+    """A space, for one workload and target."""
 
     plugin: Plugin
     cls: type[Any]
@@ -51,21 +46,20 @@ class SpaceSubject(_Subject):
 
     @classmethod
     def of(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
-        plugin, found = named(SPACES, spec)
-        SPACES.check_options(plugin.name, found, plugin.options)
-        return cls(plugin, found, workload, target, seed)
+        plugin, space_class = load_plugin(SPACES, spec)
+        SPACES.check_options(plugin.name, space_class, plugin.options)
+        return cls(plugin, space_class, workload, target, seed)
 
     def start(self) -> Space:
-        """The space afresh. Raises Refused where it says that it does not take the workload, target or options."""
+        """The space afresh. Raises Refused if it does not take the workload, target or options."""
         try:
-            made = self.cls(self.workload, self.target, **self.plugin.options)
+            space = self.cls(self.workload, self.target, **self.plugin.options)
         except SearchlabError as error:
             raise Refused(
                 f"space {self.plugin.name!r} refuses {self.workload} on {self.target.kind}: {error}"
             ) from error
-        if not isinstance(made, Space):
-            raise Breach(f"{self.plugin.name} makes a {type(made).__name__}", "derive the class from searchlab.Space")
-        return made
+        started: Space = _derived(space, Space, self.plugin)
+        return started
 
     @cached_property
     def space(self) -> Space:
@@ -73,29 +67,29 @@ class SpaceSubject(_Subject):
 
     @cached_property
     def samples(self) -> list[Config]:
-        """Distinct random configs: 40 of them, or all."""
+        """40 distinct random configs, or all configs of a smaller space."""
         return self.space.sample_new(np.random.default_rng(self.seed), 40, ())
 
     @cached_property
     def valid(self) -> list[Config]:
-        """Of the samples, the first three that make programs."""
-        found: list[Config] = []
+        """The first three of the samples that make programs."""
+        configs: list[Config] = []
         for config in self.samples:
             try:
                 self.space.schedule(config)
             except InvalidConfig:
                 continue
-            found.append(config)
-            if len(found) == 3:
+            configs.append(config)
+            if len(configs) == 3:
                 break
-        return found
+        return configs
 
 
 @dataclass(frozen=True)
 class PolicySubject(_Subject):
-    """A policy, with the spaces that it is checked in and the cost model it is given where it takes one.
+    """A policy, with the spaces that it is checked in, and the cost model that it is given if it takes one.
 
-    spaces: by what they are for, ``large`` and ``dependent``; and those that are small enough to be exhausted.
+    spaces: by their use, ``large`` and ``dependent``. small: spaces that are small enough to be exhausted, by name.
     """
 
     plugin: Plugin
@@ -108,7 +102,7 @@ class PolicySubject(_Subject):
     time_limit: float = 120.0
 
     def start(self, where: SpaceSubject, seed: int | None = None) -> Policy:
-        """The policy afresh. Raises Refused where it says that it does not take the space or the options."""
+        """The policy afresh. Raises Refused if it does not take the space or the options."""
         seed = self.seed if seed is None else seed
         space = where.space
         options = dict(self.plugin.options)
@@ -116,22 +110,19 @@ class PolicySubject(_Subject):
             model = make_cost_model(self.cost_model, seed)
             options["cost_model"] = Surrogate(model, make_features(self.features, space))
         try:
-            made = self.cls(space, seed=seed, **options)
+            policy = self.cls(space, seed=seed, **options)
         except SearchlabError as error:
             raise Refused(
-                f"policy {self.plugin.name!r} refuses to start in space {where.plugin.name!r}: {error}. If it works in "
-                "certain spaces only, name one, as: --space sketch --workload gemm:64x64x64"
+                f"policy {self.plugin.name!r} refuses to start in space {where.plugin.name!r}: {error}. If it works "
+                "in certain spaces only, name one of them, as in: --space sketch --workload gemm:64x64x64"
             ) from error
-        if not isinstance(made, Policy):
-            raise Breach(f"{self.plugin.name} makes a {type(made).__name__}", "derive the class from searchlab.Policy")
-        return made
+        started: Policy = _derived(policy, Policy, self.plugin)
+        return started
 
-    def run(
-        self, where: SpaceSubject, cost: toys.Cost = toys.flaky, *, seed: int | None = None, trials: int = 32
-    ) -> list[Trial]:
-        """The trials of a fresh policy, asked for eight at a time; numpy's and Python's global streams start alike."""
+    def run(self, where: SpaceSubject, cost: Cost = flaky, *, seed: int | None = None, trials: int = 32) -> list[Trial]:
+        """The trials of a fresh policy, in batches of eight. The global random streams start the same in each run."""
         with global_streams(0):
-            return toys.run(self.start(where, seed), cost, trials)
+            return run_policy(self.start(where, seed), cost, trials)
 
     @cached_property
     def runs(self) -> dict[str, list[Trial]]:
@@ -150,24 +141,30 @@ class CostModelSubject(_Subject):
 
     @classmethod
     def of(cls, spec: PluginSpec, seed: int = 0) -> CostModelSubject:
-        plugin, found = named(COST_MODELS, spec)
-        COST_MODELS.check_options(plugin.name, found, plugin.options)
-        return cls(plugin, found, seed)
+        plugin, model_class = load_plugin(COST_MODELS, spec)
+        COST_MODELS.check_options(plugin.name, model_class, plugin.options)
+        return cls(plugin, model_class, seed)
 
     def start(self) -> CostModel:
-        """The model afresh. Raises Refused where it says that it does not take the options."""
+        """The model afresh. Raises Refused if it does not take the options."""
         try:
-            made = self.cls(seed=self.seed, **self.plugin.options)
+            model = self.cls(seed=self.seed, **self.plugin.options)
         except SearchlabError as error:
             raise Refused(f"cost model {self.plugin.name!r} refuses to start: {error}") from error
-        if not isinstance(made, CostModel):
-            happened = f"{self.plugin.name} makes a {type(made).__name__}"
-            raise Breach(happened, "derive the class from searchlab.CostModel")
-        return made
+        started: CostModel = _derived(model, CostModel, self.plugin)
+        return started
 
 
-def named(kind: PluginKind[Any], spec: PluginSpec) -> tuple[Plugin, type[Any]]:
-    """A plug-in and its class. Raises SearchlabError where there is none, or its module cannot be imported."""
+def _derived(instance: Any, contract: type[Any], plugin: Plugin) -> Any:
+    """``instance``, if its class derives from ``contract``. Raises Breach otherwise."""
+    if not isinstance(instance, contract):
+        fix = f"derive the class from searchlab.{contract.__name__}"
+        raise Breach(f"{plugin.name} makes a {type(instance).__name__}", fix)
+    return instance
+
+
+def load_plugin(kind: PluginKind[Any], spec: PluginSpec) -> tuple[Plugin, type[Any]]:
+    """A plug-in and its class. Raises SearchlabError if there is none, or if its module cannot be imported."""
     try:
         return kind.named(spec)
     except SearchlabError:
@@ -183,107 +180,14 @@ def named(kind: PluginKind[Any], spec: PluginSpec) -> tuple[Plugin, type[Any]]:
 
 
 def first_taken(spec: PluginSpec, workloads: Sequence[Workload], target: Target, seed: int = 0) -> SpaceSubject:
-    """The space, of the first of ``workloads`` that it takes, or else of the first."""
+    """The space for the first of ``workloads`` that it takes; for the first of all if it takes none."""
     subjects = [SpaceSubject.of(spec, workload, target, seed) for workload in workloads]
     for subject in subjects:
         try:
             subject.cls(subject.workload, target, **subject.plugin.options)
         except UnsupportedWorkload:
             continue
-        except Exception:  # what is wrong with it, a check will say
+        except Exception:  # a check will say what is wrong
             pass
         return subject
     return subjects[0]
-
-
-def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
-    """Raise Breach unless ``cls`` takes ``fixed`` things by position, and by name options that have defaults.
-
-    ``seed`` (which it must take if ``seeded``) and ``cost_model`` are always given and need none.
-    """
-    parameters = list(inspect.signature(cls).parameters.values())
-    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    for parameter in parameters[:fixed]:
-        if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
-            raise Breach(f"its constructor takes {parameter.name!r} not by position but as {parameter}")
-    if len(parameters) < fixed:
-        raise Breach(f"its constructor is {inspect.signature(cls)}")
-    for parameter in parameters[fixed:]:
-        if parameter.kind not in by_name:
-            raise Breach(f"its constructor takes {parameter}: an option spelt wrong would be taken without a word")
-        if parameter.default is inspect.Parameter.empty and parameter.name not in ("seed", "cost_model"):
-            raise Breach(f"its option {parameter.name!r} has no default")
-    if seeded and "seed" not in [parameter.name for parameter in parameters]:
-        raise Breach("its constructor takes no 'seed'")
-
-
-# --- global state, and other processes --------------------------------------------------------------
-
-
-@contextmanager
-def global_streams(seed: int) -> Iterator[None]:
-    """Start the global random streams of Python and numpy from ``seed``, and put them back after."""
-    before = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
-
-
-@contextmanager
-def global_streams_untouched() -> Iterator[None]:
-    """Raise Breach where what is done meanwhile draws from a global random stream, or sets it."""
-    before = random.getstate(), repr(np.random.get_state())
-    yield
-    for name, old, new in (
-        ("random", before[0], random.getstate()),
-        ("numpy.random", before[1], repr(np.random.get_state())),
-    ):
-        if old != new:
-            raise Breach(f"it drew from the global stream of {name}, or set its seed")
-
-
-def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:
-    """What ``function(argument)`` gives, as plain JSON data, in two processes whose order of hashes and threads differ.
-
-    Raises Breach where one of them fails.
-    """
-    import cloudpickle
-
-    code = (
-        "import cloudpickle, json, sys\n"
-        "function, argument = cloudpickle.load(sys.stdin.buffer)\n"
-        "print('\\n' + json.dumps(function(argument)))\n"
-    )
-    data = cloudpickle.dumps((function, argument))
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            env=os.environ | {
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                "PYTHONHASHSEED": number, "OMP_NUM_THREADS": number, "TVM_NUM_THREADS": number,
-            },
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )
-        for number in ("1", "2")
-    ]  # fmt: skip
-    try:
-        for process in processes:
-            assert process.stdin
-            process.stdin.write(data)
-            process.stdin.close()
-            process.stdin = None
-        answers = [process.communicate() for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    for process, (_, said) in zip(processes, answers, strict=True):
-        if process.returncode:
-            lines = said.decode(errors="replace").strip().splitlines() or ["nothing was said"]
-            raise Breach(f"in a process of its own it ended with exit code {process.returncode}: {lines[-1]}")
-    first, second = (json.loads(text.decode().strip().rpartition("\n")[2]) for text, _ in answers)
-    return first, second

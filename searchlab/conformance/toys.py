@@ -85,11 +85,11 @@ class Dependent(_Schedules):
         super().__init__(workload, target)
 
     def decide(self, choose: Choose) -> Config:
-        made: list[tuple[str, Value]] = []
+        chosen: list[tuple[str, Value]] = []
 
         def ask(name: str, choices: Sequence[Value]) -> Value:
             value = choose(Knob(name, choices))
-            made.append((name, value))
+            chosen.append((name, value))
             return value
 
         sketch = ask("sketch", ("plain", "tiled", "packed"))
@@ -99,7 +99,7 @@ class Dependent(_Schedules):
         if sketch == "packed":
             ask("pack", ("a", "b", "both"))
         ask("parallel", (False, True))
-        return Config(made)
+        return Config(chosen)
 
 
 class One(_Schedules, ProductSpace):
@@ -144,7 +144,7 @@ def smooth(config: Config) -> Measurement:
 
 
 def flaky(config: Config) -> Measurement:
-    """As :func:`smooth`, but about a third of the space fails, in every way there is, for no reason at all."""
+    """As :func:`smooth`, but about a third of the configs fail, in five ways, for no reason."""
     failures: tuple[Failure, ...] = ("invalid", "build_error", "run_timeout", "wrong_answer", "crash")
     drawn = _draw(config)
     if drawn < 0.33:
@@ -182,7 +182,7 @@ def trials_of(configs: Sequence[Config], cost: Cost, first: int = 0) -> list[Tri
 
 
 def run(policy: Policy, cost: Cost, budget: int, batch: int = 8) -> list[Trial]:
-    """Up to ``budget`` trials, in batches, until the policy has no more."""
+    """Up to ``budget`` trials, in batches; fewer if the policy has no more configs."""
     trials: list[Trial] = []
     while len(trials) < budget:
         asked = policy.ask(min(batch, budget - len(trials)))

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidConfig, SearchlabError
+from ..errors import InvalidConfig, SearchlabError, first_line
 from ..log.format import FORMAT, Header, Record
 from ..metaschedule import TracedSpace
 from ..space import Config, Space, Value
@@ -258,7 +258,7 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
     try:
         TvmTrace.apply_json_to_schedule([instructions, [list(pair) for pair in trial.source[1]]], schedule)
     except (RuntimeError, ValueError, TypeError, LookupError) as error:
-        raise InvalidConfig(f"its trace cannot be applied: {(str(error).splitlines() or [''])[0]}") from None
+        raise InvalidConfig(f"its trace cannot be applied: {first_line(error)}") from None
     config = space.config_of(schedule)
     if not structural_equal(space.schedule(config).mod, schedule.mod):
         raise InvalidConfig("the space makes another program of its decisions than the one that was measured")

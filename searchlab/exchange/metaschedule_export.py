@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..apply.script import why_not_replayed
-from ..errors import SearchlabError
+from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
 from ..log.result import Result
+from ..measure.replay import why_not_replayed
 from ..space import Space
 from .metaschedule import FAILED, NOTE, Note, files_of
 
@@ -114,8 +114,9 @@ def _commit_for_relax(database: Any, log: Log, space: Space, best: int, seconds:
         try:
             schedule = replayed(trace, form)
         except (RuntimeError, ValueError, TypeError, LookupError) as error:
-            why = (str(error).splitlines() or [""])[0]
-            notes.append(f"{log.path}: the best program is there, but not for Relax, as its trace fails: {why}")
+            notes.append(
+                f"{log.path}: the best program is there, but not for Relax, as its trace fails: {first_line(error)}"
+            )
             continue
         _noted(schedule, Note(log.header, record))
         workload, arguments = database.commit_workload(form), ArgInfo.from_prim_func(form["main"])

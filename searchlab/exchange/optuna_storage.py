@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
 from .foreign import moment
 
@@ -63,8 +63,9 @@ def _open(out: Path) -> tuple[BaseStorage, set[str]]:
         storage = JournalStorage(JournalFileBackend(str(out))) if journal else RDBStorage(f"sqlite:///{out}")
         return storage, set(optuna.get_all_study_names(storage))
     except (SQLAlchemyError, RuntimeError, ValueError, LookupError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise SearchlabError(f"{out} is no storage of Optuna: {reason}; choose another file as --out") from None
+        raise SearchlabError(
+            f"{out} is no storage of Optuna: {first_line(error)}; choose another file as --out"
+        ) from None
 
 
 def _parameter(value: Any) -> Any:

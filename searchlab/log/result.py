@@ -20,23 +20,23 @@ from .noise import winner
 
 if TYPE_CHECKING:
     import pandas as pd
-    import tvm
     from tvm.s_tir import Schedule
 
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest trial of a run: where the fastest were measured again at its end, the one that then won.
+    """The fastest trial of a run: the winner of its finalists, if it has finalists.
 
-    tied: the others of them that cannot be told from it; None where none were measured again.
-    seconds: median time of one run of the program, as last measured.
+    seconds: median time of one run of the program, as last measured. tied: the other finalists that cannot be told
+    from the winner; None if the run has no finalists. result: the run. :mod:`searchlab.apply` builds and shows the
+    program.
     """
 
     trial: Trial
     gflops: float
     seconds: float
     tied: tuple[Trial, ...] | None
-    _result: Result = field(repr=False, compare=False)
+    result: Result = field(repr=False, compare=False)
 
     @property
     def config(self) -> Config:
@@ -44,22 +44,7 @@ class Best:
 
     def schedule(self) -> Schedule:
         """The schedule of this config: its ``.mod`` is the program, its ``.trace`` how it came about."""
-        return self._result.schedule(self.trial)
-
-    def build(self) -> tvm.runtime.Executable:
-        """The program compiled for the log's target: ``.jit()["main"]`` takes the workload's tensors, the result last.
-
-        TVM runs it on as many threads as it thinks fit, which may be half of the cores: set ``TVM_NUM_THREADS`` before.
-        """
-        from ..apply.best import build
-
-        return build(self.schedule().mod, self._result.space.target)
-
-    def text(self, what: str) -> str:
-        """What ``searchlab best --show WHAT`` prints: see :data:`searchlab.apply.inspect.TEXTS`."""
-        from ..apply.inspect import text
-
-        return text(self._result, self, what)
+        return self.result.schedule(self.trial)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import sys
 
 import msgspec
 
+from ..errors import described
+
 LONGEST = 20_000
 """Most characters of a trace."""
 
@@ -42,8 +44,7 @@ def main() -> None:
             trace = str(space.schedule(result.trials[want.index].config).trace)
             made = Made(number, trace[:LONGEST] + "\n..." * (len(trace) > LONGEST), "")
         except Exception as error:  # whatever a plug-in raises is said in the place of the trace
-            said = str(error).strip().splitlines() or [""]
-            made = Made(number, None, f"{type(error).__name__}: {said[0]}"[:300])
+            made = Made(number, None, described(error)[:300])
         sys.stdout.buffer.write(msgspec.json.encode(made) + b"\n")
         sys.stdout.buffer.flush()
 

@@ -34,6 +34,7 @@ import numpy as np
 import tvm
 
 import searchlab
+from searchlab.apply import build_best, text_of
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import device_of
 from searchlab_spaces.sketch import Sketch
@@ -108,7 +109,7 @@ print(f"\nThe best of {len(result.trials)} trials in {log}: {result.best.gflops:
 # TVM would use half of the cores where they are hyper-threads, so it is told to use those that the trials were measured
 # on, before it runs anything in this process.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
-function = result.best.build().jit()
+function = build_best(result.best).jit()
 device = device_of(target.kind)
 inputs = workload.inputs(seed=1)
 unwritten = np.full(list(workload.shapes.values())[-1], np.nan, workload.out_dtype)
@@ -130,8 +131,8 @@ best = result.best
 print("\nTensorIR:")
 print(module.script())
 print("\nPython schedule:")
-print(best.text("python"))
-lines = best.text("source").splitlines()
+print(text_of(best, "python"))
+lines = text_of(best, "source").splitlines()
 print(f"\nThe first of {len(lines)} lines of {'CUDA' if target.kind == 'cuda' else 'LLVM IR'}:")
 print("\n".join(lines[:40]))
 

@@ -33,6 +33,7 @@ import numpy as np
 import tvm
 
 import searchlab
+from searchlab.apply import build_best
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import device_of
 from searchlab_spaces.templates import KnobTemplate, TemplateConfig, template
@@ -165,7 +166,7 @@ print(f"index {space.index_of(best.config)} of {len(space)}, a member: {best.con
 # The program is an ordinary TVM module. TVM would use half of the cores where they are hyper-threads, so it is told to
 # use those that the trials were measured on, before it runs anything in this process.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
-module = best.build().jit()
+module = build_best(best).jit()
 device = device_of(target.kind)
 inputs = workload.inputs(seed=1)
 unwritten = np.full(list(workload.shapes.values())[-1], np.nan, workload.out_dtype)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from searchlab import tune
-from tests.apply.logs import MEASURE
+from tests.support.apply.logs import MEASURE
 
 
 @pytest.fixture(scope="session")

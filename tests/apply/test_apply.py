@@ -16,11 +16,11 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab import SearchlabError
-from searchlab.apply.inspect import TEXTS
+from searchlab.apply import TEXTS, text_of
 from searchlab.apply.library import export_library
 from searchlab.log.format import read_header
-from tests.apply.logs import command, made_log
 from tests.spaces.programs import assert_right, valid_configs
+from tests.support.apply.logs import command, made_log
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}
 
@@ -54,24 +54,24 @@ def test_each_text_is_of_that_program(real_log: Path, cuda_log: Path) -> None:
     }  # fmt: skip
     assert set(told) == set(TEXTS)
     for what, some in told.items():
-        assert some in best.text(what), what
-    assert "T.sblock(" not in best.text("lowered") and "__tvm_ffi_main" in best.text("lowered")
+        assert some in text_of(best, what), what
+    assert "T.sblock(" not in text_of(best, "lowered") and "__tvm_ffi_main" in text_of(best, "lowered")
     with pytest.raises(SearchlabError, match="did you mean 'llvm'"):
-        best.text("lvm")
+        text_of(best, "lvm")
     best = searchlab.load_log(cuda_log).best
-    assert "__global__" in best.text("source") and "define " in best.text("llvm")
-    assert "threadIdx" in best.text("lowered")
+    assert "__global__" in text_of(best, "source") and "define " in text_of(best, "llvm")
+    assert "threadIdx" in text_of(best, "lowered")
 
 
 def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best = searchlab.load_log(cuda_log).best
     if shutil.which("nvcc"):
-        assert ".visible .entry main_kernel" in best.text("asm")
+        assert ".visible .entry main_kernel" in text_of(best, "asm")
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
     if not find_spec("cuda"):  # with nvrtc
         with pytest.raises(SearchlabError, match="put nvcc"):
-            best.text("asm")
+            text_of(best, "asm")
 
 
 def test_show_of_the_command_line(real_log: Path) -> None:
@@ -79,7 +79,8 @@ def test_show_of_the_command_line(real_log: Path) -> None:
     record = json.loads(shown)
     assert code == 0 and record["config"] and "apply_trace" in record["python"]
     assert (
-        command("best", real_log, "--show", "asm")[1].strip() == searchlab.load_log(real_log).best.text("asm").strip()
+        command("best", real_log, "--show", "asm")[1].strip()
+        == text_of(searchlab.load_log(real_log).best, "asm").strip()
     )
 
 

@@ -17,10 +17,7 @@ from tvm_ffi import structural_equal
 from searchlab import apply_history_best, load_log, resolve_target
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
-
-from ..exchange.logs import TARGET as OTHER
-from ..exchange.logs import made_log
-from .models import (
+from tests.support.apply.models import (
     FUSED,
     HERE,
     Emit,
@@ -37,6 +34,8 @@ from .models import (
     scheduled,
     unchanged,
 )
+from tests.support.exchange import TARGET as OTHER
+from tests.support.exchange import made_log
 
 
 @pytest.mark.parametrize(("workload", "space", "emit", "shapes"), FUSED)

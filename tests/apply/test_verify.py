@@ -16,7 +16,7 @@ from searchlab.apply.verify import fastest, sentences, verify_log
 from searchlab.space import Choose, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import Gemm, Workload
-from tests.apply.logs import MEASURE, command, edited, made_log
+from tests.support.apply.logs import MEASURE, command, edited, made_log
 
 
 class Remembers(Space):

@@ -101,7 +101,7 @@ def test_a_constructor_that_raises_and_a_class_of_another_kind_fail(home: Path) 
         (["policy", "evolutionry"], "did you mean 'evolutionary'"),
         (["policy", "mine:Sound", "--option", "shore=0.25"], "did you mean 'share'"),
         (["policy", "mine:Sound", "--only", "same-sead"], "did you mean 'same-seed'"),
-        (["policy", "mine:Picky"], "on sketches only. If it works in certain spaces only, name one, as: --space"),
+        (["policy", "mine:Picky"], "on sketches only. If it works in certain spaces only, name one of them"),
         (["costmodel", "ridge", "--workload", "gemm:8x8x8"], "leave out --space"),
         (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "refuses gemm:8x8x8"),
         (["space", "sketch", "--workload", "gem:8x8x8"], "did you mean 'gemm'"),

@@ -19,8 +19,7 @@ from searchlab.exchange.exports import export_logs
 from searchlab.log.format import Header, read_log
 from tests import toys
 from tests.conftest import write_table
-
-from .logs import DATA, made_log
+from tests.support.exchange import DATA, made_log
 
 MS = 1e3
 

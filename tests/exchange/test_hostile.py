@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from searchlab.errors import SearchlabError
 from searchlab.exchange.imports import As, import_file
 from searchlab.plugins import Plugin
-
-from .logs import DATA
+from tests.support.exchange import DATA
 
 AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"
 RECORDS, WORKLOADS = "database_tuning_record.json", "database_workload.json"

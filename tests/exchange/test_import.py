@@ -23,8 +23,7 @@ from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.cli.test_light import HEAVY
 from tests.cli.test_light import imported as imports_of
-
-from .logs import DATA
+from tests.support.exchange import DATA
 
 AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"
 PAIRS = json.loads((DATA.parent.parent / "spaces/data/autotvm_conv2d_pairs.json").read_text())["pairs"]

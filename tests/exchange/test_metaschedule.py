@@ -21,9 +21,8 @@ from searchlab.exchange.metaschedule import Note
 from searchlab.log.format import Log, read_log
 from searchlab.log.result import Result
 from searchlab.plugins import Plugin
-
-from ..apply.logs import made_log as faulty_log
-from .logs import made_log
+from tests.support.apply.logs import made_log as faulty_log
+from tests.support.exchange import made_log
 
 SPACES = [
     ("sketch", "gemm:64x64x64"),

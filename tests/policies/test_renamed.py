@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from searchlab.policy import Policy
-from searchlab.registry import load, options_of
+from searchlab.policy import POLICIES
 
 
 @pytest.mark.parametrize(
@@ -16,7 +15,7 @@ from searchlab.registry import load, options_of
     ],
 )  # fmt: skip
 def test_trials_before_the_model_is_asked_are_n_startup_everywhere(name: str, earlier: str) -> None:
-    policy: type[Policy] = load("policy", name)
-    options = options_of(policy, 1)
+    policy = POLICIES.load(name)
+    options = POLICIES.options_of(policy)
     assert "n_startup" in options and earlier not in options
     assert policy.updated({earlier: 7}) == {"n_startup": 7}

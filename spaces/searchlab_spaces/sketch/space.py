@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from searchlab.errors import InvalidConfig, UnsupportedWorkload
+from searchlab.errors import InvalidConfig, UnsupportedWorkload, first_line
 from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
@@ -89,7 +89,7 @@ class Sketch(Space):
             if refusing is not None and self.target.kind == "cuda":
                 check_gpu(sch.mod, self.target)  # says which limit; VerifyGPUCode says only that there is one
         except RuntimeError as error:
-            raise InvalidConfig(f"the sketch cannot be finished: {_first_line(error)}") from None
+            raise InvalidConfig(f"the sketch cannot be finished: {first_line(error)}") from None
         if refusing is not None:
             raise InvalidConfig(
                 f"MetaSchedule's {type(refusing).__name__} refuses the program: "
@@ -110,7 +110,7 @@ class Sketch(Space):
         try:
             Trace(self._design.traces[number].insts, {}).apply_to_schedule(sch, remove_postproc=False)
         except RuntimeError as error:
-            raise InvalidConfig(f"the sketch cannot be applied: {_first_line(error)}") from None
+            raise InvalidConfig(f"the sketch cannot be applied: {first_line(error)}") from None
         return self._finished(sch)
 
     def config_of(self, schedule: Schedule) -> Config:
@@ -167,7 +167,7 @@ class Sketch(Space):
         try:
             Trace(trace.insts, made).apply_to_schedule(sch, remove_postproc=False)
         except RuntimeError as error:
-            raise InvalidConfig(f"the sketch cannot be applied: {_first_line(error)}") from None
+            raise InvalidConfig(f"the sketch cannot be applied: {first_line(error)}") from None
         return sch
 
     def _find_knobs(self, number: int) -> tuple[Knob, ...]:
@@ -223,7 +223,3 @@ class Sketch(Space):
 def _taken(sch: Schedule) -> list[Instruction]:
     """The sampling instructions in the trace of ``sch``."""
     return [inst for inst in sch.trace.insts if inst.kind.name in decisions.SAMPLING]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

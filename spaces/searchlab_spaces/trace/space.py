@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload, did_you_mean
+from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload, did_you_mean, first_line
 from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
@@ -120,7 +120,7 @@ class Trace(Space):
         try:
             schedule = self._scheduled(Schedule(self.workload.module, seed=seed, error_render_level="fast"))
         except (RuntimeError, ValueError) as error:
-            raise InvalidConfig(f"{self._name} fails: {_first_line(error)}") from None
+            raise InvalidConfig(f"{self._name} fails: {first_line(error)}") from None
         return self._checked(schedule)
 
     def config_of(self, schedule: Schedule) -> Config:
@@ -176,7 +176,7 @@ class Trace(Space):
         except (RuntimeError, ValueError) as error:  # ScheduleError is the former, a failed check in TVM either
             if asking:  # whoever chooses failed, and not the function
                 raise
-            raise _Failed(_first_line(error)) from None
+            raise _Failed(first_line(error)) from None
 
     def _scheduled(self, sch: Schedule) -> Schedule:
         with self.target.tvm:
@@ -212,10 +212,6 @@ class Trace(Space):
 
 class _Failed(Exception):
     """A trace function cannot go on; the text says why."""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _load(text: str) -> TraceFunction:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from searchlab.cli import app
 from searchlab.errors import SearchlabError
 from searchlab.hypertune import Hypertuned, plan_hypertune
-from searchlab.hypertune.options import defaults_of, derive_ranges, holds, parse_options, spelled
+from searchlab.hypertune.ranges import defaults_of, derive_ranges, holds, parse_options, spelled
 from searchlab.options import one_of, real
 from searchlab.policy import POLICIES, NeverTwice
 from searchlab.run.study import Study
@@ -27,7 +27,7 @@ from tests import toys
 from tests.conftest import write_table
 
 WORKLOADS = ["gemm:64x64x64", "gemm:32x32x32", "gemm:16x16x16"]
-PLANTED = "tests.core.test_hypertune:Planted"
+PLANTED = "tests.hypertune.test_hypertune:Planted"
 QUICK: dict[str, Any] = {"trials": 12, "seeds": 2, "fresh_seeds": 8}
 
 
@@ -127,7 +127,7 @@ def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
         results.append(plan.run(tmp_path / name))
     ours, theirs = (journal(tmp_path / name) for name in ("as it is", "other"))
     assert ours == theirs and list(ours) == [f"without {WORKLOADS[1]}"]
-    for seen, unseen in zip(*(result.searches[0].tasks for result in results), strict=True):
+    for seen, unseen in zip(*(result.searches[0].problems for result in results), strict=True):
         assert (seen.found == unseen.found) is not seen.held_out
 
 
@@ -190,8 +190,10 @@ def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) 
     refused = [params["aim"] for params, values in journal(tmp_path)["on all workloads"] if values is None]
     assert refused and min(refused) > 1 and len(refused) == found.searches[-1].refused
     assert found.options["aim"] <= 1
-    with pytest.raises(SearchlabError, match="took none of the 3 options .*option 'knob' is"):
-        plan_hypertune(study, "tests.core.test_hypertune:Broken", options=["knob=3..9"], **{**QUICK, "trials": 3}).run()
+    with pytest.raises(SearchlabError, match="refused all 3 sets of options .*option 'knob' is"):
+        plan_hypertune(
+            study, "tests.hypertune.test_hypertune:Broken", options=["knob=3..9"], **{**QUICK, "trials": 3}
+        ).run()
 
 
 def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
     assert "is the only workload, so none can be held out" in plan.notes[0]
     found = plan.run()
     assert found.better is None and found.held_out is None and "better beyond the noise, +" in found.verdict
-    assert "does not show what they are on any other" in found.verdict
+    assert "does not show how good they are on another" in found.verdict
 
 
 def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
@@ -208,8 +210,8 @@ def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[2:], toys.all_equal)
     plan = plan_hypertune(made(tmp_path, WORKLOADS), PLANTED, **QUICK)
     assert "gemm:16x16x16 in small is left out" in plan.notes[0]
-    assert [task.workload for task in plan.tasks] == WORKLOADS[:2]
-    with pytest.raises(SearchlabError, match="nothing can be searched on: gemm:16x16x16 in small is left out"):
+    assert [problem.workload for problem in plan.problems] == WORKLOADS[:2]
+    with pytest.raises(SearchlabError, match="there is no problem to search on: gemm:16x16x16 in small is left out"):
         plan_hypertune(made(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
 
 
@@ -257,11 +259,11 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     study = made(tmp_path, WORKLOADS[:2], cost_models=["ridge", "xgboost"], warm_start=["tables"])
     plan = plan_hypertune(study, "xgb", **QUICK)
-    assert {task.cell.cost_model.plugin.name for task in plan.tasks if task.cell.cost_model} == {"ridge"}
+    assert {problem.run.cost_model.plugin.name for problem in plan.problems if problem.run.cost_model} == {"ridge"}
     assert spelled(plan.ranges["epsilon"]) == "0.0125..0.2:log" and plan.others == {"predictions": None}
     first, second = plan.notes
-    assert "the first is used, ridge" in first and "logs of warm_start" in second
-    assert "the same from every seed" in plan_hypertune(study, "tests.core.test_hypertune:Same", **QUICK).notes[-1]
+    assert "only the first of the study's cost models is used: ridge" in first and "logs of warm_start" in second
+    assert "the same from every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -286,8 +288,8 @@ def test_what_an_option_says(text: str, distribution: str) -> None:
     ("texts", "said"),
     [
         (["populatoin=4..64"], "has no option 'populatoin'; did you mean 'population'"),
-        (["population"], "says nothing to search"),
-        (["population="], "says nothing to search"),
+        (["population"], "gives no values to search"),
+        (["population="], "gives no values to search"),
         (["population=64..4"], "from a number to a greater one"),
         (["population=a..b"], "the ends of a range are numbers"),
         (["elites=0..4:log"], "begins above 0"),
@@ -327,7 +329,7 @@ def test_ranges_follow_from_defaults_as_far_as_the_policy_takes_them() -> None:
         ({"measure": {"kind": "table", "path": "absent"}}, PLANTED, {}, "absent"),
         ({"workloads": ["gemm:8x8x8"]}, PLANTED, {}, "gemm:8x8x8"),
         ({}, "evolutionry", {}, "unknown policy 'evolutionry'; did you mean 'evolutionary'"),
-        ({}, "random", {}, "no option from whose default a range follows"),
+        ({}, "random", {}, "no option with a default that a range can be derived from"),
         ({}, PLANTED, {"options": ["aims=0..1"]}, "has no option 'aims'; did you mean 'aim'"),
         (
             {},

@@ -1,4 +1,4 @@
-"""What a scheduled program becomes on its way to the machine, as text."""
+"""The best program of a log as text, at each step of its way to the machine."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ from .script import python_script
 if TYPE_CHECKING:
     import tvm
 
-    from ..log.result import Best, Result
+    from ..log.result import Best
 
 TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
-"""What there is of a program, in the order in which each comes about."""
+"""The names of the texts of a program, from its schedule to its assembly."""
 
 
-def text(result: Result, best: Best, what: str) -> str:
-    """One of :data:`TEXTS` of the best program of a log. Raises SearchlabError."""
-    if what not in TEXTS:
-        raise SearchlabError(f"a program has no text {what!r}{did_you_mean(what, TEXTS)}")
-    schedule, space = best.schedule(), result.space
-    if what == "trace":
+def text_of(best: Best, name: str) -> str:
+    """One of :data:`TEXTS` of the best program of a log, as ``searchlab best --show NAME`` prints it.
+
+    Raises SearchlabError if there is no such text, or if the program does not compile.
+    """
+    if name not in TEXTS:
+        raise SearchlabError(f"a program has no text {name!r}{did_you_mean(name, TEXTS)}")
+    schedule, space, log = best.schedule(), best.result.space, best.result.log
+    if name == "trace":
         return str(schedule.trace)
-    if what == "python":
+    if name == "python":
         title = (
-            f"{space.workload} in {result.log.header.space.name}, trial {best.trial.index} of {result.log.path.name}: "
+            f"{space.workload} in {log.header.space.name}, trial {best.trial.index} of {log.path.name}: "
             f"{best.seconds * 1e3:.4g} ms, {best.gflops:.1f} GFLOPS"
         )
         return python_script(schedule, space.workload, space.target, title)
-    if what == "tir":
+    if name == "tir":
         return str(schedule.mod.script())
-    makers = {"lowered": lowered, "llvm": llvm_ir, "source": source, "asm": assembly}
-    return makers[what](schedule.mod, space.target)
+    writers = {"lowered": lowered, "llvm": llvm_ir, "source": source, "asm": assembly}
+    return writers[name](schedule.mod, space.target)
 
 
 def lowered(module: tvm.IRModule, target: Target) -> str:
-    """The TensorIR that TVM's default pipeline makes of ``module``, as ``tvm.compile`` runs it before code generation.
+    """The TensorIR that TVM's default pipeline makes of ``module``: ``tvm.compile`` generates code from it.
 
-    The host's code and the kernels are functions of one module still.
+    The code of the host and the kernels are still functions of one module.
     """
     import tvm
 
@@ -54,23 +57,23 @@ def lowered(module: tvm.IRModule, target: Target) -> str:
 
 
 def llvm_ir(module: tvm.IRModule, target: Target) -> str:
-    """LLVM IR: of the program, or, where that runs on a GPU, of what launches its kernels. Raises SearchlabError."""
+    """The LLVM IR of the program; for a GPU, of the host code that launches its kernels. Raises SearchlabError."""
     return str(build(module, target).mod.inspect_source("ll"))
 
 
 def source(module: tvm.IRModule, target: Target) -> str:
-    """What TVM generates: LLVM IR for a CPU, the kernels' C++ for CUDA. Raises SearchlabError."""
+    """The code that TVM generates: LLVM IR for a CPU, the kernels' C++ for CUDA. Raises SearchlabError."""
     host = build(module, target).mod
     return str(host.imports[0].inspect_source() if host.imports else host.inspect_source("ll"))
 
 
 def assembly(module: tvm.IRModule, target: Target) -> str:
-    """Assembly: of the CPU, or the PTX of the kernels, which takes nvcc or nvrtc. Raises SearchlabError."""
+    """The assembly for a CPU; for CUDA the PTX of the kernels, which needs nvcc or nvrtc. Raises SearchlabError."""
     host = build(module, target).mod
     if not host.imports:
         return str(host.inspect_source("s"))
     if target.kind != "cuda":
-        raise SearchlabError(f"TVM gives no assembly of kernels for {target.kind}; look at --show source")
+        raise SearchlabError(f"TVM gives no assembly of the kernels for {target.kind}; use --show source")
     from tvm.support.nvcc import compile_cuda
 
     code, arch = str(host.imports[0].inspect_source()), str(target.tvm.attrs["arch"])

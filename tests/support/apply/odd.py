@@ -115,10 +115,10 @@ class Odd(ProductSpace):
 
         loops = ("range(4)", "T.vectorized(4)")
         desc, impl = (from_source(DOT.replace("{loop}", loop)) for loop in loops)
-        TensorIntrin.register("tests.apply.odd.row", desc, impl, override=True)
+        TensorIntrin.register("tests.support.apply.odd.row", desc, impl, override=True)
         block = sch.get_sblock("gemm")
         i, j, k = sch.get_loops(block)
         j, inner = sch.split(j, [None, 4])
         sch.reorder(i, j, k, inner)
         sch.decompose_reduction(block, k)
-        sch.tensorize(inner, "tests.apply.odd.row")
+        sch.tensorize(inner, "tests.support.apply.odd.row")

@@ -1,4 +1,4 @@
-"""The options of a policy as a search space: as they are given in words, or as its defaults suggest them."""
+"""The options of a policy as a search space: ranges that the user gives, or that follow from the defaults."""
 
 from __future__ import annotations
 
@@ -21,35 +21,36 @@ HALVINGS = 10
 DIGITS = 3
 
 Ranges = dict[str, BaseDistribution]
-"""What is searched, by the name of the option."""
+"""The values to search, by the name of the option."""
 
 
 def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
-    """What each of ``texts`` says of an option of the policy ``cls``, called ``name``.
+    """The ranges that ``texts`` give for options of the policy ``cls``, called ``name``.
 
-    ``option=low..high`` is a range, of whole numbers where both ends are and the option is no float;
-    ``option=low..high:log`` one on a logarithmic scale; ``option=a,b,c`` are choices, each as JSON where it is that,
-    else the text itself. Raises SearchlabError for anything else, for an option that the policy does not take, and for
-    one that is given twice.
+    ``option=low..high`` is a range, of whole numbers if both ends are whole and the option is no float.
+    ``option=low..high:log`` is a range on a logarithmic scale. ``option=a,b,c`` are choices: each is read as JSON, or
+    else is the text itself. Raises SearchlabError for any other text, for an option that the policy does not take, and
+    for an option that is given twice.
     """
-    found: Ranges = {}
+    ranges: Ranges = {}
     for text in texts:
         option, equals, given = text.partition("=")
         if not option or not equals or not given:
             raise SearchlabError(
-                f"--option {text!r} says nothing to search; write it as name=low..high, "
+                f"--option {text!r} gives no values to search; write it as name=low..high, "
                 f"name=low..high:log or name=a,b,c"
             )
         POLICIES.check_options(name, cls, {option: None})
-        if option in found:
-            raise SearchlabError(f"--option {option} is given twice; give it once, with all that is to be searched")
+        if option in ranges:
+            raise SearchlabError(f"--option {option} is given twice; give it once, with all values to search")
         ends = re.fullmatch(r"(.+?)\.\.(.+?)(:log)?", given)
         if ends:
             parameter = POLICIES.options_of(cls).get(option)
-            found[option] = _range(text, ends[1], ends[2], bool(ends[3]), parameter is not None and _is_real(parameter))
+            is_real = parameter is not None and _is_real(parameter)
+            ranges[option] = _range(text, ends[1], ends[2], bool(ends[3]), is_real)
         else:
-            found[option] = _choices(text, given)
-    return found
+            ranges[option] = _choices(text, given)
+    return ranges
 
 
 def _is_real(parameter: inspect.Parameter) -> bool:
@@ -91,25 +92,24 @@ def _value(text: str) -> Any:
 
 
 def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What each option of a policy is where nothing is said: as ``given``, else the default of its constructor."""
-    found: dict[str, Any] = {}
+    """The value of each option without a search: the one in ``given``, else the default of the constructor."""
+    defaults: dict[str, Any] = {}
     for name, parameter in POLICIES.options_of(cls).items():
         value = given.get(name, parameter.default)
         if _is_real(parameter) and type(value) is int:
             value = float(value)  # or it would be searched in whole numbers
         if value is not inspect.Parameter.empty:
-            found[name] = value
-    return dict(given) | found
+            defaults[name] = value
+    return dict(given) | defaults
 
 
 def derive_ranges(defaults: Mapping[str, Any], takes: Callable[[str, Any], bool]) -> tuple[Ranges, dict[str, Any]]:
     """Ranges around ``defaults``, and the defaults from which no range follows.
 
-    A number above 0 is searched between a quarter of it and four times it, on a logarithmic scale; where the policy
-    does not take so much or so little, as far as it does. Of a switch both sides are searched. Of words, lists, 0 and
-    None it is not known what else they may be.
+    A number above 0 is searched from a quarter of it to four times it, on a logarithmic scale, as far as the policy
+    takes such values. A switch is searched in both positions. Words, lists, 0 and None suggest no other values.
 
-    takes: whether the policy is made with this option at this value, and the others as they are.
+    takes: whether the policy starts with this option at this value, and the others at their defaults.
     """
     ranges: Ranges = {}
     others: dict[str, Any] = {}
@@ -127,12 +127,12 @@ def derive_ranges(defaults: Mapping[str, Any], takes: Callable[[str, Any], bool]
 
 
 def rounded(value: float) -> float:
-    """To as many digits as are worth typing."""
+    """``value`` with as many digits as are worth typing."""
     return float(f"{value:.{DIGITS}g}")
 
 
 def _furthest(name: str, default: float, limit: float, takes: Callable[[str, Any], bool]) -> float:
-    """The value from ``default`` towards ``limit`` that is furthest and still taken, by halving what is between."""
+    """The value farthest from ``default`` towards ``limit`` that the policy still takes, found by bisection."""
 
     def fit(value: float) -> float:
         return max(1, round(value)) if isinstance(default, int) else rounded(value)
@@ -152,7 +152,7 @@ def _furthest(name: str, default: float, limit: float, takes: Callable[[str, Any
 
 
 def spelled(distribution: BaseDistribution) -> str:
-    """As ``--option`` takes it."""
+    """The range as ``--option`` takes it."""
     if isinstance(distribution, IntDistribution | FloatDistribution):
         return f"{distribution.low}..{distribution.high}" + (":log" if distribution.log else "")
     assert isinstance(distribution, CategoricalDistribution)
@@ -160,7 +160,7 @@ def spelled(distribution: BaseDistribution) -> str:
 
 
 def holds(distribution: BaseDistribution, value: Any) -> bool:
-    """Whether ``value`` is one of those that are searched."""
+    """Whether ``value`` is in the range."""
     if isinstance(distribution, IntDistribution | FloatDistribution):
         number = isinstance(value, int | float) and not isinstance(value, bool)
         whole = isinstance(distribution, FloatDistribution) or isinstance(value, int)

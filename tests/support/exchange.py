@@ -13,7 +13,7 @@ from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "exchange" / "data"
 TARGET = {"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2}
 
 

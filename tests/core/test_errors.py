@@ -1,0 +1,26 @@
+"""What is made of an error for a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from searchlab.errors import described, first_line, last_line
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("no such file", "no such file", "no such file"),
+        ("\n  Traceback: \n  File a.cc\nInternalError: Check failed\n", "Traceback:", "InternalError: Check failed"),
+        ("", "ValueError", "ValueError"),
+        (" \n ", "ValueError", "ValueError"),
+    ],
+)
+def test_the_first_and_the_last_line_of_an_error(text: str, first: str, last: str) -> None:
+    error = ValueError(text)
+    assert (first_line(error), last_line(error)) == (first, last)
+
+
+def test_an_error_is_described_by_its_type_and_its_first_line() -> None:
+    assert described(ValueError("wrong\nand why")) == "ValueError: wrong"
+    assert described(ValueError()) == "ValueError"
