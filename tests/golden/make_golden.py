@@ -163,7 +163,7 @@ def write(path: Path, value: Any) -> None:
 
 
 def without_kernel(path: Path) -> None:
-    """Leave out of a header which kernel the machine ran, which is nobody's business; no run goes by that."""
+    """Leave out of a header which kernel the machine ran, since the data shall name no machine; no run goes by that."""
     first, rest = path.read_bytes().split(b"\n", 1)
     header = json.loads(first)
     header["machine"]["system"] = "Linux"
@@ -241,7 +241,7 @@ def make_damaged() -> None:
     lines = Path("runs/evolutionary.jsonl").read_bytes().splitlines(keepends=True)[:21]
     header = lines[0]
     damaged = {
-        "torn": lines[:-1] + [lines[-1][:60]],
+        "torn": [*lines[:-1], lines[-1][:60]],
         "torn-header": [header[:100]],
         "empty": [],
         "middle": [*lines[:11], lines[11][:50] + b"\x00\xff" + lines[11][52:], *lines[12:]],
@@ -300,7 +300,9 @@ def manifest() -> dict[str, Any]:
     logs = [path for folder in ("tables", "runs", "local", "imported", "results") for path in Path(folder).rglob("*")]
     return {
         "versions": msgspec.to_builtins(searchlab.load_log("runs/random.jsonl").log.header.versions),
-        "logs": {str(path): observed(path) | {"check": checked(path)} for path in sorted(logs) if ".jsonl" in path.name},
+        "logs": {
+            str(path): observed(path) | {"check": checked(path)} for path in sorted(logs) if ".jsonl" in path.name
+        },
         "damaged": {
             path.name: {"reads": reads(path), "check": checked(path), "repair": repaired(path)}
             for path in sorted(Path("damaged").iterdir())

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from searchlab import Config, InvalidConfig, Knob, NeverTwice, ProductSpace, Space, Target, UnsupportedWorkload, Workload
+from searchlab import (
+    Config,
+    InvalidConfig,
+    Knob,
+    NeverTwice,
+    ProductSpace,
+    Space,
+    Target,
+    UnsupportedWorkload,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
