@@ -163,7 +163,7 @@ def write(path: Path, value: Any) -> None:
 
 
 def without_kernel(path: Path) -> None:
-    """Leave out of a header which kernel the machine ran, which is nobody's business; no run goes by that."""
+    """Leave out of a header which kernel the machine ran, since the data shall name no machine; no run goes by that."""
     first, rest = path.read_bytes().split(b"\n", 1)
     header = json.loads(first)
     header["machine"]["system"] = "Linux"

@@ -13,7 +13,7 @@ import searchlab
 from searchlab import SearchlabError
 
 from .holding import MANIFEST, RUNS, configs, hold, hold_check, read_lines
-from .today import DATA, READ, STOPPED, checked, command, header_of, in_words, observed, run
+from .today import DATA, READ, STOPPED, best, checked, command, header_of, in_words, read, run, without_place
 
 LOGS = MANIFEST["logs"]
 DAMAGED = MANIFEST["damaged"]
@@ -26,10 +26,30 @@ def test_every_log_is_in_the_manifest() -> None:
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_what_is_said_of_a_log(name: str) -> None:
-    expected = dict(LOGS[name])
-    hold_check(checked(DATA / name), expected.pop("check"))
-    hold(observed(DATA / name), in_words(READ, expected))
+def test_what_a_script_sees_of_a_log(name: str) -> None:
+    expected = LOGS[name]
+    found = read(DATA / name)
+    hold(found, {field: expected[field] for field in found})
+    found = best(DATA / name)
+    hold(json.loads(json.dumps(found)), {field: expected["best"][field] for field in found})
+
+
+@pytest.mark.parametrize("name", [name for name in LOGS if name.startswith("local/")])
+def test_noise_and_drift_of_a_measured_log(name: str) -> None:
+    code, said = command("best", DATA / name, "--json")
+    assert code == 0
+    hold(json.loads(said), LOGS[name]["best"])
+
+
+def test_what_logs_are_said_to_hold() -> None:
+    """All of them at once, as building the command line takes longer than reading a log."""
+    code, said = command("table", "info", *LOGS, "--json")
+    assert code == 0
+    for name, found in zip(LOGS, json.loads(said), strict=True):
+        hold(without_place(found), in_words(READ, LOGS[name]["table"]), name)
+    code, said = command("log", "check", *LOGS, "--json")
+    for name, found in zip(LOGS, json.loads(said), strict=True):
+        hold_check({"exit_code": code, **without_place(found)}, LOGS[name]["check"])
 
 
 @pytest.mark.parametrize("name", LOGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from searchlab import SearchlabError, load_log
 
 from .holding import MANIFEST, RUNS, configs, copied_here, read_lines, skip_with_other_libraries
-from .today import DATA, MENDED, command, run
+from .today import ASKED, DATA, MENDED, command, in_words, run
 
 KEPT = [name for name in RUNS if "/" not in name and name not in MENDED]
 LOCAL = [name for name in RUNS if "/" in name]
@@ -84,10 +85,6 @@ def test_a_measured_run_of_another_machine_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", MANIFEST["tables"])
 def test_a_finished_table_is_not_measured_again(name: str, tmp_path: Path) -> None:
-    import json
-
-    from .today import ASKED, in_words
-
     spec = MANIFEST["tables"][name]
     table = copied_here(DATA / "tables" / name, tmp_path)
     before = table.read_bytes()

@@ -12,26 +12,18 @@ import searchlab
 from searchlab.costmodel import load
 
 from .holding import MANIFEST, hold, skip_with_other_libraries
-from .today import ASKED, DATA, READ, command, header_of, in_words, observed, planned
+from .today import ASKED, DATA, READ, command, header_of, in_words, planned, read
 
 FOREIGN = DATA.parent.parent / "exchange" / "data"
 
 
-@pytest.mark.parametrize("name", [name for name in MANIFEST["studies"] if name != "words.toml"])
-def test_a_study_file_spans_the_same_runs(name: str) -> None:
-    hold(planned(DATA / "studies" / name), in_words(READ, MANIFEST["studies"][name]))
-
-
-def test_a_study_file_with_options_that_are_to_be_renamed() -> None:
-    """Edit the expectation here where the old words are refused in study files, whatever logs may say."""
-    hold(planned(DATA / "studies" / "words.toml"), in_words(READ, MANIFEST["studies"]["words.toml"]))
-
-
-def study_in_words_of_today(to: Path) -> Path:
-    """``on_table.toml`` in a copy of the directories that it and its table are in."""
-    for folder in ("studies", "tables", "results", "hypertune"):
+def in_words_of_today(name: str, to: Path) -> Path:
+    """A golden study file with today's words, in a copy of the directories that are about it."""
+    for folder in ("studies", "results", "hypertune"):
         shutil.copytree(DATA / folder, to / folder)
-    study = to / "studies" / "on_table.toml"
+    for folder in ("tables", "runs"):
+        (to / folder).symlink_to(DATA / folder)
+    study = to / "studies" / name
     text = study.read_text()
     for old, new in ASKED.items():
         text = text.replace(f"{old} = ", f"{new} = ")
@@ -39,8 +31,18 @@ def study_in_words_of_today(to: Path) -> Path:
     return study
 
 
+@pytest.mark.parametrize("name", [name for name in MANIFEST["studies"] if name != "words.toml"])
+def test_a_study_file_spans_the_same_runs(name: str, tmp_path: Path) -> None:
+    hold(planned(in_words_of_today(name, tmp_path)), in_words(READ, MANIFEST["studies"][name]))
+
+
+def test_a_study_file_with_options_that_are_to_be_renamed() -> None:
+    """Edit the expectation here where the old words are refused in study files, whatever logs may say."""
+    hold(planned(DATA / "studies" / "words.toml"), in_words(READ, MANIFEST["studies"]["words.toml"]))
+
+
 def test_the_directory_of_a_study_is_complete_and_reported_as_before(tmp_path: Path) -> None:
-    study = study_in_words_of_today(tmp_path)
+    study = in_words_of_today("on_table.toml", tmp_path)
     results = tmp_path / "results" / "on_table"
     before = {path: path.read_bytes() for path in results.rglob("*.jsonl")}
     runs = searchlab.Study.load(study).run(results)
@@ -52,17 +54,17 @@ def test_the_directory_of_a_study_is_complete_and_reported_as_before(tmp_path: P
 
 
 def test_the_directory_of_a_study_goes_on(tmp_path: Path) -> None:
-    study = study_in_words_of_today(tmp_path)
+    study = in_words_of_today("on_table.toml", tmp_path)
     results = tmp_path / "results" / "on_table"
     for path in results.rglob("*.jsonl"):
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:13]))
     for result in searchlab.Study.load(study).run(results):
         name = f"results/on_table/{result.log.path.relative_to(results)}"
-        assert observed(result.log.path)["costs"] == MANIFEST["logs"][name]["costs"]
+        assert read(result.log.path)["costs"] == MANIFEST["logs"][name]["costs"]
 
 
 def test_a_search_of_options_goes_on(tmp_path: Path) -> None:
-    study = study_in_words_of_today(tmp_path)
+    study = in_words_of_today("on_table.toml", tmp_path)
     expected = json.loads((DATA / "hypertune" / "hypertune.json").read_text())
     journal = tmp_path / "hypertune" / "optuna.log"
     before = journal.read_bytes()
@@ -83,7 +85,7 @@ def test_an_import_gives_the_same_log(name: str, tmp_path: Path) -> None:
     file, *words = MANIFEST["imports"][name]
     assert command("import", FOREIGN / file, "--out", tmp_path / "a.jsonl", *words)[0] == 0
     golden = DATA / "imported" / f"{name}.jsonl"
-    hold(observed(tmp_path / "a.jsonl"), observed(golden))
+    hold(read(tmp_path / "a.jsonl"), read(golden))
     made, kept = (searchlab.load_log(path) for path in (tmp_path / "a.jsonl", golden))
     assert made.trials == kept.trials
     hold(header_of(made), header_of(kept))

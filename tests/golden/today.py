@@ -102,10 +102,16 @@ def host() -> dict[str, str]:
 
 def observed(path: Path) -> dict[str, Any]:
     """What searchlab says of a whole log: plain JSON, without the file's place."""
+    code, said = command("best", path, "--json")
+    info = json.loads(command("table", "info", path, "--json")[1])[0]
+    return read(path) | {"best": json.loads(said) if code == 0 else None, "table": without_place(info)}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a script sees of a log."""
     result = searchlab.load_log(path)
     frame = result.to_frame()
     measurements = [trial.measurement for trial in result.trials]
-    code, said = command("best", path, "--json")
     return {
         "trials": len(result.trials),
         "costs": [cost if math.isfinite(cost) else None for cost in frame["cost"].tolist()],
@@ -114,8 +120,18 @@ def observed(path: Path) -> dict[str, Any]:
         "reused": [index for index, one in enumerate(measurements) if one.reused],
         "nearest": [index for index, one in enumerate(measurements) if one.nearest],
         "stopped": [index for index, one in enumerate(measurements) if getattr(one, STOPPED)],
-        "best": json.loads(said) if code == 0 else None,
-        "table": without_place(json.loads(command("table", "info", path, "--json")[1])[0]),
+    }
+
+
+def best(path: Path) -> dict[str, Any]:
+    """The best of a log as a script sees it, as ``searchlab best --json`` spells it."""
+    found = searchlab.load_log(path).best
+    return {
+        "trial": found.trial.index,
+        "config": found.config.to_json(),
+        "seconds": found.seconds,
+        "gflops": found.gflops,
+        "tied": None if found.tied is None else [trial.index for trial in found.tied],
     }
 
 
@@ -130,7 +146,7 @@ def header_of(result: Result) -> dict[str, Any]:
 
 
 def checked(path: Path) -> dict[str, Any]:
-    """What ``searchlab log check`` says of a log."""
+    """What ``searchlab log check`` says of a log, and how it ends."""
     code, said = command("log", "check", path, "--json")
     return {"exit_code": code, **(without_place(json.loads(said)[0]) if code != 2 else {})}
 
