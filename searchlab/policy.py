@@ -65,10 +65,10 @@ class Policy(ABC):
 
 
 class NeverTwice(Policy):
-    """A policy that may :meth:`propose` anything: what is known already is dropped, and random configs fill its place.
+    """A policy that may :meth:`propose` anything: known configs are dropped, and random new ones fill their places.
 
-    trials: all that was told, in order, without those of configs that are no members of the space.
-    seen: all that was told or proposed, in order (a dict for its order: a set's would depend on hashing).
+    trials: all trials told, in order, without those of configs that are no members of the space.
+    seen: all configs told or proposed, in order. It is a dict, since the order of a set would depend on hashing.
     """
 
     def __init__(self, space: Space, *, seed: int) -> None:

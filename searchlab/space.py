@@ -38,7 +38,7 @@ Kind = Literal["number", "tile", "word", "mixed"]
 
 @dataclass(frozen=True)
 class Knob:
-    """One open choice: its name and what it may be, in the order that defines the index of a choice."""
+    """One open choice: its name and its choices, in the order that defines the index of a choice."""
 
     name: str
     choices: Sequence[Value]
@@ -235,7 +235,7 @@ class Space(ABC):
         return self.repaired({**a, **{name: b[name] for name in take_b}}, rng)
 
     def neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
-        """Every config that differs from this one in one knob (and in what repair then changes)."""
+        """Every config that differs from this one in one knob, and in those that repair then changes."""
         for knob in self.knobs(config):
             for value in knob.choices:
                 if value != config[knob.name]:

@@ -22,7 +22,7 @@ from searchlab.space import Config, Space
 
 @dataclass
 class Chain:
-    """Where a chain is (None until a trial of its succeeded), and at which step of the cooling."""
+    """Where a chain is (None until one of its trials has succeeded), and at which step of the cooling."""
 
     trial: Trial | None = None
     step: int = 0
@@ -37,7 +37,7 @@ class Annealing(NeverTwice):
     chains: how many configs are annealed side by side.
     temperature: of a chain's first step: a config that takes exp(temperature) times as long is accepted with
         probability 1/e.
-    cooling: what the temperature is multiplied by after each step of a chain.
+    cooling: the factor on the temperature after each step of a chain.
     patience: steps without a move after which a chain goes to the best trial of all, at the first temperature again.
     """
 

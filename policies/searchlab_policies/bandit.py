@@ -37,13 +37,13 @@ ARM_KEYS = ("name", "options", "cost_model", "features")
 class Bandit(NeverTwice):
     """Lets whichever policy found improvements lately propose, and the others often enough to notice a change.
 
-    Every arm is told every trial, whoever proposed it, so an arm must be a policy that can be told of what it did not
-    ask for. A trial counts for the arm that proposed it first; one that no arm did, as those of another log, for none:
-    who proposed what is all that the bandit knows beside what it was told.
+    Every arm is told every trial, whoever proposed it. So an arm must be a policy that can be told of trials that it
+    did not ask for. A trial counts for the arm that proposed it first, and for none where no arm did, as with trials of
+    another log. Beside the trials told, the bandit knows only which arm proposed which config.
 
-    arms: the policies; each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. One that
-        takes a cost model is given its own: ``{"name": "xgb", "cost_model": "xgboost", "features": "knob"}``, which
-        are the defaults; ``cost_model`` may be ``{"name": ..., "options": {...}}`` too.
+    arms: the policies; each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A policy
+        that takes a cost model is given its own. ``{"name": "xgb", "cost_model": "xgboost", "features": "knob"}`` shows
+        the defaults; ``cost_model`` may be ``{"name": ..., "options": {...}}`` too.
     exploration: the weight C of how seldom an arm was used.
     window: how many of the last results count.
     """
@@ -87,7 +87,7 @@ class Bandit(NeverTwice):
             for _ in range(n - len(places)):
                 shares[self.choose([*places, *_spelled_out(shares)], exhausted, rng)] += 1
             for arm, share in enumerate(shares):
-                # What another arm has proposed too counts for that one, and this one is asked again.
+                # A config that another arm has proposed too counts for that arm, and this one is asked again.
                 asked = self.arms[arm].ask(share) if share else []
                 if len(asked) < share:
                     exhausted.add(arm)

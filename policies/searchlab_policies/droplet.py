@@ -4,10 +4,10 @@ Source: Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling" (A
 AutoTVM (``tvm.autotvm.tuner.droplet_tuner``, TVM up to 0.22). As there the search begins at the first choice of every
 knob, moves to a config whose repeats are faster on average and by Student's t-test, and fills a batch by speculating:
 the same steps taken farther. Four things differ. A step changes one knob, as in the paper, or, on the line of the last
-move, those that it changed; AutoTVM steps along every subset of the knobs at once. Choices do not wrap around, but of a
-word or a switch, which has no order, every other choice is a step away. Where later knobs depend on the one that
-changes, they keep their values while these are legal. And where no step from here is faster the search is not over,
-but begins again at a random config: there is a budget to be used.
+move, the knobs that it changed; AutoTVM steps along every subset of the knobs at once. Choices do not wrap around.
+A knob without an order, as a word or a switch, is a step away from each of its other choices. Later knobs that depend
+on the knob that changes keep their values while these are legal. And where no step is faster, the search begins again
+at a random config: there is a budget to be used.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Droplet(NeverTwice):
     A trial that failed is never moved to. With trials of another log the descent begins at the fastest of them.
 
     start: where to begin: ``first`` (at the first choice of every knob) or ``random``.
-    pvalue: at most how probable so great a difference must be between configs that are equally fast. It is not asked
-        about where a trial has a single repeat.
+    pvalue: the highest probability that the test may give to such a difference between configs that are equally fast.
+        No test is made where a trial has a single repeat.
 
     centre: the trial that the search is at; None while it waits for that of a new start.
     """
@@ -71,7 +71,7 @@ class Droplet(NeverTwice):
                 self._settle()
 
     def _begin(self, trial: Trial) -> None:
-        # After a restart only there: what was still on its way must not lead back to where the search has been.
+        # After a restart only there: trials of before it must not lead back to where the search has been.
         if np.isfinite(trial.cost) and (trial.config == self._start or not self._restarts):
             self._line = {}
             self._move(trial)
@@ -85,7 +85,7 @@ class Droplet(NeverTwice):
         self._around = list(self._steps(trial.config, 1))
 
     def _settle(self) -> None:
-        """Walk on over what is known; begin again where all that is a step away is known and none of it faster."""
+        """Walk on over known trials; begin again where every config a step away is known and none is faster."""
         while self.centre is not None:
             known = [self._known[config] for config in self._around if config in self._known]
             better = [trial for trial in known if faster(trial, self.centre, self.pvalue)]
@@ -140,11 +140,11 @@ def ordered(knob: Knob) -> bool:
 
 def difference(space: Space, old: Config, new: Config) -> dict[str, int]:
     """By how many choices each knob that has an order went from ``old`` to ``new``, of those that did."""
-    went = {}
+    moved = {}
     for knob in space.knobs(new):
         if ordered(knob) and old.get(knob.name) in knob.choices and old[knob.name] != new[knob.name]:
-            went[knob.name] = knob.choices.index(new[knob.name]) - knob.choices.index(old[knob.name])
-    return went
+            moved[knob.name] = knob.choices.index(new[knob.name]) - knob.choices.index(old[knob.name])
+    return moved
 
 
 def mean(trial: Trial) -> float:

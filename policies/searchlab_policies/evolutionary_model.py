@@ -1,4 +1,4 @@
-"""Evolution on the predictions of a cost model: what Ansor and MetaSchedule search with.
+"""Evolution on the predictions of a cost model, as Ansor and MetaSchedule search.
 
 Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1,
 and its ``sketch_search_policy.cc``; Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS
@@ -7,9 +7,10 @@ and its ``sketch_search_policy.cc``; Shao et al., "Tensor Program Optimization w
 The loop and its numbers are MetaSchedule's: 512 programs, a fifth of them measured ones, four generations, a mutation
 with probability 0.85; Ansor's are the same, but 2048 programs. Crossover is in Ansor's paper alone: neither
 implementation has it. As in Ansor, a parent may pass unchanged into the next generation more than once, which
-MetaSchedule prevents. Of neither: a mutation changes any knob alike, where both weigh kinds of them; none can fail, so
-there are no retries; a place of the batch is random with probability ``epsilon``, where both round the random places
-down, which in a small batch leaves none; and there is no guidance while there are fewer than ``n_startup`` trials.
+MetaSchedule prevents. Four things differ from both. A mutation changes any knob alike, where both weigh kinds of knobs.
+No mutation can fail, so there are no retries. A place of the batch is random with probability ``epsilon``, where both
+round the random places down, which leaves none in a small batch. And the model is not asked while there are fewer than
+``n_startup`` trials.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class EvolutionaryModel(ModelGuided):
                 break
             population = self._next_generation(population, scores, rng)
             scores = predict(population)
-        # Of equals the one met first, as the sort of nlargest is stable.
+        # The first met of two that are equal, since the sort of nlargest is stable.
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
 
     def _next_generation(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:

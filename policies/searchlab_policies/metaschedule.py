@@ -3,10 +3,10 @@
 Source: Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 4;
 ``evolutionary_search.cc`` and ``xgb_model.py`` of ``tvm.s_tir.meta_schedule``, with their numbers as defaults.
 
-What is TVM's: how samples are drawn, mutators, postprocs, the evolution itself, the cost model with its features. What
-is done here: the four lines around them that pick the best measured programs, and the batch. TVM's search remembers
-what it has proposed; here it starts afresh for every batch, on what was told, and is asked for as many more programs
-as are known already, which comes to the same, and lets a run be resumed. Four more things differ. All runs on one
+TVM draws the samples, mutates, postprocesses, evolves, and has the cost model with its features. Only the four lines
+around that are here, which pick the best measured programs, and the batch. TVM's search remembers its proposals. Here
+it starts afresh for every batch, on the trials told, and is asked for as many more programs as are known already:
+that comes to the same, and lets a run be resumed. Four more things differ. All runs on one
 thread, since which of TVM's threads draws which number is chance. The cost model is trained after every batch, where
 TVM waits until there are a fifth more samples. Random scores come from the policy's seed, not from numpy's global
 state. And two programs are the same where their configs are, read back from their traces, where TVM compares modules.
@@ -44,8 +44,8 @@ class MetaSchedule(NeverTwice):
     """Evolves programs with TVM's mutators on the scores of TVM's cost model, and proposes the best new ones.
 
     Only for a space of TVM's own samples, as ``sketch`` and ``trace`` are; raises UnsupportedSpace for any other. A
-    program that TVM made by changing more in a trace than samples is in no space, and is left out. In ``trace``, what
-    is measured is the program of the config, and not of the trace that TVM changed, where these differ.
+    program that TVM made by changing more in a trace than samples is in no space, and is left out. In ``trace``, the
+    program of the config is measured, and not that of the trace that TVM changed, where these differ.
 
     population: how many programs a generation has.
     generations: how many are bred for a batch.
@@ -89,9 +89,9 @@ class MetaSchedule(NeverTwice):
         self.epsilon = real("epsilon", epsilon, 0, 1)
         self.n_startup = whole("n_startup", n_startup, 1)
         self._programs: list[tuple[Trial, Schedule]] = []
-        self._measured: dict[Config, None] = {}  # as read back: what was told may have spelled it otherwise
+        self._measured: dict[Config, None] = {}  # as read back: the config told may differ
         self._trained_on = 0
-        # Its own warmup scores are numpy's global random numbers.
+        # Its own scores during a warmup are numpy's global random numbers.
         self._model = XGBModel(config=XGBConfig(nthread=1), num_warmup_samples=0, adaptive_training=False)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -152,7 +152,7 @@ class MetaSchedule(NeverTwice):
             genetic_mutate_prob=self.mutation_prob,
             genetic_max_fail_count=self.retries,
         )
-        carrier = PostOrderApply(  # of what the strategy takes from a generator; nothing is generated
+        carrier = PostOrderApply(  # hands the strategy its postprocs and mutators; it generates nothing
             sch_rules=[],
             postprocs=[postproc.clone() for postproc in postprocs],
             mutator_probs=Mutator.create(self.space.target.kind),

@@ -1,4 +1,4 @@
-"""What policies share that propose what a cost model predicts to be fast."""
+"""The base of policies that propose configs which a cost model predicts to be fast."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ModelGuided(NeverTwice):
 
     def _ready(self) -> bool:
         enough = len(self.trials) >= self.n_startup and bool(scores_of(self.trials).any())
-        return enough or self.cost_model.fitted  # by what it starts from, before any trial
+        return enough or self.cost_model.fitted  # or trained on other runs, before any trial
 
     def affordable(self, predictions: int | None, most: int) -> int:
         """How many distinct configs may be predicted for one batch, of ``most`` that a search would come to."""

@@ -22,7 +22,7 @@ from .model_guided import ModelGuided
 
 
 class Xgb(ModelGuided):
-    """Proposes what a cost model, trained on all trials, predicts to be fast.
+    """Proposes configs that a cost model, trained on all trials, predicts to be fast.
 
     n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
         trained on other runs to start with.
@@ -30,7 +30,7 @@ class Xgb(ModelGuided):
     early_stop: steps without a new best candidate after which annealing ends.
     temperature: of the first step, in units of the score (the best trial has 1); it falls linearly to 0.
     candidates: the batch is picked from this many times its size of the best configs met.
-    diversity: what a knob value not in the batch yet is worth, in units of the score: alpha of equation (2).
+    diversity: the worth of a knob value that is not in the batch yet, in units of the score: alpha of equation (2).
     epsilon: probability that a place in the batch goes to a random config.
     predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
         the space schedule a program for each, which takes milliseconds and more; else as many as the chains come to.

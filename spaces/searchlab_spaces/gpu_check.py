@@ -37,7 +37,7 @@ ALIGNMENT = 64
 
 
 def check_gpu(module: tvm.IRModule, target: Target) -> None:
-    """Raise InvalidConfig where a kernel of a scheduled module is more than a GPU of ``target`` takes, saying what.
+    """Raise InvalidConfig where a kernel of a scheduled module exceeds a GPU of ``target``. It names the limit.
 
     TVM's own VerifyGPUCode answers only yes or no, and counts neither the grid nor the alignment of buffers.
     """
@@ -135,5 +135,5 @@ def _inside(stmt: Any) -> Iterator[Any]:
 
 
 def _binds_thread(stmt: Any) -> bool:
-    """Whether ``stmt`` is a loop over threads, or what that is lowered to."""
+    """Whether ``stmt`` is a loop over threads, before or after lowering."""
     return getattr(stmt, "thread_binding", None) is not None or getattr(stmt, "attr_key", None) == "thread_extent"

@@ -28,7 +28,7 @@ class OptunaPolicy(NeverTwice):
     """Asks a sampler of Optuna, which :meth:`sampler` gives, for one config after the other.
 
     Each ask starts a study of its own from the trials told, and those proposed but not told yet are running in it. So
-    nothing that a sampler keeps from one ask to the next, and no suggestion that was not measured, decides anything.
+    nothing that a sampler keeps from one ask to the next decides anything, nor a suggestion that was not measured.
     A trial is told as the logarithm of its cost, one that failed as the worst that succeeded. A suggestion that is not
     new is mutated until it is. A trial of another log whose config is no member of the space is not to be proposed, and
     otherwise ignored.
@@ -88,14 +88,16 @@ class OptunaPolicy(NeverTwice):
             best = ranked[: self.memory // 4]
             latest = sorted(ranked[self.memory // 4 :])[len(best) - self.memory :]
             known = [known[i] for i in sorted(best + latest)]
-        worst = max((one.cost for one in known if np.isfinite(one.cost)), default=1.0)
+        worst = max((trial.cost for trial in known if np.isfinite(trial.cost)), default=1.0)
         return [
-            create_trial(params=one.params, distributions=one.distributions, value=float(np.log(min(one.cost, worst))))
-            for one in known
+            create_trial(
+                params=trial.params, distributions=trial.distributions, value=float(np.log(min(trial.cost, worst)))
+            )
+            for trial in known
         ]
 
     def _suggestion(self, study: optuna.Study) -> Config:
-        """What Optuna suggests. Its trial is then dropped, which a sampler ignores: it may not be what is run."""
+        """A suggestion of Optuna, whose trial is failed at once, for a sampler to ignore: another config may be run."""
         trial = study.ask()
 
         def suggest(part: Part) -> Value:
@@ -125,7 +127,7 @@ def _running(params: dict[str, int], distributions: dict[str, BaseDistribution])
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Optuna without its messages, which are none of its caller's business."""
+    """Optuna without its messages, which would mean nothing to a user of searchlab."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

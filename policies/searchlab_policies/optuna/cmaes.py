@@ -2,12 +2,12 @@
 
 Source: Hansen, "The CMA Evolution Strategy: A Tutorial" (arXiv 1604.00772); Nomura and Shibata, "cmaes: A Simple yet
 Practical Python Library for CMA-ES" (arXiv 2402.01373), in the way of ``optuna.samplers.CmaEsSampler``: a choice's
-index scaled to [0, 1], from the middle and a sixth of the range, without what is no number or not in every config,
-which another sampler suggests; here :class:`optuna.samplers.TPESampler`.
+index scaled to [0, 1], from the middle and a sixth of the range. Another sampler suggests the parameters that are no
+numbers or not in every config; here :class:`optuna.samplers.TPESampler`.
 
 Optuna's sampler keeps the distribution with the trials that it suggested itself, and learns from no others. This one
-drives the same optimiser, and every trial told counts, in order: so many as its population are a generation, whichever
-generation proposed them. Trials of another log then are what Hansen calls injected solutions ("Injecting External
+drives the same optimiser, and every trial told counts, in order: as many as its population are a generation, whichever
+generation proposed them. So Hansen would call trials of another log injected solutions ("Injecting External
 Solutions Into CMA-ES", arXiv 1110.4181), without his bound on the length of their step, which the step size follows.
 """
 
@@ -35,8 +35,8 @@ class CmaEs(OptunaPolicy):
 
     population: trials in a generation; left out, 4 + 3 ln d of them, in d dimensions.
     sigma: standard deviation of the first generation, where 1 is the range of a parameter.
-    memory: how many trials are modelled at most for what is no number or not in every config: the best quarter of so
-        many, and the latest of the others.
+    memory: how many trials are modelled at most for the parameters that are no numbers or not in every config: the best
+        quarter of so many, and the latest of the others.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Normal:
 
 
 class _Sampler(BaseSampler):
-    """Draws from a distribution what that is over, and has the parzen estimator suggest the rest."""
+    """Draws the parameters of a distribution from it, and has the Parzen estimator suggest the others."""
 
     def __init__(self, distribution: Normal, seed: int) -> None:
         self._distribution = distribution

@@ -31,7 +31,7 @@ from .parameters import Parameters
 
 
 class Gp(OptunaPolicy):
-    """Proposes what promises the most improvement under a Gaussian process of the logarithm of the cost.
+    """Proposes the config that promises the most improvement under a Gaussian process of the logarithm of the cost.
 
     It needs PyTorch, and tenths of a second for each suggestion.
 
@@ -76,7 +76,7 @@ class Gp(OptunaPolicy):
 
 
 class _Sampler(GPSampler):
-    """Optuna's, over what the space's configs share and not what the trials so far happen to."""
+    """Optuna's, over the parameters that all configs of the space share, and not only the trials so far."""
 
     def __init__(self, parameters: Parameters, candidates: int, local_searches: int, seed: int) -> None:
         super().__init__(

@@ -98,7 +98,7 @@ def parts_of(knob: Knob) -> list[Part]:
 
 
 def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) -> Value:
-    """The knob's choice whose parts are what is suggested, each replaced by the nearest that those before it leave."""
+    """The knob's choice with the suggested parts, each replaced by the nearest that the parts before it leave."""
     left = list(knob.choices)
     for part in parts:
         wanted = part.values.index(suggest(part))

@@ -1,4 +1,4 @@
-"""What the guided spaces share: the vector registers, when threads pay, and how TVM peels the edges of a loop."""
+"""The parts that the guided spaces share: the vector registers, when threads pay, how TVM peels a loop's edges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both lowerings of guided-conv2d share: the budget of registers, the shares of the cores, the stages around."""
+"""The parts that both lowerings share: the budget of registers, the shares of the cores, the stages around."""
 
 from __future__ import annotations
 

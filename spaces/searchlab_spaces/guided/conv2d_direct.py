@@ -51,11 +51,11 @@ class Direct:
         for count in vectors(self.lanes, self.workload.co):
             sizes = [(w, h) for w, h in self._sizes(count * self.lanes) if w * h * count < budget.stop]
             # For so small an image that no tile fills the budget, the largest.
-            found = [(w, h) for w, h in sizes if w * h * count in budget] or [
+            fitting = [(w, h) for w, h in sizes if w * h * count in budget] or [
                 max(sizes, key=lambda size: size[0] * size[1])
             ]
             table[count * self.lanes] = {
-                width: tuple(sorted(h for w, h in found if w == width)) for width in sorted({w for w, _ in found})
+                width: tuple(sorted(h for w, h in fitting if w == width)) for width in sorted({w for w, _ in fitting})
             }
         return table
 

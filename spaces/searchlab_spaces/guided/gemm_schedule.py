@@ -188,7 +188,7 @@ def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
 
 
 def _load(sch: Schedule, load: SBlockRV, name: str, plan: Plan) -> None:
-    """Read what the micro-kernel needs of an operand that is not packed, in vectors or, of the scalar one, in turn."""
+    """Read the elements of an operand that is not packed: in vectors, or one by one if it is the scalar operand."""
     loops = dict(zip(DIMS[name], sch.get_loops(load)[-2:], strict=True))
     if plan.algorithm.v in loops:
         column = loops.pop(plan.algorithm.v)

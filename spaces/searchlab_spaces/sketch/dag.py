@@ -39,8 +39,8 @@ def print_dag(func: tvm.tirx.PrimFunc) -> str:
         return WalkResult.ADVANCE
 
     structural_walk(func.body, (SBlock, visit))
-    made = {str(block.body.buffer.name) for block in blocks}
-    placeholders = [param for param in func.params if str(param.name) not in made]
+    written = {str(block.body.buffer.name) for block in blocks}
+    placeholders = [param for param in func.params if str(param.name) not in written]
     lines = [f"{param.name} = PLACEHOLDER [{', '.join(_text(n) for n in param.shape)}]" for param in placeholders]
     return "\n".join([*lines, *(_stage(block) for block in blocks)])
 
@@ -60,7 +60,7 @@ def _list(parts: Sequence[Any]) -> str:
 
 
 def _text(node: Any) -> str:
-    """An expression in Ansor's notation; what it has no notation for is left as TVM prints it."""
+    """An expression in Ansor's notation; a node that this notation lacks is left as TVM prints it."""
     kind = type(node).__name__
     if kind in INFIX:
         return f"({_text(node.a)}{INFIX[kind]}{_text(node.b)})"

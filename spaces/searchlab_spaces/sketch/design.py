@@ -1,4 +1,4 @@
-"""The sketches of a computation, derived by MetaSchedule's rules; what finishes their programs; what they bind.
+"""The sketches of a computation by MetaSchedule's rules, the postprocs of their programs, and the threads they bind.
 
 Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4.1, as it
 lives on in MetaSchedule: schedule rules are applied to the blocks of a computation in post order, and every way through
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import Instruction
 
 SEED = 1
-"""Of what TVM draws while it derives sketches. None of it is kept: every decision is replaced by a config's."""
+"""The seed of TVM while it derives sketches. No decision that it draws is kept: a config's replace them all."""
 
 KINDS = ("llvm", "cuda")
-"""Of targets that there are rules for."""
+"""The kinds of targets that there are rules for."""
 
 VTHREAD, THREAD = "vthread.x", "threadIdx.x"
 
@@ -45,7 +45,7 @@ class Design:
     sampling: tuple[tuple[Instruction, ...], ...]
     postprocs: tuple[Postproc, ...]
     target: tvm.target.Target  # with the limits that the rules need
-    context: Any  # keeps alive what the postprocs refer to
+    context: Any  # the postprocs refer to it without keeping it alive
 
 
 def derive(workload: Workload, target: Target) -> Design:
@@ -62,7 +62,7 @@ def derive(workload: Workload, target: Target) -> Design:
 
 
 def structure(trace: Trace) -> str:
-    """What a trace does whatever its decisions are, without what finishes the program."""
+    """The steps of a trace as text, without its decisions and without those of the postprocs."""
     from tvm.s_tir import Trace
 
     return str(Trace(trace.simplified(remove_postproc=True).insts, {}))
@@ -150,14 +150,14 @@ class ThreadLimits:
         return tuple(counts.values())
 
     def threads(self, bound: tuple[int, ...]) -> int:
-        """How many threads a block has of what is ``bound``."""
+        """How many threads a block has where so many are ``bound``."""
         return dict(zip(self.most, bound, strict=True))[THREAD]
 
     def narrow(self, index: int, bound: tuple[int, ...], tiles: Sequence[Tile]) -> list[Tile]:
         """The ``tiles`` after which no axis has too many, and of these, if any, those with which a block has enough."""
-        made = [(tile, self.after(index, bound, tile)) for tile in tiles]
+        counted = [(tile, self.after(index, bound, tile)) for tile in tiles]
         fitting = [
-            (t, after) for t, after in made if all(n <= m for n, m in zip(after, self.most.values(), strict=True))
+            (t, after) for t, after in counted if all(n <= m for n, m in zip(after, self.most.values(), strict=True))
         ]
         enough = [tile for tile, after in fitting if self.threads(after) * self.reach[index] >= self.least]
         return enough or [tile for tile, _ in fitting]
@@ -198,7 +198,7 @@ def thread_limits(trace: Trace, target: Target, choices: Sequence[Sequence[Value
 
 
 def use_of(trace: Trace, sampled: Instruction) -> str:
-    """What a sampled number is for: the key of the annotation that it becomes, or else what first takes it."""
+    """The use of a sampled number: the key of the annotation that it becomes, or else the first step that takes it."""
     (number,) = sampled.outputs
     for inst in trace.insts:
         if any(number.same_as(used) for used in inst.inputs if hasattr(used, "same_as")):

@@ -35,7 +35,7 @@ PROBES = 8
 
 
 class Sketch(Space):
-    """The programs of all sketches of a workload. The first knob is which sketch, the rest are what it leaves open.
+    """The programs of all sketches of a workload. The first knob says which sketch, the others are its open choices.
 
     The knobs are known from the sketch alone, so that a config is sampled without making a schedule. For a compute
     location that is too wide: which loops are left for it depends on the tiles. TVM takes the nearest legal loop

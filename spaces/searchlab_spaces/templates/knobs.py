@@ -1,4 +1,4 @@
-"""AutoTVM's knobs on ``tvm.s_tir``: what a template defines, how it prints, and how a choice is applied to loops.
+"""AutoTVM's knobs on ``tvm.s_tir``: how a template defines them, how they print, how a choice is applied to loops.
 
 After Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018) and ``tvm.autotvm.task.space`` (TVM 0.17),
 whose policies, order of choices, printed form and JSON entities are kept.
@@ -28,7 +28,7 @@ ANNOTATE_POLICIES = ("unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
 INDEPENDENT = "knobs must not depend on what is chosen: define them from the workload's own loops"
 
 
-# --- what may be chosen -----------------------------------------------------------------------------------
+# --- the choices of a knob ---------------------------------------------------------------------------------
 
 
 SPLIT_POLICIES: dict[str, Callable[[int], list[int]]] = {
@@ -63,7 +63,7 @@ def splits(
     return list(grow((), 1))
 
 
-# --- what was chosen, as a template applies it ------------------------------------------------------------
+# --- choices, as a template applies them ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

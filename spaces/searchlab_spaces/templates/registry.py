@@ -27,7 +27,7 @@ Function = Callable[[TemplateConfig, "Schedule", Target], None]
 
 @dataclass(frozen=True)
 class Template:
-    """A registered function, with what it is for: an op, and a kind of TVM target; anything where empty."""
+    """A registered function, with the op and the kind of TVM target that it is for; any where empty."""
 
     name: str
     function: Function

@@ -83,8 +83,8 @@ class KnobTemplate(ProductSpace):
 
     def show(self, config: Config) -> str:
         """``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, the index."""
-        made = self.to_entity(config)
-        return f"{[(name, value) for name, _, value in made['entity']]},None,{made['index']}"
+        entity = self.to_entity(config)
+        return f"{[(name, value) for name, _, value in entity['entity']]},None,{entity['index']}"
 
     def to_entity(self, config: Config) -> dict[str, Any]:
         """``config`` as the logs of ``tvm.autotvm`` write it. Raises InvalidConfig if it is no member."""

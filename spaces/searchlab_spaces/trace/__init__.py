@@ -1,4 +1,4 @@
-"""Stochastic trace functions in the way of MetaSchedule: what a function samples is the space."""
+"""Stochastic trace functions in the way of MetaSchedule: the samples of a function are the space."""
 
 from .space import Trace
 

@@ -34,23 +34,23 @@ class Chooser(Schedule):  # type: ignore[misc]
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
     ) -> list[ExprRV]:
-        made = self._decide(decision, decisions.PERFECT_TILE, loop, [n, max_innermost_factor])
-        return list(super().sample_perfect_tile(loop, n, max_innermost_factor, decision=made))
+        chosen = self._decide(decision, decisions.PERFECT_TILE, loop, [n, max_innermost_factor])
+        return list(super().sample_perfect_tile(loop, n, max_innermost_factor, decision=chosen))
 
     def sample_partitioned_tile(
         self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: list[int] | None = None
     ) -> list[ExprRV]:
-        made = self._decide(decision, decisions.PARTITIONED_TILE, loop, [n, partition_pos, innerpart_factor])
-        return list(super().sample_partitioned_tile(loop, n, partition_pos, innerpart_factor, decision=made))
+        chosen = self._decide(decision, decisions.PARTITIONED_TILE, loop, [n, partition_pos, innerpart_factor])
+        return list(super().sample_partitioned_tile(loop, n, partition_pos, innerpart_factor, decision=chosen))
 
     def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> ExprRV:
-        made = self._decide(decision, decisions.CATEGORICAL, None, [candidates, probs])
-        return super().sample_categorical(candidates, probs, decision=made)
+        chosen = self._decide(decision, decisions.CATEGORICAL, None, [candidates, probs])
+        return super().sample_categorical(candidates, probs, decision=chosen)
 
     def sample_compute_location(self, block: SBlockRV | str, decision: int | None = None) -> LoopRV:
         block = self.get_sblock(block) if isinstance(block, str) else block
-        made = self._decide(decision, decisions.COMPUTE_LOCATION, block, [])
-        return super().sample_compute_location(block, decision=made)
+        chosen = self._decide(decision, decisions.COMPUTE_LOCATION, block, [])
+        return super().sample_compute_location(block, decision=chosen)
 
     def _decide(self, given: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
         """The decision given, or else the one chosen."""

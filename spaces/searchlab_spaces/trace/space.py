@@ -1,4 +1,4 @@
-"""``trace``: any stochastic trace function as a space. It says what to sample, and the framework chooses.
+"""``trace``: any stochastic trace function as a space. The function says where to sample, and a policy chooses.
 
 Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 3: a program that draws
 its transformations is itself the search space. Here the draws are the knobs.
@@ -89,7 +89,7 @@ class Trace(Space):
             made.append((knob.name, value))
             return value
 
-        with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says what is wrong
+        with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says why
             self._run(lambda knob, _: record(knob))
         config = Config(made)
         if len(self._known) >= KEPT:
@@ -126,7 +126,7 @@ class Trace(Space):
     def config_of(self, schedule: Schedule) -> Config:
         """The config of the samples in the trace of ``schedule``. Raises InvalidConfig where it is no member.
 
-        Its program is another than that of ``schedule`` where the function used what it drew for more than TVM's own
+        The program of the config differs from ``schedule`` where the function used a sample for more than TVM's own
         steps: a trace with changed decisions still has the steps that followed from the old ones.
         """
         trace = schedule.trace
