@@ -84,21 +84,6 @@ def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     assert [result.failure for result in measured(measurer, "tiled", "none")] == [None, None]
 
 
-def test_building_processes_that_die_at_the_same_time_are_replaced(measurer: LocalMeasurer) -> None:
-    measured(measurer, "none", "tiled")
-    builders = [child for child in psutil.Process().children() if "searchlab.measure.worker" in child.cmdline()]
-    assert len(builders) >= 2
-
-    def kill() -> None:
-        for builder in builders:
-            builder.kill()
-
-    threading.Timer(0.5, kill).start()
-    found = measured(measurer, "schedule hangs", "schedule hangs", "tiled")
-    assert [result.failure for result in found] == ["crash", "crash", None]
-    assert all("the building process died of SIGKILL" in result.message for result in found[:2])
-
-
 def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
     """Ctrl-C in the middle of a batch, as a signal that really arrives."""
     measurer.cache.clear()

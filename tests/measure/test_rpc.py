@@ -167,6 +167,9 @@ def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
 
 def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) -> None:
     """Were they in turn, the second would not be there within the timeout of the first."""
+    measured(measurer, "none", "tiled")
+    assert all(process.set_up() for process in measurer._sessions.processes)  # one of them may have just been replaced
+    assert len(measurer._sessions.processes) == 2
     measurer.cache.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])
@@ -197,6 +200,7 @@ def test_waiting_for_a_device_is_not_the_programs_time(fleet: Fleet, plain: RpcM
     target = resolve_target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64", "num-cores": 1})
     with make(fleet, target, "plain") as other:
         assert measured(other, "none")[0].failure is None
+        wait_for(lambda: any(run for run in listed(fleet, "plain") if run["free"] == 1))  # it is given back
         taken: list[Measurement] = []
         thread = threading.Thread(target=lambda: taken.extend(measured(plain, "hangs")))
         start = time.monotonic()

@@ -1,0 +1,66 @@
+"""Processes that build: what they know, and what befalls them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from searchlab.measure.build_pool import BuildPool
+from searchlab.space import Config
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from tests.support.measure.faulty import Faulty
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[BuildPool]:
+    pool = BuildPool(workers=3, build_timeout=20.0, memory_limit_mb=0)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def space(native: Target) -> Faulty:
+    return Faulty(parse_workload("gemm:8x8x8"), native)
+
+
+def configs(*faults: str) -> list[Config]:
+    return [Config({"fault": fault}) for fault in faults]
+
+
+def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, space: Faulty) -> None:
+    builds = pool.build(space, configs("none", "tiled", "none", "invalid", "does not compile"))
+    assert list(builds.programs) != [] and builds.programs[0] == builds.programs[2] != builds.programs[1]
+    assert builds.built.keys() == {builds.programs[0], builds.programs[1]}
+    assert {index: failed.failure for index, failed in builds.failures.items()} == {3: "invalid", 4: "build_error"}
+    assert builds.failed_programs == {builds.programs[4]: builds.failures[4]}
+    again = pool.build(space, configs("none", "tiled"), known=lambda program: program == builds.programs[0])
+    assert again.built.keys() == {builds.programs[1]} and not again.failures
+
+
+def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, space: Faulty) -> None:
+    """Two processes hang when the third has scheduled its program; then both are killed, before anybody looks."""
+
+    def kill(program: str) -> bool:
+        for process in pool.processes:
+            if not process.connection.poll():
+                psutil.Process(process._process.pid).kill()
+        time.sleep(0.5)
+        return False
+
+    pool.ready(space, 3)
+    builds = pool.build(space, configs("schedule hangs", "schedule hangs", "tiled"), kill)
+    assert {failed.failure for failed in builds.failures.values()} == {"crash"}
+    assert all("the building process died of SIGKILL" in failed.message for failed in builds.failures.values())
+    assert {0, 1} <= builds.failures.keys() and len(pool.processes) == 3
+    assert all(process.alive for process in pool.processes)
+    assert not pool.build(space, configs("none", "tiled")).failures
+
+
+def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
+    processes = [psutil.Process(process._process.pid) for process in pool.ready(space, 2)]
+    pool.close()
+    assert pool.processes == [] and not any(process.is_running() for process in processes)
