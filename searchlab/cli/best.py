@@ -85,7 +85,8 @@ def verify(
     It is timed as the log says that its trials were. Ends with exit code 1 where a program fails, or is another than
     the one that was measured.
     """
-    from ..apply.verify import sentences, verify_log
+    from ..apply.verified import sentences
+    from ..apply.verify import verify_log
 
     found = verify_log(log, top=top, seed=seed)
     if as_json:

@@ -11,8 +11,9 @@ import tvm
 from tvm.s_tir import Schedule
 
 from searchlab import SearchlabError, load_log
-from searchlab.apply import verify
-from searchlab.apply.verify import fastest, sentences, verify_log
+from searchlab.apply import retime
+from searchlab.apply.verified import sentences
+from searchlab.apply.verify import fastest, verify_log
 from searchlab.space import Choose, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import Gemm, Workload
@@ -84,7 +85,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     """As is that the untuned program was too slow to be timed in turn."""
     log = edited(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
+        patch.setattr(retime, "UNTUNED_SECONDS", 0.0)
         found = verify_log(log)
     (one,) = found.programs
     assert found.right and one.ratio is not None and one.ratio > 1e4 and one.as_logged is False
@@ -121,7 +122,7 @@ def test_another_program_than_was_measured_and_a_log_of_recorded_measurements(re
     (one,) = found.programs
     assert not found.right and one.failure == "another_program" and "0123456789abcdef was measured" in one.message
     assert one.seconds  # how fast it is now can be seen
-    assert not found.own and "by default settings" in sentences(found)[0] and found.settings.repeat == 3
+    assert not found.own and "with the default settings" in sentences(found)[0] and found.settings.repeat == 3
 
 
 def test_an_untuned_program_that_takes_too_long(tmp_path: Path) -> None:
