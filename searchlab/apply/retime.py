@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..measure import CannotMeasure, RunSettings
+from ..log.noise import ROUNDS
+from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..records import Failure, Trial
 from ..space import Choose, Config, Space
-from ..trust import ROUNDS
 from .verified import SpeedUp
 
 if TYPE_CHECKING:

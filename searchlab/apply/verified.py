@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..measure import LocalSettings
+from ..measure.settings import LocalSettings
 from ..records import Failure
 
 

@@ -14,21 +14,22 @@ from pathlib import Path
 import msgspec
 
 from ..errors import SearchlabError
-from ..log import Header, Log
-from ..measure import LocalSettings
+from ..log.format import Header, Log, in_todays_words
+from ..log.noise import noise
+from ..log.result import Result, load_log
+from ..machine.cuda import check_can_measure, gpu_name
+from ..machine.host import available_cores, cpu_model
 from ..measure.local import LocalMeasurer
+from ..measure.settings import LocalSettings
 from ..records import Trial
-from ..result import Result, load_log
-from ..target import Target, available_cores, resolve_target
-from ..trust import noise
-from ..tuner import cpu_model
+from ..target import Target, resolve_target
 from .retime import measure_untuned, rebuild, speed_up, spread_of, time_in_turn
 from .verified import Verification, Verified
 
 DRAWS = 3
 """Number of inputs that each program is checked on, besides those of measuring."""
 
-STOP_FACTOR = 3.0
+PRUNE_FACTOR = 3.0
 """The ``stop_factor`` for logs that have none. Without one the slow untuned program would be repeated in full."""
 
 
