@@ -26,9 +26,9 @@ _HOMES = {
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
-    "result": ("Result", "load_log"),
+    "log.result": ("Result", "load_log"),
     "space": ("Config", "Knob", "ProductSpace", "Space"),
-    "study": ("Study", "tune"),
+    "run.study": ("Study", "tune"),
     "target": ("Target", "resolve_target"),
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
 }

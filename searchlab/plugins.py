@@ -80,9 +80,9 @@ class PluginKind(Generic[T]):
             spec = {"name": spec}
         if isinstance(spec, Plugin):
             spec = {"name": spec.name, "options": spec.options}
-        if "name" not in spec or not set(spec) <= {"name", "options"}:
+        if not isinstance(spec, Mapping) or "name" not in spec or not set(spec) <= {"name", "options"}:
             raise SearchlabError(
-                f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {dict(spec)!r}"
+                f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {spec!r}"
             )
         cls = self.load(spec["name"])
         return Plugin(self.name_of(cls), dict(spec.get("options", {}))), cls

@@ -13,18 +13,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import Surrogate, make_cost_model
+from searchlab.costmodel import COST_MODELS, Surrogate, make_cost_model
 from searchlab.costmodel.features import make_features
-from searchlab.costmodel.store import load
 from searchlab.errors import SearchlabError, did_you_mean
 from searchlab.options import real, whole
-from searchlab.plugins import Plugin
-from searchlab.policy import POLICIES, NeverTwice, Policy
+from searchlab.policy import POLICIES, NeverTwice, Policy, takes_cost_model
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -146,7 +143,7 @@ def _updated_arm(arm: Any) -> Any:
     if not isinstance(arm, Mapping) or not isinstance(arm.get("options"), Mapping) or "name" not in arm:
         return arm
     try:
-        policy: type[Policy] = load("policy", arm["name"])
+        policy = POLICIES.load(arm["name"])
     except SearchlabError:  # making the arm says what is wrong with the name
         return arm
     return {**arm, "options": policy.updated(arm["options"])}
@@ -163,18 +160,10 @@ def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
     name, options = entry["name"], dict(entry.get("options", {}))
     cls = POLICIES.load(name)
     POLICIES.check_options(name, cls, options)
-    if "cost_model" not in signature(cls).parameters:
+    if not takes_cost_model(cls):
         if "cost_model" in entry or "features" in entry:
             raise SearchlabError(f"arm {name!r} takes no cost model; leave 'cost_model' and 'features' out")
         return cls(space, seed=seed, **options)
-    model = entry.get("cost_model", "xgboost")
-    if isinstance(model, str):
-        plugin = Plugin(model)
-    elif isinstance(model, Mapping) and "name" in model and set(model) <= {"name", "options"}:
-        plugin = Plugin(model["name"], dict(model.get("options", {})))
-    else:
-        raise SearchlabError(
-            f"arm {name!r} has the cost model {model!r}; it is a name or {{'name': ..., 'options': ...}}"
-        )
+    plugin, _ = COST_MODELS.named(entry.get("cost_model", "xgboost"))
     surrogate = Surrogate(make_cost_model(plugin, seed), make_features(entry.get("features", "knob"), space))
     return cls(space, seed=seed, cost_model=surrogate, **options)  # type: ignore[call-arg]

@@ -108,8 +108,8 @@ def time_in_turn(measurer: LocalMeasurer, space: Space, alive: Sequence[Trial], 
     together: list[tuple[float, ...]] = []
     try:
         if plain and rounds:
-            together = measurer.again(space, [*alive, plain], rounds)
-        apart = together[:-1] if rounds >= own_rounds else measurer.again(space, alive, own_rounds)
+            together = measurer.remeasure(space, [*alive, plain], rounds)
+        apart = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, alive, own_rounds)
     except CannotMeasure:
         return Readings([()] * len(alive), [()] * len(alive), ())
     if together:

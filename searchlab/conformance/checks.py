@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
+from ..plugins import PluginSpec
 from ..policy import POLICIES
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
@@ -14,7 +15,7 @@ from .costmodels import RULES as COST_MODEL_RULES
 from .policies import RULES as POLICY_RULES
 from .spaces import RULES as SPACE_RULES
 from .spaces import WORKLOADS
-from .subjects import CostModelSubject, PluginSpec, PolicySubject, SpaceSubject, first_taken, load_plugin
+from .subjects import CostModelSubject, PolicySubject, SpaceSubject, first_taken, load_plugin
 from .toys import TARGET, WORKLOAD, Bare, Dependent, Large, One, Small
 
 TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")

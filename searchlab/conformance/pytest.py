@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import pytest
 
+from ..plugins import PluginSpec
 from .check import Check, NotApplicable, Rule
 from .checks import cost_model_checks, policy_checks, space_checks
 from .costmodels import RULES as COST_MODEL_RULES
 from .policies import RULES as POLICY_RULES
 from .spaces import RULES as SPACE_RULES
-from .subjects import PluginSpec
 
 
 class _Tests:

@@ -13,7 +13,7 @@ import searchlab
 from searchlab import SearchlabError
 
 from .holding import MANIFEST, RUNS, configs, hold, hold_check, read_lines
-from .today import DATA, READ, STOPPED, best, checked, command, header_of, in_words, read, run, without_place
+from .today import DATA, PRUNED, best, checked, command, header_of, read, run, without_place
 
 LOGS = MANIFEST["logs"]
 DAMAGED = MANIFEST["damaged"]
@@ -46,7 +46,7 @@ def test_what_logs_are_said_to_hold() -> None:
     code, said = command("table", "info", *LOGS, "--json")
     assert code == 0
     for name, found in zip(LOGS, json.loads(said), strict=True):
-        hold(without_place(found), in_words(READ, LOGS[name]["table"]), name)
+        hold(without_place(found), LOGS[name]["table"], name)
     code, said = command("log", "check", *LOGS, "--json")
     for name, found in zip(LOGS, json.loads(said), strict=True):
         hold_check({"exit_code": code, **without_place(found)}, LOGS[name]["check"])
@@ -57,7 +57,7 @@ def test_every_field_is_read_as_it_is_written(name: str) -> None:
     first, *rest = [json.loads(line) for line in read_lines(DATA / name)]
     result = searchlab.load_log(DATA / name)
     header = header_of(result)
-    for field, value in in_words(READ, first).items():
+    for field, value in first.items():
         hold(header[field], value, field)
     records = [line for line in rest if "final" not in line]
     for trial, record in zip(result.trials, records, strict=True):
@@ -69,7 +69,7 @@ def test_every_field_is_read_as_it_is_written(name: str) -> None:
         spent = (record.get("build_seconds", 0.0), record.get("run_seconds", 0.0))
         assert (m.build_seconds, m.run_seconds) == spent
         flags = tuple(record.get(flag, False) for flag in ("reused", "nearest", "stopped"))
-        assert (m.reused, m.nearest, getattr(m, STOPPED)) == flags
+        assert (m.reused, m.nearest, getattr(m, PRUNED)) == flags
 
 
 @pytest.mark.parametrize("name", [name for name in LOGS if name not in ANALYSIS_ONLY])

@@ -26,13 +26,19 @@ DATA = Path(__file__).parent / "data"
 if (PLUGINS := str(Path(__file__).parent / "plugins")) not in sys.path:
     sys.path.append(PLUGINS)  # where a user would have them: a directory that Python imports from
 
-ASKED = {"initial": "initial", "startup": "startup", "warmup": "warmup", "stop_factor": "stop_factor"}
+ASKED = {"initial": "n_startup", "startup": "n_startup", "warmup": "n_startup", "stop_factor": "prune_factor"}
 """Options and settings as golden data spells them -> as ``tune`` takes them today."""
 
-READ = {"initial": "initial", "startup": "startup", "warmup": "warmup", "stop_factor": "stop_factor"}
-"""The same -> as a header that was read from an old log spells them today."""
+REGISTERED = {
+    "searchlab_policies.random:Random": "random",
+    "searchlab_policies.evolutionary:Evolutionary": "evolutionary",
+    "searchlab_spaces.guided_gemm:GuidedGemm": "guided-gemm",
+    "searchlab_spaces.guided_conv2d:GuidedConv2d": "guided-conv2d",
+    "searchlab_spaces.trace:Trace": "trace",
+}
+"""Plug-ins as golden data names them by module and class -> the names by which runs go today."""
 
-STOPPED = "stopped"
+PRUNED = "pruned"
 """What a Measurement calls a program that was not repeated, because it is slow."""
 
 MENDED = ("annealing", "droplet", "qmc", "bandit-default")
@@ -46,15 +52,23 @@ def in_words(words: Mapping[str, str], value: Any) -> Any:
     return [in_words(words, inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def as_planned(value: Any) -> Any:
+    """``value`` with the words and the names that the header of a run planned today has."""
+    if isinstance(value, Mapping):
+        named = {key: REGISTERED.get(inner, inner) if key == "name" else inner for key, inner in value.items()}
+        return {ASKED.get(key, key): as_planned(inner) for key, inner in named.items()}
+    return [as_planned(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 # --- running ------------------------------------------------------------------------------------------
 
 
 def plugin_class(group: str, name: str) -> Any:
-    """The class registered as ``name``, or named as ``module:Class``."""
-    if ":" in name:
+    """The class registered as ``name``, or named as ``module:Class``; a class of searchlab's wherever it is today."""
+    if ":" in name and name not in REGISTERED:
         module, _, attribute = name.partition(":")
         return getattr(import_module(module), attribute)
-    return entry_points(group=f"searchlab.{group}")[name].load()
+    return entry_points(group=f"searchlab.{group}")[REGISTERED.get(name, name)].load()
 
 
 def run(spec: Mapping[str, Any], log: Path, trials: int | None = None) -> Result:
@@ -119,7 +133,7 @@ def read(path: Path) -> dict[str, Any]:
         "failures": [[index, one.failure] for index, one in enumerate(measurements) if one.failure],
         "reused": [index for index, one in enumerate(measurements) if one.reused],
         "nearest": [index for index, one in enumerate(measurements) if one.nearest],
-        "stopped": [index for index, one in enumerate(measurements) if getattr(one, STOPPED)],
+        "stopped": [index for index, one in enumerate(measurements) if getattr(one, PRUNED)],
     }
 
 
@@ -157,8 +171,8 @@ def planned(path: Path) -> dict[str, Any]:
         "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
         "warm_start", "label", "space_label",
     )  # fmt: skip
-    runs, left_out = Study.load(path).cells()
-    headers = {str(run.path): msgspec.to_builtins(run.cell.header(1)) for run in runs}
+    runs, left_out = Study.load(path).plan()
+    headers = {str(run.log): msgspec.to_builtins(run.header(1)) for run in runs}
     return {
         "runs": {place: {name: header[name] for name in identity} for place, header in headers.items()},
         "left_out": len(left_out),
