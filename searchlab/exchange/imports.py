@@ -16,7 +16,8 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..log.format import Header, LogWriter, Record
+from ..log.format import Header, Record
+from ..log.writer import LogWriter
 from ..plugins import Plugin
 from ..space import Config
 from ..workload import Workload, parse_workload

@@ -19,7 +19,8 @@ import cloudpickle
 import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Log, check_identity, read_held, read_log
+from ..log.format import Log, read_held, read_log
+from ..log.writer import check_identity
 from ..machine.host import available_cores
 from ..measure.contract import Cache, Measurer
 from ..measure.process import Worker, WorkerDied, die_with

@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Sequence
 
 from ..errors import SearchlabWarning
-from ..log.format import Final, Finalist, LogWriter
+from ..log.format import Final, Finalist
 from ..log.noise import MARGIN, ROUNDS
+from ..log.writer import LogWriter
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer
 from ..records import Trial
 from ..space import Space

@@ -6,7 +6,8 @@ configs, and is told what the log holds of them; from there on its configs are m
 
 from __future__ import annotations
 
-from ..log.format import Log, LogWriter
+from ..log.format import Log
+from ..log.writer import LogWriter
 from ..measure.contract import Measurer
 from ..records import Trial
 from .finalists import finish

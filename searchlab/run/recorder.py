@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..log.format import LogWriter, Record
+from ..log.format import Record
 from ..log.noise import sentinel
+from ..log.writer import LogWriter
 from ..measure.contract import Measurer, Remeasurer
 from ..records import Trial
 from ..space import Config

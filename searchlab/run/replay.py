@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import SearchlabError
-from ..log.format import LogWriter, Record
+from ..log.format import Record
+from ..log.writer import LogWriter
 from ..machine.host import library_versions
 from ..records import Trial
 from ..space import Config

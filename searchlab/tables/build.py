@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import check_identity, read_log
+from ..log.format import read_log
+from ..log.writer import check_identity
 from ..measure.settings import Settings
 from ..run.executors import OnRun, execute
 from ..run.plan import Run

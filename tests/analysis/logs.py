@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlab.log.format import Header, LogWriter, Record
+from searchlab.log.format import Header, Record
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Failure
 

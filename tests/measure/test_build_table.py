@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Header, LogWriter, Record, read_log
+from searchlab.log.format import Header, Record, read_log
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.run.plan import OnTrial

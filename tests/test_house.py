@@ -1,0 +1,170 @@
+"""The house keeps its layout: which room may import which, no circles, and nothing but names in an ``__init__``.
+
+Every import statement of the source counts: those within functions, and those for type checkers alone, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = {
+    "searchlab": ROOT,
+    "searchlab_spaces": ROOT / "spaces",
+    "searchlab_policies": ROOT / "policies",
+    "searchlab_costmodels": ROOT / "costmodels",
+}
+
+FLOORS = [
+    {"errors"},
+    {"plugins", "options", "schema"},
+    {"workload", "machine", "target"},
+    {"space"},
+    {"metaschedule", "records"},
+    {"policy"},
+    {"costmodel"},
+    {"log"},
+    {"measure", "analysis"},
+    {"apply", "exchange", "run"},
+    {"tables", "hypertune", "conformance"},
+    {"cli"},
+]
+"""The rooms of the core from the ground up: a room imports its own modules, and rooms of lower floors."""
+
+SAME_FLOOR = {("target", "machine"), ("exchange", "apply")}
+"""Imports within a floor."""
+
+CONTRACTS = {
+    "errors", "options", "plugins", "workload", "machine", "target", "space", "metaschedule", "records", "policy",
+    "costmodel",
+}  # fmt: skip
+"""What a plug-in may import of the core."""
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the four packages, by name."""
+    found = {}
+    for package, source in SOURCES.items():
+        for path in (source / package).rglob("*.py"):
+            parts = path.relative_to(source).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """The modules of the four packages that each of them imports; a package stands for its ``__init__``."""
+    known = modules()
+    graph: dict[str, set[str]] = {}
+    for name, path in known.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        graph[name] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            for target in named_by(node, package):
+                # ``from package import module`` names a module, ``from module import name`` what is in it.
+                module = target if target in known else target.rpartition(".")[0]
+                if module in known and module != name:
+                    graph[name].add(module)
+                    # The packages above it are run too, but for those that the importer is in itself.
+                    parents = (module[:i] for i, letter in enumerate(module) if letter == ".")
+                    graph[name] |= {up for up in parents if not f"{name}.".startswith(f"{up}.")}
+    return graph
+
+
+def named_by(node: ast.AST, package: str) -> Iterator[str]:
+    """``module.name`` of everything that an import statement names."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+        module = ".".join([*base, *([node.module] if node.module else [])])
+        yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def room(module: str) -> str:
+    """The room of a module of the core; empty for ``searchlab`` itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_no_import_runs_in_a_circle() -> None:
+    graph = imports()
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen: set[str] = set()
+        todo = list(graph[start])
+        while todo:
+            module = todo.pop()
+            if module not in seen:
+                seen.add(module)
+                todo += graph[module]
+        reached[start] = seen
+    assert [module for module in graph if module in reached[module]] == []
+
+
+def test_every_room_has_a_floor_and_arrows_point_downwards() -> None:
+    floor_of = {name: number for number, names in enumerate(FLOORS) for name in names}
+    upwards = []
+    for module, targets in imports().items():
+        source = room(module)
+        if not module.startswith("searchlab.") or source == "__main__":
+            continue
+        assert source in floor_of, f"{source!r} has no floor: say in this test which rooms it may import"
+        for target in targets:
+            other = room(target)
+            if target.startswith("searchlab.") and other != source and (source, other) not in SAME_FLOOR:
+                if floor_of[other] >= floor_of[source]:
+                    upwards.append(f"{module} -> {target}")
+    assert upwards == []
+
+
+def test_analysis_reaches_nothing_but_the_log_and_what_that_is_made_of() -> None:
+    graph = imports()
+    reached = {target for module in graph if room(module) == "analysis" for target in graph[module]}
+    rooms = {room(target) for target in reached if target.startswith("searchlab.")} - {"analysis"}
+    assert rooms <= {"log", "records", "costmodel", "space", "plugins", "workload", "errors"}
+    statistics = {
+        target for module in graph if module.startswith("searchlab.analysis.stats") for target in graph[module]
+    }
+    assert all(target.startswith("searchlab.analysis.stats") for target in statistics - {"searchlab.analysis"})
+
+
+def test_the_core_imports_no_plug_in() -> None:
+    outside = {
+        f"{module} -> {target}"
+        for module, targets in imports().items()
+        for target in targets
+        if module.split(".")[0] == "searchlab" and target.split(".")[0] != "searchlab"
+    }
+    assert outside == set()
+
+
+def test_plug_ins_import_the_contracts_and_not_each_other() -> None:
+    beyond = []
+    for module, targets in imports().items():
+        package = module.split(".")[0]
+        if package == "searchlab":
+            continue
+        for target in targets:
+            foreign = target.split(".")[0] not in (package, "searchlab")
+            if foreign or (target.startswith("searchlab.") and room(target) not in CONTRACTS):
+                beyond.append(f"{module} -> {target}")
+    assert beyond == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name, path in modules().items() if path.name == "__init__.py"))
+def test_an_init_only_hands_names_on(name: str) -> None:
+    tree = ast.parse(modules()[name].read_text())
+    allowed = (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign)
+    if name == "searchlab":  # its names are imported when they are first used
+        allowed += (ast.If, ast.FunctionDef)
+    assert [type(node).__name__ for node in tree.body if not isinstance(node, allowed)] == []
+
+
+def test_no_file_needs_a_table_of_contents() -> None:
+    long = {name: lines for name, path in modules().items() if (lines := len(path.read_text().splitlines())) > 400}
+    assert long == {}
