@@ -20,7 +20,7 @@ from searchlab.apply.inspect import TEXTS
 from searchlab.apply.library import export_library
 from searchlab.log import read_header
 from tests.apply.logs import command, made_log
-from tests.spaces.programs import assert_right, valid_configs
+from tests.support.spaces.programs import assert_right, valid_configs
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}
 

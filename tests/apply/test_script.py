@@ -19,7 +19,7 @@ from searchlab.target import Target, resolve_target
 from searchlab.tuner import make_space
 from searchlab.workload import parse_workload
 from tests.apply.odd import TRACES, UNWRITABLE, Odd
-from tests.spaces.programs import valid_configs
+from tests.support.spaces.programs import valid_configs
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}
 BUILT_IN = [

@@ -19,7 +19,7 @@ from searchlab.target import Target
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided
-from tests.support.spaces import Ordered
+from tests.support.spaces.products import Ordered
 
 
 def test_a_table_answers_what_was_recorded(tmp_path: Path) -> None:

@@ -23,8 +23,7 @@ from searchlab.space import Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
 from searchlab.tuner import make_space
 from searchlab.workload import parse_workload
-
-from .programs import valid_configs
+from tests.support.spaces.programs import valid_configs
 
 WORKLOADS = [
     "gemm:64x48x96",
