@@ -17,8 +17,8 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from tests.spaces.programs import valid_configs
-from tests.support.apply.odd import TRACES, UNWRITABLE, Odd
+from tests.apply.odd import TRACES, UNWRITABLE, Odd
+from tests.support.spaces.programs import valid_configs
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}
 BUILT_IN = [

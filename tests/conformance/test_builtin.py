@@ -11,7 +11,7 @@ from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
-from tests.policies.registered import IN_SKETCH, OPTIONS, names
+from tests.support.policies import IN_SKETCH, OPTIONS, names
 
 NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
 """Checks that may have nothing to say."""

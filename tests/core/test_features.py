@@ -13,7 +13,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
 from tests import toys
-from tests.support.spaces import Ordered
+from tests.support.spaces.products import Ordered
 
 
 def test_knobs_are_seen_as_log2_of_factors_numbers_and_words() -> None:

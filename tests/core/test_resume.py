@@ -18,7 +18,7 @@ from searchlab.records import Trial
 from searchlab.run.study import tune
 from tests import toys
 from tests.conftest import write_table
-from tests.policies.registered import OPTIONS, names, space_for
+from tests.support.policies import OPTIONS, names, space_for
 
 TRIALS = 60
 SPACES = ("dependent", "small")

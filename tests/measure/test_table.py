@@ -19,7 +19,7 @@ from searchlab.target import Target
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided
-from tests.support.spaces import Ordered
+from tests.support.spaces.products import Ordered
 
 
 def test_a_table_answers_what_was_recorded(tmp_path: Path) -> None:
@@ -142,14 +142,10 @@ def test_a_config_with_the_same_knobs_is_nearer_than_any_other(tmp_path: Path) -
 
 
 def test_orders_of_loops_are_the_same_or_not() -> None:
-    table = [
-        Config({"tile": (1, 1, 8), "order": (0, 1, 2)}),
-        Config({"tile": (1, 2, 4), "order": (1, 0, 2)}),
-        Config({"tile": (8, 1, 1), "order": (2, 1, 0)}),
-    ]
+    table = [Config({"tile": (1, 1, 8), "order": (0, 1, 2)}), Config({"tile": (1, 2, 4), "order": (2, 1, 0)})]
     wanted = Config({"tile": (1, 1, 8), "order": (1, 2, 0)})
-    assert Nearest(table, Ordered().knobs_of(table)).index(wanted) == 0
-    assert Nearest(table).index(wanted) == 1, "as tiles, (1, 0, 2) is nearer to (1, 2, 0) than (0, 1, 2) is"
+    assert Nearest(table, Ordered().knobs_of(table)).index(wanted) == 0, "its tile is the same, and both orders differ"
+    assert Nearest(table).index(wanted) == 1, "as tiles, (2, 1, 0) is nearer to (1, 2, 0) than (0, 1, 2) is"
 
 
 def every_other(path: Path) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from searchlab.records import Measurement
 from searchlab.space import Config
 from tests import toys
-from tests.policies.registered import names, start
+from tests.support.policies import names, start
 
 LEARN_NOTHING = ("random", "grid", "qmc")
 

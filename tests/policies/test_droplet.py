@@ -11,7 +11,7 @@ from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.droplet import Droplet, faster
 from searchlab_policies.random import Random
 from tests import toys
-from tests.support.spaces import ORDERS, Ordered
+from tests.support.spaces.products import ORDERS, Ordered
 
 
 class Valley(toys.Small):

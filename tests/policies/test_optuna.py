@@ -27,7 +27,7 @@ from searchlab_policies.qmc import Qmc
 from searchlab_policies.random import Random
 from searchlab_spaces.templates.knobs import ReorderKnob
 from tests import toys
-from tests.support.spaces import ORDERS
+from tests.support.spaces.products import ORDERS
 
 # --- parameters -------------------------------------------------------------------------------------
 

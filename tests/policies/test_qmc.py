@@ -13,7 +13,7 @@ from searchlab.space import Config, Space
 from searchlab_policies.qmc import Qmc, enough
 from searchlab_policies.random import Random
 from tests import toys
-from tests.support.spaces import Product
+from tests.support.spaces.products import Product
 
 
 def told(policy: NeverTwice, configs: list[Config]) -> None:

@@ -21,8 +21,7 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
-
-from .programs import valid_configs
+from tests.support.spaces.programs import valid_configs
 
 WORKLOADS = [
     "gemm:64x48x96",

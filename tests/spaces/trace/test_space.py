@@ -19,7 +19,7 @@ from searchlab.target import Target, resolve_target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.trace import Trace
 from searchlab_spaces.trace.cpu import stochastic_schedule_mm
-from tests.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
 
 PADDED = "conv2d:1x9x9x8x4x3x3:p1"
 

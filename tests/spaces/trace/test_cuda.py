@@ -18,9 +18,8 @@ from searchlab.target import Target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.trace import Trace
 from searchlab_spaces.trace.cuda import ACCUMULATORS, VTHREADS
-
-from .cuda_on_cpu import result_on_cpu
-from .programs import replayed, valid_configs
+from tests.support.spaces.cuda_on_cpu import result_on_cpu
+from tests.support.spaces.programs import replayed, valid_configs
 
 TARGET = Target({"kind": "cuda", "arch": "sm_90"})
 LAYER = "conv2d:1x7x7x512x512x3x3:p1"

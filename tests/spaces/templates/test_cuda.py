@@ -21,8 +21,7 @@ from searchlab.target import Target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.gpu_check import check_gpu
 from searchlab_spaces.templates import KnobTemplate
-
-from .cuda_on_cpu import cuda_source, result_on_cpu
+from tests.support.spaces.cuda_on_cpu import cuda_source, result_on_cpu
 
 TARGET = Target({"kind": "cuda", "arch": "sm_90"})
 

@@ -21,7 +21,7 @@ from searchlab.workload import Workload, gemm, parse_workload
 from searchlab_spaces import decisions
 from searchlab_spaces.sketch import Sketch
 from searchlab_spaces.sketch.dag import print_dag
-from tests.spaces.programs import assert_right, fingerprints, replayed, valid_configs
+from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
 PADDED = "conv2d:1x9x9x8x4x3x3:p1"
