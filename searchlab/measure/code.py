@@ -1,8 +1,8 @@
 """From a scheduled module to code that runs, and how that code travels between processes: as object files.
 
-One object file is the host's code. What it imports, such as the kernels of a GPU, is packed into a second one, as a
-constant that is unpacked on loading. Loaded from memory they need no linker; what must be a file, as for an RPC server,
-is linked or archived from the same bytes.
+One object file is the host's code. The modules that it imports, such as the kernels of a GPU, are packed into a second
+object file, as a constant that is unpacked on loading. Loaded from memory they need no linker. A program that must be a
+file, as for an RPC server, is linked or archived from the same bytes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
 
 
 def program_hash(module: tvm.IRModule) -> str:
-    """The structural hash of a scheduled module: what logs and caches name its program by."""
+    """The structural hash of a scheduled module, by which logs and caches name its program."""
     from tvm_ffi import structural_hash
 
     return f"{structural_hash(module) & (1 << 64) - 1:016x}"
 
 
 def device_name(kind: str) -> str:
-    """What TVM calls the kind of device that programs for this ``kind`` of target run on."""
+    """TVM's name for the kind of device that programs for this ``kind`` of target run on."""
     return "cpu" if kind == "llvm" else kind
 
 
@@ -74,7 +74,7 @@ def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
 
 
 def reason(error: Exception) -> str:
-    """What ``error`` says, without the whole source of the kernels, which errors of CUDA carry along."""
+    """The text of ``error``, without the whole source of the kernels, which errors of CUDA carry along."""
     text = str(error)
     _, mark, output = text.partition("\nCompilation error:\n")
     text = output if mark else text.partition("// func_name=")[0]

@@ -1,4 +1,4 @@
-"""How much memory a candidate may take: a limit that the kernel keeps, so that no machine is brought to swap by one."""
+"""How much memory a candidate may take: a limit that the kernel enforces, so that no candidate makes it swap."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import resource
 from pathlib import Path
 
 _SIGNS = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
-"""What Python, C++, LLVM and the C library say where memory was refused."""
+"""The words by which Python, C++, LLVM and the C library say that memory was refused."""
 
 
 def limit_memory(megabytes: int) -> None:
     """Let this process take so much more memory than it has now; 0 takes the limit away.
 
-    What counts is RLIMIT_DATA: private writable memory, also of threads and of mapped files, but not address space that
-    is only reserved, as a JIT and the runtime of CUDA do by the gigabyte.
+    The limit is RLIMIT_DATA. It counts private writable memory, also of threads and of mapped files. It does not count
+    address space that is only reserved; a JIT and the runtime of CUDA reserve gigabytes.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = hard
@@ -26,7 +26,7 @@ def limit_memory(megabytes: int) -> None:
 
 
 def with_limit(text: str, megabytes: int, held: int = 0) -> str:
-    """``text`` of a failure, and the limit where it says that memory was refused, or so much was held as to be near."""
+    """``text`` of a failure; with the limit, where memory was refused or the process held as much as the limit."""
     if megabytes and (held >= megabytes or any(sign in text for sign in _SIGNS)):
         return f"{text}; a candidate may take {megabytes} MB of memory (memory_limit_mb)"
     return text

@@ -17,14 +17,13 @@ ABSENT = 1e3
 
 
 class Nearest:
-    """Finds the config, of those it is made of, that differs least from a given one.
+    """Finds the config that differs least from a given one, among those that it is made with.
 
-    The distance of two configs is the sum over their knobs of one in [0, 1], or a little more for long tiles: of two
-    tiles the sum of ``|log2|`` of the ratios of their factors, over twice the largest ``log2`` of a factor of this
-    knob; of two numbers the difference of their ranks among those of this knob, over the largest rank; of two words
-    0 or 1. So a config with the same knobs always comes before one with others. The first of two that are as near wins.
-
-    knobs: the knobs by name, which say whose tuples are words and no tiles; a tuple of any other knob is a tile.
+    The distance of two configs is the sum of a distance for each of their knobs, which is in [0, 1], or a little more
+    for long tiles. Two tiles: the sum of ``|log2|`` of the ratios of their factors, over twice the largest ``log2`` of
+    a factor of this knob. Two numbers: the difference of their ranks among those of this knob, over the largest rank.
+    Two words: 0 or 1. So a config with the same knobs always comes before one with others. The first of several that
+    are equally near is taken.
     """
 
     def __init__(self, configs: Sequence[Config], knobs: Mapping[str, Knob] | None = None) -> None:
@@ -57,7 +56,7 @@ class _Knob:
         """From ``value`` to each value that the knob has in the table."""
         key = (type(value), value)
         if key not in self._known:
-            # Rounded, so that what is as near is so on every machine.
+            # Rounded, so that configs that are equally near are so on every machine.
             self._known[key] = np.round([self._distance(value, other) for other in self._values], 9)
         return self._known[key]
 

@@ -1,4 +1,4 @@
-"""What is done with a built program where it runs: one checked run, and the repeats that its speed deserves."""
+"""Running a built program: one run whose result is checked, and as many repeats as its speed deserves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Runner:
     """Runs programs of one workload on one device.
 
     local: whether the runs can be timed by the clock of this process, as they cannot across a network.
-    case: that of the workload, where it is known.
+    case: the inputs and the right result, where the caller has them already.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Runner:
         inputs, self.expected = case or case_of(workload, settings.check)
         *_, result = workload.shapes.values()
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
-        # What a program leaves unwritten must show: NaN, or a number no sum reaches.
+        # An element that a program leaves unwritten must show: it is NaN, or a number that no sum reaches.
         unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
         self.unwritten = unwritten.astype(workload.out_dtype)
         self.result = tvm.runtime.tensor(self.unwritten, device)

@@ -74,10 +74,10 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
     """
     headers: dict[Path, Header] = {}
     for given in paths:
-        found = find_logs(given)
-        if not found:
+        logs = find_logs(given)
+        if not logs:
             raise SearchlabError(f"there is no log (*.jsonl) in {given}")
-        headers.update({path: read_header(path) for path in found})
+        headers.update({path: read_header(path) for path in logs})
     return headers
 
 
@@ -86,10 +86,10 @@ class TableMeasurer(Measurer):
 
     Building is charged as it was recorded, on as many workers. Raises SearchlabError where no log is of the space.
 
-    missing: a config that was never measured is refused with SearchlabError, or answered by the ``nearest`` one that
-        was (see :class:`~searchlab.measure.nearest.Nearest`), and marked as such.
-    noise: the repeats are drawn anew from those recorded, with replacement: as another run on that machine might have
-        seen them. What is drawn depends on the run's seed and on the config.
+    missing: a config that was never measured is refused with SearchlabError, or gets the measurement of the
+        ``nearest`` config (see :class:`~searchlab.measure.nearest.Nearest`), which is marked as such.
+    noise: the repeats are drawn anew from the recorded ones, with replacement: as another run on that machine might
+        have seen them. The draw depends on the seed of the run and on the config.
     """
 
     repeatable = True
@@ -107,7 +107,7 @@ class TableMeasurer(Measurer):
         if len(built_on) > 1:
             raise SearchlabError(
                 f"the logs in {self.where} were built on {' and '.join(map(str, built_on))} workers, so "
-                f"their times are not on one footing; choose logs of one machine"
+                f"their times cannot be compared; choose logs of one machine"
             )
         self.workers = built_on[0]
 
@@ -122,7 +122,7 @@ class TableMeasurer(Measurer):
             yield self._noisy(config, measurement) if self.noise else measurement
 
     def recorded(self, space: Space) -> list[Measurement]:
-        """What the logs hold of this space: one measurement a config."""
+        """The measurements that the logs hold of this space, one a config."""
         return self._table(space).answers
 
     def _table(self, space: Space) -> _Table:
@@ -133,8 +133,8 @@ class TableMeasurer(Measurer):
                 held = ", ".join(sorted({header.workload for header in self._headers.values()}))
                 raise SearchlabError(
                     f"no log in {self.where} was made in this space for {space.workload} and this target; "
-                    f"the logs there are of {held}, each in its own space and target; where no target is given, it is "
-                    f"theirs"
+                    f"the logs there are of {held}, each in its own space and for its own target; leave out the "
+                    f"target to take theirs"
                 )
             self._tables[key] = _Table(paths, space)
         return self._tables[key]
@@ -148,8 +148,8 @@ class TableMeasurer(Measurer):
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"{self.where} does not hold every config that is asked for: such a trial is given the measurement of "
-                f'the nearest config there, and marked "nearest" in the log',
+                f"{self.where} does not hold every config that the policy asks for: the trial of a missing config gets "
+                f'the measurement of the nearest config there, and is marked "nearest" in the log',
                 SearchlabWarning,
                 stacklevel=2,
             )
@@ -164,7 +164,7 @@ class TableMeasurer(Measurer):
 
 
 class _Table:
-    """What logs of one space hold: the first measurement of each config, without those of another config."""
+    """The first measurement of each config in the logs of one space, without those that are of another config."""
 
     def __init__(self, paths: Sequence[Path], space: Space) -> None:
         self._space = space

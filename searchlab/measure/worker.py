@@ -47,12 +47,12 @@ from .runner import Runner, case_of
 if TYPE_CHECKING:
     from .rpc.session import RemoteRunner
 
-if __name__ == "__main__":  # a plug-in may want it all the same
+if __name__ == "__main__":  # a plug-in may import it all the same
     del sys.modules["torch"]
 
 
 class Workbench:
-    """What a worker was set up with, and what it does with it."""
+    """The space or the workload that a worker was set up with, and the work that it does with it."""
 
     space: Space
     workload: Workload
@@ -90,7 +90,7 @@ class Workbench:
                     self.workload = workload
                     self.runner = Runner(workload, settings, device_of(kind))
                 case SetUpSessions():
-                    from .rpc.session import RemoteRunner  # with all of TVM's RPC, which the others do without
+                    from .rpc.session import RemoteRunner  # it imports TVM's RPC, which no other worker needs
 
                     self.remote = RemoteRunner(message)
         except Exception as error:  # the code of a plug-in may not even import here
@@ -131,7 +131,7 @@ class Workbench:
 def main() -> None:
     connection = Connection(int(sys.argv[1]))
     die_with(int(sys.argv[2]))
-    # A plug-in may print what it likes; written to a pipe that is full, that would be an exception.
+    # A plug-in may print as much as it likes; printing to a pipe that is full would raise an exception.
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open to the end
     connection.send(Started())
     workbench = Workbench(connection, memory_limit_mb=int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""A fleet's own processes: TVM's RPC tracker, and its RPC server made to live through what candidates do to it."""
+"""The processes of a fleet: TVM's RPC tracker, and TVM's RPC server made to survive the candidates that it runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...errors import SearchlabError
 
 SERVER_PORTS = range(9090, 9190)
 AGAIN_SECONDS = 0.2
-"""Until a server that has lost a session's process, or its tracker, goes on."""
+"""How long a server waits after it has lost the process of a session, or its tracker, before it goes on."""
 END_SECONDS = 0.2
-"""What a session whose client is gone has to end by itself."""
+"""How long a session may take to end by itself when its client is gone."""
 
 
 def listen(host: str, ports: range) -> socket.socket:
@@ -47,7 +47,7 @@ def is_loopback(host: str) -> bool:
 
 
 Say = Callable[[str], None]
-"""Told where a process listens, once it is about to answer."""
+"""Called with the address at which a process listens, once it is about to answer."""
 
 
 def run_tracker(host: str, port: int, say: Say) -> None:
@@ -63,9 +63,9 @@ def run_tracker(host: str, port: int, say: Say) -> None:
 def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say: Say) -> None:
     """TVM's RPC server, registered as ``key``, until the process is ended.
 
-    It is told apart from a plain one in that it goes on when a program has brought down the process of its session,
-    that such a process outlives neither it nor its client, and that it loads object files by itself, so that nobody
-    needs a compiler.
+    It differs from a plain server in three ways. It goes on when a program has brought down the process of its session.
+    Such a process outlives neither the server nor its client. And the server loads object files by itself, so that
+    nobody needs a compiler.
     """
     import tvm_ffi
     from tvm.rpc import server
@@ -76,7 +76,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     from .session import LOADER
 
     def load(memory_limit_mb: int, *objects: Any) -> Any:
-        limit_memory(memory_limit_mb)  # of this session, which is of this one program
+        limit_memory(memory_limit_mb)  # the limit of this session, which runs this one program
         return load_objects([bytes(data) for data in objects])
 
     tvm_ffi.register_global_func(LOADER, load, override=True)
@@ -88,7 +88,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
         serve_session(connection, *rest)
 
     server._serve_loop = serve_while_wanted
-    # Where it listens at one address, that is where it can be reached; else where the tracker sees it.
+    # A server that listens at one address is reached there; any other is reached where the tracker sees it.
     address = None if host == "0.0.0.0" else host
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))

@@ -10,16 +10,17 @@ from typing import Any, Self
 from ...errors import SearchlabError
 
 ANSWER_SECONDS = 5.0
-"""How long a tracker may take to connect, and to answer what needs no device."""
+"""How long a tracker may take to connect, and to answer a question that needs no device."""
 
 Address = tuple[str, int, str]
-"""Of a device that was lent: host, port, and the key that it will take one connection with."""
+"""A device that was lent: its host, its port, and the key with which it takes one connection."""
 
 
 class Tracker:
     """A connection to the tracker at ``address``, ``"host:port"``; a context manager.
 
-    What was requested and not taken is given back on closing. Raises SearchlabError where there is no tracker.
+    Devices that were requested and not taken are given back on closing. Raises SearchlabError where there is no
+    tracker.
     """
 
     def __init__(self, address: str) -> None:
@@ -33,7 +34,7 @@ class Tracker:
         except OSError as error:
             raise SearchlabError(
                 f"there is no RPC tracker at {address} ({error.strerror or error}); start one there with `searchlab "
-                f"fleet tracker`, or give the address of the one that there is"
+                f"fleet tracker`, or give the address of a running tracker"
             ) from None
         try:
             self._socket.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
@@ -41,30 +42,30 @@ class Tracker:
         except TimeoutError:
             self._socket.close()
             raise SearchlabError(
-                f"what listens at {address} did not answer in {ANSWER_SECONDS:g} s; is it hung?"
+                f"the process at {address} did not answer in {ANSWER_SECONDS:g} s; is it hung?"
             ) from None
         except OSError:
             magic = None
         if magic != base.RPC_TRACKER_MAGIC:
             self._socket.close()
             raise SearchlabError(
-                f"what answers at {address} is no RPC tracker of TVM; is it a server, whose tracker has another port?"
+                f"the process at {address} is no RPC tracker of TVM; is it a server, whose tracker has another port?"
             )
 
     def summary(self) -> dict[str, Any]:
-        """What the tracker knows of its servers and queues. Not while a device is waited for on this connection."""
+        """The tracker's list of its servers and queues. Not while a device is waited for on this connection."""
         self._base.sendjson(self._socket, [self._base.TrackerCode.SUMMARY])
-        _, found = self._base.recvjson(self._socket)
-        assert isinstance(found, dict)
-        return found
+        _, summary = self._base.recvjson(self._socket)
+        assert isinstance(summary, dict)
+        return summary
 
     def devices(self) -> dict[str, list[str]]:
         """The address of every device that is registered, lent or not, by key."""
-        found: dict[str, list[str]] = {}
+        addresses: dict[str, list[str]] = {}
         for server in self.summary()["server_info"]:
             host, port = server["addr"]
-            found.setdefault(server["key"].removeprefix("server:"), []).append(f"{host}:{port}")
-        return {key: sorted(found[key]) for key in sorted(found)}
+            addresses.setdefault(server["key"].removeprefix("server:"), []).append(f"{host}:{port}")
+        return {key: sorted(addresses[key]) for key in sorted(addresses)}
 
     def request(self, key: str) -> None:
         """Ask for a device, which :meth:`take` gives once this connection is readable."""
