@@ -57,37 +57,37 @@ def apply_history_best(
     }
     replaced: dict[Any, Any] = {}
     missing: list[Workload] = []
-    for workload, found in best.items():
+    for workload, winner in best.items():
         reference = Computation(workload.prim_func())
         orders = {variable: order_of(function, reference) for variable, function in functions.items()}
         matched = {variable: order for variable, order in orders.items() if order is not None}
         if not matched:
             missing.append(workload)
             continue
-        program = found.schedule().mod["main"]
+        program = winner.schedule().mod["main"]
         for variable, order in matched.items():
             replaced[variable] = in_place_of(functions[variable].func, program, order)
     if missing:
         named = {variable.name_hint: function for variable, function in functions.items()}
         warnings.warn(_no_match(missing, named), SearchlabWarning, stacklevel=2)
-    made = mod.clone()
+    applied = mod.clone()
     for variable, function in replaced.items():
-        made.update_func(variable, function)
-    return made
+        applied.update_func(variable, function)
+    return applied
 
 
 def _results(logs: Logs) -> list[Result]:
     given: Sequence[OneLog] = [logs] if isinstance(logs, str | Path | Result) else logs
-    found: list[Result] = []
+    results: list[Result] = []
     for one in given:
-        found += [one] if isinstance(one, Result) else [load_log(path) for path in find_logs(Path(one))]
-    if not found:
+        results += [one] if isinstance(one, Result) else [load_log(path) for path in find_logs(Path(one))]
+    if not results:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, given)) or 'an empty list of logs'}")
-    return found
+    return results
 
 
 def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
-    """The fastest of each workload."""
+    """The fastest trial of each workload."""
     usable = [one for one in results if ":" not in one.log.header.fingerprint and np.isfinite(one.log.costs).any()]
     if not usable:
         paths = ", ".join(str(one.log.path) for one in results[:4]) + (", ..." if len(results) > 4 else "")
@@ -99,18 +99,20 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     listed = "; ".join(sorted(targets))
     if target is None:
         if len(targets) > 1:
-            raise SearchlabError(f"the logs are of {len(targets)} targets: {listed}; say with target= which it is")
+            raise SearchlabError(f"the logs are of {len(targets)} targets: {listed}; choose one of them with target=")
         (target,) = targets.values()
-    found: dict[Workload, Best] = {}
+    best: dict[Workload, Best] = {}
     for one in usable:
         if _target(one).spec != target.spec:
             continue
         workload = parse_workload(one.log.header.workload)
-        if workload not in found or one.best.seconds < found[workload].seconds:
-            found[workload] = one.best
-    if not found:
-        raise SearchlabError(f"no log is for the target {target}, but for {listed}; tune for it, or build for theirs")
-    return found
+        if workload not in best or one.best.seconds < best[workload].seconds:
+            best[workload] = one.best
+    if not best:
+        raise SearchlabError(
+            f"no log is for the target {target}; the logs are for {listed}: tune for {target}, or build for theirs"
+        )
+    return best
 
 
 def _target(result: Result) -> Target:
@@ -120,7 +122,7 @@ def _target(result: Result) -> Target:
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
     names = [f"{name}({_signature(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    said = f"no function of the module computes {', '.join(map(str, missing))}, so it is not put back; "
+    said = f"no function of the module computes {', '.join(map(str, missing))}, so its program is not used; "
     said += f"unscheduled functions of the module: {listed or 'none; relax.transform.LegalizeOps makes them'}"
     for workload in missing:
         if transposed := [name for name, one in functions.items() if _is_transposed(one, workload)]:

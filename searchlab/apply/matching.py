@@ -42,10 +42,10 @@ class Computation:
     @cached_property
     def arguments(self) -> tuple[Argument, ...] | None:
         """Of each parameter; None where one is no dense buffer of fixed shape, or the body is already lowered."""
-        found = [_argument(parameter) for parameter in self.func.params]
-        if None in found or not isinstance(self.func.body, SBlockRealize):
+        arguments = [_argument(parameter) for parameter in self.func.params]
+        if None in arguments or not isinstance(self.func.body, SBlockRealize):
             return None
-        return tuple(one for one in found if one is not None)
+        return tuple(one for one in arguments if one is not None)
 
     @cached_property
     def _plain(self) -> PrimFunc:
@@ -67,8 +67,8 @@ class Computation:
         flat = [decl_buffer((size,), dtype) for dtype, size in (one for one in sizes if one is not None)]
         views = [DeclBuffer(one, data=buffer_data(whole)) for one, whole in zip(parameters, flat, strict=True)]
         attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
-        made = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
-        return _lowered()(IRModule({"main": made}))["main"]
+        flattened = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
+        return _lowered()(IRModule({"main": flattened}))["main"]
 
     @cached_property
     def own(self) -> PrimFunc:
@@ -98,8 +98,8 @@ def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> Prim
         DeclBuffer(parameter, data=buffer_data(func.params[index]))
         for parameter, index in zip(program.params, order, strict=True)
     ]
-    made = PrimFunc(func.params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
-    return made.with_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE})
+    scheduled = PrimFunc(func.params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
+    return scheduled.with_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE})
 
 
 def _orders(given: Sequence[Argument], wanted: Sequence[Argument]) -> Iterator[tuple[int, ...]]:

@@ -76,12 +76,12 @@ def statements(schedule: Schedule) -> list[str]:
     from tvm.s_tir.schedule.trace import Trace
 
     names: dict[int, str] = {}
-    found: list[str | None] = []
+    ours: list[str | None] = []
     plain: list[Any] = []  # as TVM can write them: it counts the random variables of all
     for instruction in schedule.trace.insts:
         kind = str(instruction.kind.name)
         writer = _WRITERS.get(kind)
-        found.append(writer(instruction, names) if writer else None)
+        ours.append(writer(instruction, names) if writer else None)
         if kind == "Annotate":
             instruction = Instruction(instruction.kind, [instruction.inputs[0], 0], [""], [])
         elif kind == "Split":
@@ -92,13 +92,13 @@ def statements(schedule: Schedule) -> list[str]:
         plain.append(instruction)
         for output in instruction.outputs:
             names[_address(output)] = f"{_letter(output)}{len(names)}"
-        if found[-1] is not None and kind == "Split":
-            found[-1] = f"{', '.join(names[_address(output)] for output in instruction.outputs)} = {found[-1]}"
+        if ours[-1] is not None and kind == "Split":
+            ours[-1] = f"{', '.join(names[_address(output)] for output in instruction.outputs)} = {ours[-1]}"
     try:
         theirs = [str(line) for line in Trace(plain, schedule.trace.decisions).as_python()]
     except Exception as error:  # TVM gives up on the whole trace
         raise _unwritable(last_line(error)) from None
-    return [ours or line for ours, line in zip(found, theirs, strict=True)]
+    return [own or line for own, line in zip(ours, theirs, strict=True)]
 
 
 # --- instructions that may hold any value ---------------------------------------------------------------------

@@ -98,9 +98,7 @@ def sentences(verification: Verification) -> list[str]:
     *first, last = map(str, verification.seeds)
     said = []
     if not verification.own:
-        said.append(
-            "the trials of this log were not measured for it, but come from a table: they are timed by default settings"
-        )
+        said.append("the trials of this log come from a table, so their programs are timed with the default settings")
     for one in verification.programs:
         head = f"{verification.workload} in {verification.space}, trial {one.trial}"
         if one.failure:

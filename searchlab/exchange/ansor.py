@@ -13,15 +13,15 @@ from typing import Any, NoReturn
 import msgspec
 
 from ..errors import SearchlabError
-from ..space import Space
+from ..space import Space, Value
 from ..workload import Workload
-from .foreign import ForeignTask, ForeignTrial, Measured, damaged, decode, lines, measured, parse_target
+from .foreign import ForeignTask, ForeignTrial, Line, Measured, lines
 from .tasks import GUESS, workload_of
 
 Step = list[Any]
 
 
-class _Line(msgspec.Struct):
+class _Record(msgspec.Struct):
     i: tuple[list[Any], tuple[list[Any], list[Step]]]
     r: Measured
     v: str
@@ -29,47 +29,40 @@ class _Line(msgspec.Struct):
 
 def read(path: Path) -> list[ForeignTask]:
     """The tasks in the records at ``path``. Raises SearchlabError, naming the line."""
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(_Record)
     tasks: dict[tuple[str, str], ForeignTask] = {}
-    for number, text in lines(path):
-        line = decode(path, number, text, decoder)
-        task, (_, steps) = line.i
+    for line in lines(path):
+        record = line.decode(decoder)
+        task, (_, steps) = record.i
         if len(task) < 2 or not isinstance(task[0], str) or not isinstance(task[1], str):
-            damaged(path, number, "its task is not (workload key, target, ...)")
+            line.damaged("its task is not (workload key, target, ...)")
         key = (task[0], task[1])
         if key not in tasks:
-            try:
-                target = parse_target(task[1])
-            except ValueError as error:
-                damaged(path, number, error)
-            workload, why = _workload(path, number, task[0])
+            target = line.target(task[1])
+            workload, why = _workload(line, task[0])
             tasks[key] = ForeignTask("ansor", task[0], workload, why, target, [])
-        costs, error_no, seconds, stamp = line.r
-        found = measured(path, number, costs, error_no)
-        tasks[key].trials.append(
-            ForeignTrial(number, dict(_steps(path, number, steps)), None, **found, run_seconds=seconds, time=stamp)
-        )
+        tasks[key].trials.append(line.trial(_config(line, steps), None, record.r))
     return list(tasks.values())
 
 
-def _steps(path: Path, number: int, steps: list[Step]) -> list[tuple[str, str]]:
+def _config(line: Line, steps: list[Step]) -> dict[str, Value]:
     """Each transform step by its position and kind, as ``step3_SP``; its arguments as JSON."""
-    found = []
+    config: dict[str, Value] = {}
     for position, step in enumerate(steps):
         if not step or not isinstance(step[0], str):
-            damaged(path, number, f"its transform step {position} has no kind")
-        found.append((f"step{position}_{step[0]}", msgspec.json.encode(step[1:]).decode()))
-    return found
+            line.damaged(f"its transform step {position} has no kind")
+        config[f"step{position}_{step[0]}"] = msgspec.json.encode(step[1:]).decode()
+    return config
 
 
-def _workload(path: Path, number: int, key: str) -> tuple[Workload | None, str]:
-    """What the workload key, a function's name or a hash with its arguments, stands for."""
+def _workload(line: Line, key: str) -> tuple[Workload | None, str]:
+    """The workload of a key, which is a function's name or a hash, with arguments; or None, and the reason."""
     try:
         name, *args = msgspec.json.decode(key, type=list[Any])
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        damaged(path, number, f"its workload key {key!r} is no JSON list: {error}")
+        line.damaged(f"its workload key {key!r} is no JSON list: {error}")
     if not isinstance(name, str):
-        damaged(path, number, f"its workload key {key!r} does not start with a name")
+        line.damaged(f"its workload key {key!r} does not start with a name")
     if len(name) == 32 and all(c in "0123456789abcdef" for c in name):
         return None, f"Ansor names the task by the hash {name} of its computation only; {GUESS}"
     return workload_of(name, args)

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import InvalidConfig, SearchlabError
 from ..space import Config, Space
-from .foreign import ForeignTask, ForeignTrial, Measured, damaged, decode, lines, measured, parse_target, value_of
+from .foreign import ForeignTask, ForeignTrial, Line, Measured, lines, value_of
 from .tasks import workload_of
 
 Entity = list[tuple[str, str, Any]]
@@ -29,7 +29,7 @@ class _OldConfig(msgspec.Struct):
     e: Entity
 
 
-class _Line(msgspec.Struct):
+class _Record(msgspec.Struct):
     """One record; ``input`` or ``i`` is (target, task, arguments, keyword arguments), version 0.1 appends to it."""
 
     input: list[Any] = []
@@ -51,57 +51,43 @@ class EntitySpace(Protocol):
 
 def read(path: Path) -> list[ForeignTask]:
     """The tasks in the log at ``path``. Raises SearchlabError, naming the line."""
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(_Record)
     tasks: dict[bytes, ForeignTask] = {}
-    for number, text in lines(path):
-        if not text.lstrip().startswith(b"{"):
-            damaged(
-                path, number, "it is not JSON; AutoTVM's pickled logs are not read, as that would run what they say"
-            )
-        line = decode(path, number, text, decoder)
-        given, result, entity = _parts(path, number, line)
-        target, name, args = _task(path, number, given)
+    for line in lines(path):
+        if not line.text.lstrip().startswith(b"{"):
+            line.damaged("it is not JSON; a pickled log of AutoTVM is not read, because that could run any code in it")
+        record = line.decode(decoder)
+        given, result, entity = _parts(line, record)
+        target, name, args = _task(line, given)
         key = msgspec.json.encode([target, name, args])
         if key not in tasks:
             workload, why = workload_of(name, args)
-            versions = {"apache-tvm": line.tvm_version} if line.tvm_version else {}
+            versions = {"apache-tvm": record.tvm_version} if record.tvm_version else {}
             shown = f"{name} {msgspec.json.encode(args).decode()}"
             tasks[key] = ForeignTask("autotvm", shown, workload, why, target, [], versions)
-        costs, error, seconds, stamp = result
-        tasks[key].trials.append(
-            ForeignTrial(
-                number,
-                {knob: value_of(value) for knob, _, value in entity},
-                entity,
-                **measured(path, number, costs, error),
-                run_seconds=seconds,
-                time=stamp,
-            )
-        )
+        config = {knob: value_of(value) for knob, _, value in entity}
+        tasks[key].trials.append(line.trial(config, entity, result))
     return list(tasks.values())
 
 
-def _parts(path: Path, number: int, line: _Line) -> tuple[list[Any], Measured, Entity]:
-    """What the task was, what measuring gave, and the config, in either version."""
-    if line.config is not None and line.result is not None:
-        return line.input, line.result, line.config.entity
-    if line.i and line.r is not None:
+def _parts(line: Line, record: _Record) -> tuple[list[Any], Measured, Entity]:
+    """The task, the result and the config, in either version."""
+    if record.config is not None and record.result is not None:
+        return record.input, record.result, record.config.entity
+    if record.i and record.r is not None:
         try:
-            return line.i, line.r, msgspec.convert(line.i[-1], _OldConfig).e
+            return record.i, record.r, msgspec.convert(record.i[-1], _OldConfig).e
         except msgspec.ValidationError as error:
-            damaged(path, number, error)
-    damaged(path, number, "it is no record of AutoTVM 0.1 or 0.2")
+            line.damaged(error)
+    line.damaged("it is no record of AutoTVM 0.1 or 0.2")
 
 
-def _task(path: Path, number: int, given: list[Any]) -> tuple[dict[str, Any], str, list[Any]]:
+def _task(line: Line, given: list[Any]) -> tuple[dict[str, Any], str, list[Any]]:
     if len(given) < 4 or not isinstance(given[1], str) or not isinstance(given[2], list):
-        damaged(path, number, "its task is not (target, name, arguments, keyword arguments)")
+        line.damaged("its task is not (target, name, arguments, keyword arguments)")
     if not isinstance(given[0], str | dict):
-        damaged(path, number, f"its target is {given[0]!r}")
-    try:
-        return parse_target(given[0]), given[1], given[2]
-    except ValueError as error:
-        damaged(path, number, error)
+        line.damaged(f"its target is {given[0]!r}")
+    return line.target(given[0]), given[1], given[2]
 
 
 def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:

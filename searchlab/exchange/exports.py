@@ -8,19 +8,19 @@ from pathlib import Path
 from ..errors import SearchlabError, did_you_mean
 from ..log.format import Log, find_logs, read_log
 
-_AGAIN = "what the fastest trials gave when they were measured again"
+_FINALISTS = "what the fastest trials gave when they were measured again"
 _RUN = "the options, protocol and versions of the run"
 LOST = {
-    "metaschedule": f"{_AGAIN}, but for the order of these",
+    "metaschedule": f"{_FINALISTS}, but for the order of these",
     "kernel-tuner": f"messages of failures, and which of the two timeouts, or whether a crash or an error, it was; "
-    f"hashes of programs, and what was reused or pruned; how well the cost model predicted; {_RUN}; {_AGAIN}",
+    f"hashes of programs, and which were reused or pruned; how well the cost model predicted; {_RUN}; {_FINALISTS}",
     "kernel-tuner-cache": f"failures but for invalid, not built and not run; all but the first measurement of a "
-    f"config; hashes of programs; space, policy, seed and target; {_RUN}; {_AGAIN}",
+    f"config; hashes of programs; space, policy, seed and target; {_RUN}; {_FINALISTS}",
     "iohprofiler": f"configs; repeats, of which the median is there; failures but that they failed; time of day; "
-    f"target; {_RUN}; {_AGAIN}",
-    "optuna": _AGAIN,
+    f"target; {_RUN}; {_FINALISTS}",
+    "optuna": _FINALISTS,
 }
-"""What of a log each format has no place for."""
+"""The parts of a log that each format cannot hold."""
 
 FORMATS = tuple(LOST)
 
@@ -28,18 +28,17 @@ FORMATS = tuple(LOST)
 def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, list[str]]:
     """Write the logs at ``paths``, and in the directories among them, to ``out`` in ``format``.
 
-    Returns how many, and what of them the format cannot hold, a sentence each. Raises SearchlabError where there is no
-    log, or ``out`` cannot be written.
+    Returns their number, and a sentence for each part of them that is left out. Raises SearchlabError if there is no
+    log, or if ``out`` cannot be written.
     """
-    found = [(_name(path, given), read_log(path)) for given in paths for path in find_logs(given)]
-    if not found:
+    named = [(_name(path, given), read_log(path)) for given in paths for path in find_logs(given)]
+    if not named:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, paths))}")
-    names = [name for name, _ in found]
+    names = [name for name, _ in named]
     if twice := [name for name in names if names.count(name) > 1]:
         raise SearchlabError(f"two logs are called {twice[0]!r}; give the directory that both are in, or one of them")
-    logs = [log for _, log in found]
     try:
-        return len(logs), _export(found, logs, format, out)
+        return len(named), _export(named, format, out)
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
 
@@ -50,7 +49,8 @@ def _name(path: Path, given: Path) -> str:
     return inside.as_posix().removesuffix(".gz").removesuffix(".jsonl")
 
 
-def _export(named: list[tuple[str, Log]], logs: list[Log], format: str, out: Path) -> list[str]:
+def _export(named: list[tuple[str, Log]], format: str, out: Path) -> list[str]:
+    logs = [log for _, log in named]
     if format == "metaschedule":
         from .metaschedule_export import export
 

@@ -1,4 +1,4 @@
-"""What a file of another tuner holds, whichever it is: tasks, and the trials of each.
+"""The contents of another tuner's file, in any format: tasks, and the trials of each.
 
 Reading one executes nothing that is in it: lines are JSON, checked for their types as they are decoded.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol, TypeVar
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Measured = tuple[list[Any], int, Seconds, Seconds]
-"""What AutoTVM and Ansor give of a trial: its times, MeasureErrorNo, what measuring took, seconds since 1970."""
+"""The result of a trial in AutoTVM and Ansor: its times, MeasureErrorNo, seconds to measure, seconds since 1970."""
 
 ERRORS: dict[int, tuple[str, Failure]] = {
     1: ("INSTANTIATION_ERROR", "invalid"),
@@ -37,10 +37,10 @@ ERRORS: dict[int, tuple[str, Failure]] = {
     7: ("RUN_TIMEOUT", "run_timeout"),
     8: ("UNKNOWN_ERROR", "crash"),
 }
-"""``MeasureErrorNo`` of AutoTVM and Ansor, which number them alike (TVM 0.17), and what that is here."""
+"""``MeasureErrorNo`` of AutoTVM and Ansor, which number them alike (TVM 0.17), and the failure that each is here."""
 
 NAMED = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch")
-"""What of a target decides which programs there are; the rest says what MetaSchedule may take for granted."""
+"""The fields of a target that decide which programs there are; the others only inform MetaSchedule."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ForeignTask:
 
 
 class Reader(Protocol):
-    """What the module of a format gives."""
+    """The functions of the module of a format."""
 
     def read(self, path: Path) -> list[ForeignTask]:
         """The tasks in the file at ``path``, in order. Raises SearchlabError, naming the line."""
@@ -107,7 +107,7 @@ class Reader(Protocol):
 
 
 def moment(seconds: float) -> datetime:
-    """When it was, ``seconds`` after 1970. Raises SearchlabError where there is no such day."""
+    """The moment ``seconds`` after 1970. Raises SearchlabError if there is no such day."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):
@@ -116,49 +116,63 @@ def moment(seconds: float) -> datetime:
         ) from None
 
 
-def damaged(path: Path, line: int, why: object) -> NoReturn:
-    raise SearchlabError(f"{path}, line {line} is damaged: {why}") from None
+@dataclass(frozen=True)
+class Line:
+    """A line of a file, with its number from 1. What its methods refuse, they refuse with SearchlabError, naming it."""
+
+    path: Path
+    number: int
+    text: bytes
+
+    def damaged(self, why: object) -> NoReturn:
+        raise SearchlabError(f"{self.path}, line {self.number} is damaged: {why}") from None
+
+    def decode(self, decoder: msgspec.json.Decoder[T]) -> T:
+        """The record that the line holds."""
+        try:
+            return decoder.decode(self.text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.damaged(error)
+
+    def target(self, given: str | Mapping[str, Any]) -> dict[str, Any]:
+        """The target of the record, as :func:`parse_target` reads it."""
+        try:
+            return parse_target(given)
+        except ValueError as error:
+            self.damaged(error)
+
+    def seconds(self, values: list[Any]) -> tuple[float, ...]:
+        """The times of a record that succeeded."""
+        for value in values:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not 0 < value <= sys.float_info.max:  # JSON's whole numbers are of any size
+                self.damaged(f"{value!r} is no time of a run in seconds")
+        if not values:
+            self.damaged("it succeeded, and has no time")
+        return tuple(float(value) for value in values)
+
+    def trial(self, config: dict[str, Value], source: Any, measured: Measured) -> ForeignTrial:
+        """The trial of a record of AutoTVM or Ansor."""
+        costs, error, run_seconds, time = measured
+        trial = ForeignTrial(self.number, config, source, run_seconds=run_seconds, time=time)
+        if error == 0:
+            return replace(trial, seconds=self.seconds(costs))
+        if error not in ERRORS:
+            self.damaged(f"there is no MeasureErrorNo {error}")
+        name, failure = ERRORS[error]
+        told = [text for text in costs if isinstance(text, str)]  # AutoTVM keeps an error's text there, or 1e9
+        return replace(trial, failure=failure, message=": ".join([f"MeasureErrorNo.{name}", *told]))
 
 
-def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of ``path`` that are not empty, numbered from 1. Raises SearchlabError where there is none."""
+def lines(path: Path) -> Iterator[Line]:
+    """The lines of ``path`` that are not empty. Raises SearchlabError if there is none."""
     empty = True
-    for number, line in enumerate(read_bytes(path).splitlines(), 1):
-        if line.strip():
+    for number, text in enumerate(read_bytes(path).splitlines(), 1):
+        if text.strip():
             empty = False
-            yield number, line
+            yield Line(path, number, text)
     if empty:
         raise SearchlabError(f"{path} is empty; it holds no record to import")
-
-
-def decode(path: Path, number: int, line: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
-    """What ``decoder`` makes of a line. Raises SearchlabError, naming it."""
-    try:
-        return decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        damaged(path, number, error)
-
-
-def checked_seconds(path: Path, number: int, values: list[Any]) -> tuple[float, ...]:
-    """The times of a record that succeeded. Raises SearchlabError where one is no time."""
-    for value in values:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 < value <= sys.float_info.max:  # JSON's whole numbers are of any size
-            damaged(path, number, f"{value!r} is no time of a run in seconds")
-    if not values:
-        damaged(path, number, "it succeeded, and has no time")
-    return tuple(float(value) for value in values)
-
-
-def measured(path: Path, number: int, costs: list[Any], error: int) -> dict[str, Any]:
-    """``seconds``, ``failure`` and ``message`` of a record of AutoTVM or Ansor."""
-    if error == 0:
-        return {"seconds": checked_seconds(path, number, costs)}
-    if error not in ERRORS:
-        damaged(path, number, f"there is no MeasureErrorNo {error}")
-    name, failure = ERRORS[error]
-    told = [text for text in costs if isinstance(text, str)]  # AutoTVM keeps an error's text there, or 1e9
-    return {"failure": failure, "message": ": ".join([f"MeasureErrorNo.{name}", *told])}
 
 
 def value_of(given: Any) -> Value:
@@ -187,13 +201,13 @@ def parse_target(text: str | Mapping[str, Any]) -> dict[str, Any]:
     kind, *options = text.split() or [""]
     if not kind or kind.startswith("-"):
         raise ValueError(f"target {text!r} does not start with its kind")
-    found: dict[str, Any] = {"kind": kind}
+    target: dict[str, Any] = {"kind": kind}
     for option in options:
         name, equals, value = option.lstrip("-").partition("=")
         if not option.startswith("-") or not name:
             raise ValueError(f"target {text!r}: {option!r} is no option")
         if name in ("keys", "libs", "mattr"):
-            found[name] = value.split(",")
+            target[name] = value.split(",")
         else:
-            found[name] = int(value) if value.isdecimal() else value if equals else True
-    return dict(sorted(found.items()))
+            target[name] = int(value) if value.isdecimal() else value if equals else True
+    return dict(sorted(target.items()))

@@ -32,7 +32,7 @@ LOST = {
     "metaschedule": "what MetaSchedule does not record: the time of day, what building and running took, and how a "
     "program failed, which counts as run_error",
 }
-"""What of each format's records a log does not hold."""
+"""The parts of each format's records that a log does not hold."""
 
 FORMATS = tuple(LOST)
 
@@ -42,7 +42,7 @@ IMPORTED = {"kind": "imported"}
 
 @dataclass(frozen=True)
 class As:
-    """What to take a file for. workload, target: in place of what it says. seed, label: of the runs in a comparison."""
+    """How to take a file. workload, target: instead of those in the file. seed, label: of the runs in a comparison."""
 
     workload: str | None = None
     space: Plugin | None = None
@@ -66,16 +66,17 @@ def detect(path: Path) -> str:
     """The format of ``path``, from its name and first line. Raises SearchlabError where it is none that is known."""
     if path.is_dir() or path.name in (WORKLOADS, RECORDS):
         return "metaschedule"
-    number, first = next(lines(path))
+    first = next(lines(path))
+    where = f"{path}, line {first.number}"
     try:
-        found = msgspec.json.decode(first)
+        record = msgspec.json.decode(first.text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SearchlabError(f"{path}, line {number} is not JSON, as records of {_known()} are: {error}") from None
-    if isinstance(found, dict) and isinstance(found.get("v"), str):
+        raise SearchlabError(f"{where} is not JSON, as records of {_known()} are: {error}") from None
+    if isinstance(record, dict) and isinstance(record.get("v"), str):
         return "ansor"
-    if isinstance(found, dict) and ("input" in found or "v" in found):
+    if isinstance(record, dict) and ("input" in record or "v" in record):
         return "autotvm"
-    raise SearchlabError(f"{path}, line {number} is no record of {_known()}; name the format if it is one: --format")
+    raise SearchlabError(f"{where} is no record of {_known()}; name the format if it is one: --format")
 
 
 def _known() -> str:
@@ -94,27 +95,27 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
     single = out.name.endswith((".jsonl", ".jsonl.gz"))  # the latter is refused as it is written
     if single and len(tasks) > 1:
         raise SearchlabError(f"{path} holds {len(tasks)} tasks ({_names(tasks)}); give a directory as --out")
-    made: list[Imported] = []
+    logs: list[Imported] = []
     notes: list[str] = []
     for number, task in enumerate(tasks):
         try:
             to = out if single else out / f"{format}-{number}.jsonl"
-            made.append(_imported(reader, task, to, wanted))
+            logs.append(_imported(reader, task, to, wanted))
         except SearchlabError as error:
             if single or len(tasks) == 1:
                 raise
             notes.append(f"{task.name}: {error}")
-    if not made:
+    if not logs:
         raise SearchlabError(f"no task of {path} can be imported: {'; '.join(notes)}")
-    for one in made:
+    for one in logs:
         if one.path.exists():
             raise SearchlabError(f"{one.path} is there already; choose another --out, or remove it")
-    for one in made:
+    for one in logs:
         writer = LogWriter(one.path, one.header, durable=False)
         for record in one.records:
             writer.append(record)
         writer.close()
-    return made, notes
+    return logs, notes
 
 
 def _names(tasks: list[ForeignTask]) -> str:

@@ -30,7 +30,7 @@ from ..log.format import FORMAT, Header, Record
 from ..metaschedule import TracedSpace
 from ..space import Config, Space, Value
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
-from .foreign import ForeignTask, ForeignTrial, checked_seconds, damaged, decode, lines, parse_target, value_of
+from .foreign import ForeignTask, ForeignTrial, Line, lines, value_of
 from .tasks import GUESS
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
@@ -86,18 +86,18 @@ def read(path: Path) -> list[ForeignTask]:
     """The tasks of the database at ``path``. Raises SearchlabError, naming the line."""
     table, records = files_of(path)
     decoder = msgspec.json.Decoder(_Workload)
-    workloads = [decode(table, number, text, decoder) for number, text in lines(table)]
+    workloads = [line.decode(decoder) for line in lines(table)]
     tasks: dict[tuple[int | None, bytes], ForeignTask] = {}
     noted: set[tuple[bytes, int]] = set()
     pairs = msgspec.json.Decoder(tuple[int, _Tuned])
-    for number, text in lines(records):
-        index, tuned = decode(records, number, text, pairs)
+    for line in lines(records):
+        index, tuned = line.decode(pairs)
         if not 0 <= index < len(workloads):
-            damaged(records, number, f"it is of workload {index}, and {table} has {len(workloads)}")
+            line.damaged(f"it is of workload {index}, and {table} has {len(workloads)}")
         for position, _ in tuned.trace[1]:
             if not 0 <= position < len(tuned.trace[0]):
-                damaged(records, number, f"its trace decides instruction {position} of {len(tuned.trace[0])}")
-        note = _note(records, number, tuned.trace)
+                line.damaged(f"its trace decides instruction {position} of {len(tuned.trace[0])}")
+        note = _note(line, tuned.trace)
         key = (None if note else index, msgspec.json.encode(note.header if note else tuned.target, order="sorted"))
         if note:  # the best trial of a run is there once more for each form that Relax has its workload in
             trial = (key[1], note.record.index)
@@ -105,16 +105,13 @@ def read(path: Path) -> list[ForeignTask]:
                 continue
             noted.add(trial)
         if key not in tasks:
-            tasks[key] = _task(records, number, workloads[index], tuned, note)
-        tasks[key].trials.append(_trial(records, number, tuned, note))
+            tasks[key] = _task(line, workloads[index], tuned, note)
+        tasks[key].trials.append(_trial(line, tuned, note))
     return list(tasks.values())
 
 
-def _task(path: Path, number: int, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
-    try:
-        target = parse_target(tuned.target) if tuned.target is not None else {}
-    except ValueError as error:
-        damaged(path, number, error)
+def _task(line: Line, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
+    target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
     known = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
     why = "" if known else f"the computation of {name} is no GEMM or conv2d of searchlab's; {GUESS}"
@@ -123,17 +120,17 @@ def _task(path: Path, number: int, workload: _Workload, tuned: _Tuned, note: Not
     )
 
 
-def _trial(path: Path, number: int, tuned: _Tuned, note: Note | None) -> ForeignTrial:
+def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
     if note is not None:
-        return ForeignTrial(number, {}, tuned.trace, record=note.record)
+        return ForeignTrial(line.number, {}, tuned.trace, record=note.record)
     config: dict[str, Value] = {"trace": _shape(tuned.trace)}
     for position, decision in tuned.trace[1]:
         config[f"{tuned.trace[0][position][0]}_{position}"] = value_of(decision)
     times = tuned.run_secs or []
     if not times or any(isinstance(second, int | float) and second >= FAILED for second in times):
         why = "MetaSchedule records that it failed, and not why"
-        return ForeignTrial(number, config, tuned.trace, failure="run_error", message=why)
-    return ForeignTrial(number, config, tuned.trace, checked_seconds(path, number, times))
+        return ForeignTrial(line.number, config, tuned.trace, failure="run_error", message=why)
+    return ForeignTrial(line.number, config, tuned.trace, line.seconds(times))
 
 
 def _shape(trace: Trace) -> str:
@@ -143,15 +140,15 @@ def _shape(trace: Trace) -> str:
     return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
 
 
-def _note(path: Path, number: int, trace: Trace) -> Note | None:
+def _note(line: Line, trace: Trace) -> Note | None:
     for kind, inputs, attributes, _ in trace[0]:
         if kind == "Annotate" and attributes == [NOTE] and len(inputs) == 2:
             try:
                 note = Note.decoded(str(inputs[1]))
             except (msgspec.DecodeError, binascii.Error, RecursionError, ValueError) as error:
-                damaged(path, number, f"its annotation {NOTE!r} is none of this searchlab's: {error}")
+                line.damaged(f"its annotation {NOTE!r} is none of this searchlab's: {error}")
             if note.header.searchlab_log != FORMAT:
-                damaged(path, number, f"it is of log format {note.header.searchlab_log}; this searchlab has {FORMAT}")
+                line.damaged(f"it is of log format {note.header.searchlab_log}; this searchlab has {FORMAT}")
             return note
     return None
 

@@ -24,15 +24,15 @@ def relax_forms(workload: Workload) -> list[tvm.IRModule]:
     fused = tvm.ir.transform.Sequential([
         relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR(),
     ])(legal)  # fmt: skip
-    found: list[tvm.IRModule] = []
+    forms: list[tvm.IRModule] = []
     for module in (legal, fused):
         functions = [one for one in module.functions.values() if isinstance(one, tvm.tirx.PrimFunc)]
         if len(functions) > 1:
             continue  # the epilogue is in functions of its own, which are no workload
         form = tvm.IRModule({"main": _named(functions[0], workload).with_attr("global_symbol", "main")})
-        if not any(structural_equal(form, other) for other in found):
-            found.append(form)
-    return found
+        if not any(structural_equal(form, other) for other in forms):
+            forms.append(form)
+    return forms
 
 
 def replayed(trace: Any, form: tvm.IRModule) -> Schedule:
