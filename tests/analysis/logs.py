@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.log.format import Header, Record
-from searchlab.log.writer import LogWriter
+from searchlab.log.format.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Failure
 

@@ -18,8 +18,8 @@ import searchlab
 from searchlab import SearchlabError
 from searchlab.apply import TEXTS, text_of
 from searchlab.apply.library import export_library
-from searchlab.log import read_header
-from tests.apply.logs import command, made_log
+from searchlab.log.format import read_header
+from tests.support.apply.logs import command, made_log
 from tests.support.spaces.programs import assert_right, valid_configs
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}

@@ -17,7 +17,7 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
-from tests.apply.odd import TRACES, UNWRITABLE, Odd
+from tests.support.apply.odd import TRACES, UNWRITABLE, Odd
 from tests.support.spaces.programs import valid_configs
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from searchlab.cli import app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Final, Finalist, find_logs, read_log
+from searchlab.log.format.writer import LogWriter
 from searchlab.log.repair import examine, repair
-from searchlab.log.writer import LogWriter
 from tests.core.test_log import HEADER, trial, written
 
 

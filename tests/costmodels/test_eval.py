@@ -12,7 +12,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record
-from searchlab.log.writer import LogWriter
+from searchlab.log.format.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.space import Space
 from searchlab.tables.costmodels import evaluate, mean_quality

@@ -11,6 +11,7 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 
 from ..gpu_check import check_gpu
+from ..moved import updated
 from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
 from .registry import find_template
 
@@ -51,6 +52,11 @@ class KnobTemplate(ProductSpace):
             raise SearchlabError(
                 f"template {self.template.name!r} must run through with every knob at its first choice: {error}"
             ) from None
+
+    @classmethod
+    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """``options`` as a log of an earlier version holds them, with functions where they are today."""
+        return updated(options, "template")
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)

@@ -20,7 +20,7 @@ from searchlab.workload import Workload
 
 from .. import decisions
 from ..gpu_check import check_gpu
-from ..moved import today
+from ..moved import today, updated
 
 if TYPE_CHECKING:
     import tvm
@@ -100,6 +100,11 @@ class Trace(Space):
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._known.get(config if isinstance(config, Config) else Config(config))
         return super().knobs(config) if known is None else list(known)
+
+    @classmethod
+    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """``options`` as a log of an earlier version holds them, with functions where they are today."""
+        return updated(options, "function")
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
