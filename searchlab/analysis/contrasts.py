@@ -19,9 +19,9 @@ from math import comb
 import msgspec
 import numpy as np
 
-from .aggregates import Sample, improvement, improvement_interval
-from .curves import Floats
-from .ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
+from .stats.aggregates import Sample, improvement, improvement_interval
+from .stats.curves import Floats
+from .stats.ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
 
 RANK_SUM, SIGNED_RANK = "rank-sum", "signed-rank"
 

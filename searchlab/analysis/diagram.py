@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from .curves import Floats
-from .ranks import ALPHA, average_ranks, friedman_test, holm, pairs, signed_rank_test
+from .stats.curves import Floats
+from .stats.ranks import ALPHA, average_ranks, friedman_test, holm, pairs, signed_rank_test
 
 
 class Diagram(msgspec.Struct, frozen=True):

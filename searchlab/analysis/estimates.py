@@ -7,9 +7,9 @@ import math
 import msgspec
 import numpy as np
 
-from .aggregates import bootstrap, mean_of_means, median
-from .curves import Floats, quartiles
-from .targets import expected_running_time, penalised_average
+from .stats.aggregates import bootstrap, mean_of_means, median
+from .stats.curves import Floats, quartiles
+from .stats.targets import expected_running_time, penalised_average
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     median: over all seeds, the censored ones counted as infinity; lower, upper: its 95 % bootstrap interval. Each is
     None where it is infinite, which the median is unless more than half of the seeds reached the target.
-    expected: ERT (see :func:`~searchlab.analysis.targets.expected_running_time`), None where no seed did. penalised:
+    expected: ERT (see :func:`~searchlab.analysis.stats.targets.expected_running_time`), None where no seed did. penalised:
     PAR-10, whose budget is the most that any run of the workload had.
     """
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from .aggregates import Sample, bootstrap, interquartile_mean, mean_of_means
 from .contrasts import Contrast, contrasts
-from .curves import Floats
 from .diagram import Diagram, diagram
 from .estimates import Estimate
+from .stats.aggregates import Sample, bootstrap, interquartile_mean, mean_of_means
+from .stats.curves import Floats
 from .verdict import AREA, noise
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ..log import Plugin
 from ..registry import installed
 from ..result import Result
 from ..traces import Made, Wanted
-from .cells import Cell, Comparison
+from .read import Cell, Comparison
 
 BUDGET = 20.0
 """Seconds that a report spends on traces, counted from its start."""

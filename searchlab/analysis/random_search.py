@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from .baseline import cutoff, expected_best, score
-from .cells import Cell
-from .curves import Floats
+from .read import Cell
+from .stats.curves import Floats
+from .stats.random_search import cutoff, expected_best, score
 
 RANDOM = "random"
 """The policy whose runs say what random search is worth."""

@@ -11,13 +11,13 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..records import FAILURES
-from .cells import REPORT, Cell, Comparison, read_cells
+from .charts.pictures import draw_all
+from .charts.workload import Figure, overall_figures, workload_figures
 from .estimates import Estimate, Reached
-from .figures import Figure, overall_figures, workload_figures
-from .html import page, strategy_order
 from .overall import Overall
-from .pictures import draw_all
+from .page.render import page, strategy_order
 from .programs import BUDGET, Program, Traces, best_programs, cell_programs
+from .read import REPORT, Cell, Comparison, read_cells
 from .summary import Summary, started, summarize
 
 
@@ -34,7 +34,7 @@ def report(directory: str | Path, *, traces: float = BUDGET) -> Summary:
     the run, and the best GFLOPS then).
 
     Raises SearchlabError where there is no log, where one is damaged, where logs cannot stand side by side
-    (see :func:`~searchlab.analysis.cells.read_cells`), and where the report cannot be written.
+    (see :func:`~searchlab.analysis.read.read_cells`), and where the report cannot be written.
     """
     directory = Path(directory)
     comparison = read_cells(directory)

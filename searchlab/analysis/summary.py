@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 
 from ..records import FAILURES
-from .cells import Cell, Comparison, footing_notes
 from .contrasts import Contrast, contrasts
-from .curves import area_under_curve, best_so_far, gflops, seconds_to_target, trials_to_target
 from .estimates import Estimate, Reached, Spread, estimate, reached, spread
 from .overall import Overall, overall
 from .random_search import RandomSearch, random_searches
-from .targets import anytime, ecdf_area, hitting_times, precision_targets
+from .read import Cell, Comparison, footing_notes
+from .stats.curves import area_under_curve, best_so_far, gflops, seconds_to_target, trials_to_target
+from .stats.targets import anytime, ecdf_area, hitting_times, precision_targets
 from .verdict import AREA, SECONDS, TRIALS, listed, ranked, verdict
 
 TARGET = 0.95
@@ -53,13 +53,13 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     trials is how far all its seeds go, and trials_by_seed how far each does; they are all the same where
     ``complete``. best_gflops, trials_to_target, seconds_to_target and area (see
-    :func:`~searchlab.analysis.curves.area_under_curve`) are over the first ``trials`` trials of each seed;
+    :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the first ``trials`` trials of each seed;
     failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a logarithmic scale (see
-    :func:`~searchlab.analysis.targets.anytime`). ecdf_area: that of all (seed, target) pairs, its targets those of
-    :func:`~searchlab.analysis.targets.precision_targets`. Both hold a run's last value up to the horizon.
+    :func:`~searchlab.analysis.stats.targets.anytime`). ecdf_area: that of all (seed, target) pairs, its targets those of
+    :func:`~searchlab.analysis.stats.targets.precision_targets`. Both hold a run's last value up to the horizon.
 
     score: mean over seeds of the score against random search in the strategy's own space and the best known there (see
-    :func:`~searchlab.analysis.baseline.score`), over the first ``score_trials`` trials; of different spaces they are
+    :func:`~searchlab.analysis.stats.random_search.score`), over the first ``score_trials`` trials; of different spaces they are
     not comparable. What random search is worth is taken from the runs of the policy ``random`` in that space; None
     where there is none, or where it has nothing to gain.
     """
@@ -121,7 +121,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summarize(comparison: Comparison) -> Summary:
-    """The summary of what :func:`~searchlab.analysis.cells.read_cells` read; equal logs give equal numbers."""
+    """The summary of what :func:`~searchlab.analysis.read.read_cells` read; equal logs give equal numbers."""
     workloads = [_workload(name, strategies) for name, strategies in comparison.items()]
     return Summary(TARGET, workloads, overall(workloads))
 

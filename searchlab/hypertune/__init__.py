@@ -1,8 +1,8 @@
 """Searching the options of a policy on recorded tables, and showing on workloads held out whether they are better.
 
 The search is Optuna's tree-structured Parzen estimator over replays: a replay is a run of the policy on a table, as a
-study makes it, and its worth is its score against random search (see :func:`~searchlab.analysis.baseline.score`), which
-is comparable between tasks. A task is a workload in a space.
+study makes it, and its worth is its score against random search (see
+:func:`~searchlab.analysis.stats.random_search.score`), which is comparable between tasks. A task is a workload in a space.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
-from ..analysis.curves import Floats
+from ..analysis.stats.curves import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..log import Plugin
 from ..measure import TableSettings

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..analysis.aggregates import bootstrap, mean_of_means
-from ..analysis.baseline import cutoff, expected_best
-from ..analysis.curves import Floats
 from ..analysis.estimates import Estimate
 from ..analysis.random_search import RandomSearch
+from ..analysis.stats.aggregates import bootstrap, mean_of_means
+from ..analysis.stats.curves import Floats
+from ..analysis.stats.random_search import cutoff, expected_best
 from ..log import Plugin
 from ..measure.table import TableMeasurer
 from ..records import Trial

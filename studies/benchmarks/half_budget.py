@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.analysis.aggregates import bootstrap, improvement, mean_of_means
-from searchlab.analysis.cells import Cell, read_cells
-from searchlab.analysis.ranks import holm, signed_rank_test
+from searchlab.analysis.read import Cell, read_cells
+from searchlab.analysis.stats.aggregates import bootstrap, improvement, mean_of_means
+from searchlab.analysis.stats.ranks import holm, signed_rank_test
 
 BASELINE = "random"
 

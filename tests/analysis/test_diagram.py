@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlab.analysis.charts.diagram_plot import draw_diagram
 from searchlab.analysis.diagram import Diagram, cliques, diagram
-from searchlab.analysis.diagram_plot import draw_diagram
 
 
 @given(

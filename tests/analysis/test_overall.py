@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.cells import read_cells
 from searchlab.analysis.overall import Overall
+from searchlab.analysis.read import read_cells
 from searchlab.analysis.summary import summarize
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 WORKLOADS = ["gemm:100x100x50", "gemm:64x64x64"]
 

@@ -8,11 +8,10 @@ import pytest
 
 from searchlab import tune
 from searchlab.analysis import report
-from searchlab.analysis.cells import read_cells
 from searchlab.analysis.programs import Traces, best_programs, cell_programs
+from searchlab.analysis.read import read_cells
 from searchlab.log import Final, Finalist, Plugin, read_log
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 
 def again(path: Path, gflops: dict[int, float]) -> None:

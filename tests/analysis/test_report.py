@@ -13,12 +13,11 @@ import pytest
 from rich.console import Console
 
 from searchlab.analysis import Summary, report, summary_table
-from searchlab.analysis.curves import Band
-from searchlab.analysis.plots import Frame, Line, draw, spread
+from searchlab.analysis.charts.line_plot import Frame, Line, draw, spread
+from searchlab.analysis.stats.curves import Band
 from searchlab.errors import SearchlabError
 from searchlab.log import Plugin
-
-from .logs import WORKLOAD, write
+from tests.support.analysis.logs import WORKLOAD, write
 
 CONVERGENCE = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
 OTHERS = ("ecdf", "ecdf-seconds", "failures", "score", "time")

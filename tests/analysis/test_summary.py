@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.cells import read_cells
+from searchlab.analysis.read import read_cells
 from searchlab.analysis.summary import Summary, WorkloadSummary, summarize
 from searchlab.log import Plugin
 from searchlab.records import FAILURES
-
-from .logs import WORKLOAD, write
+from tests.support.analysis.logs import WORKLOAD, write
 
 
 def summary(directory: Path) -> Summary:

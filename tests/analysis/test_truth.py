@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from searchlab.analysis.aggregates import bootstrap, mean_of_means
-from searchlab.analysis.baseline import cutoff, expected_best, score
-from searchlab.analysis.cells import Cell, Comparison
 from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, contrasts
-from searchlab.analysis.curves import Floats, best_so_far
-from searchlab.analysis.ranks import rank_sum_test, signed_rank_test
+from searchlab.analysis.read import Cell, Comparison
+from searchlab.analysis.stats.aggregates import bootstrap, mean_of_means
+from searchlab.analysis.stats.curves import Floats, best_so_far
+from searchlab.analysis.stats.random_search import cutoff, expected_best, score
+from searchlab.analysis.stats.ranks import rank_sum_test, signed_rank_test
 from searchlab.analysis.summary import Summary, summarize
 from searchlab.log import Log, Record
-
-from .logs import WORKLOAD, header
+from tests.support.analysis.logs import WORKLOAD, header
 
 TABLE = np.random.default_rng(7).lognormal(-7, 0.5, 150)
 SHARED, TRIALS = 16, 40

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from searchlab.analysis.cells import read_cells
+from searchlab.analysis.read import read_cells
 from searchlab.analysis.summary import summarize
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 
 def verdict(directory: Path, runs: dict[str, list[int | None]], seconds: dict[str, float] | None = None) -> str:

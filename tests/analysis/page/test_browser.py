@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-
-from .browser import Browser, find_browser
-from .logs import write
+from tests.support.analysis.browser import Browser, find_browser
+from tests.support.analysis.logs import write
 
 pytestmark = pytest.mark.skipif(
     find_browser() is None, reason="there is no Chromium: install it, or name it in the variable CHROMIUM"

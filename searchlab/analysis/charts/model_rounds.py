@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cells import Cell
-from .curves import Band, quartiles
+from ..read import Cell
+from ..stats.curves import Band, quartiles
 
 
 @dataclass(frozen=True)

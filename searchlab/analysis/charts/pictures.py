@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ..page.render import PARTS, failure_rows, number_text, spent_rows
+from ..stats.curves import Band
+from ..summary import Summary, WorkloadSummary
 from .bar_plot import draw_bars
-from .curves import Band
 from .diagram_plot import draw_diagram
-from .figures import Figure, Runs, Series, View, band_of
-from .html import PARTS, failure_rows, number_text, spent_rows
-from .plots import Frame, Line, draw
-from .summary import Summary, WorkloadSummary
+from .line_plot import Frame, Line, draw
+from .workload import Figure, Runs, Series, View, band_of
 
 
 def picture_name(workload: str, what: str) -> str:

@@ -12,15 +12,15 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from ..records import FAILURES
-from .cells import Cell, Comparison
-from .contrasts import Contrast
-from .figures import Figure
-from .plots import COLOURS
-from .programs import Program
-from .ranks import ALPHA
-from .summary import StrategySummary, Summary, WorkloadSummary
-from .verdict import AREA, SECONDS, TRIALS
+from ...records import FAILURES
+from ..charts.line_plot import COLOURS
+from ..charts.workload import Figure
+from ..contrasts import Contrast
+from ..programs import Program
+from ..read import Cell, Comparison
+from ..stats.ranks import ALPHA
+from ..summary import StrategySummary, Summary, WorkloadSummary
+from ..verdict import AREA, SECONDS, TRIALS
 
 PARTS = ("propose", "train", "build", "run")
 MEASURES = {TRIALS: "trials to the target", SECONDS: "seconds to the target", AREA: "area under the curve"}

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from .aggregates import bootstrap, mean_of_means, performance_profile, run_score_profile
-from .baseline import score_curve
-from .cells import Cell
-from .curves import Band, Floats, band_over_seconds, band_over_trials, best_so_far, gflops
+from ..overall import Overall
+from ..random_search import RandomSearch, random_searches
+from ..read import Cell
+from ..stats.aggregates import bootstrap, mean_of_means, performance_profile, run_score_profile
+from ..stats.curves import Band, Floats, band_over_seconds, band_over_trials, best_so_far, gflops
+from ..stats.random_search import score_curve
+from ..stats.targets import ecdf, hitting_times, precision_targets
+from ..summary import StrategySummary, WorkloadSummary, common_trials
 from .model_rounds import METRICS, model_rounds
-from .overall import Overall
-from .random_search import RandomSearch, random_searches
-from .summary import StrategySummary, WorkloadSummary, common_trials
-from .targets import ecdf, hitting_times, precision_targets
 
 TRIALS, SECONDS = "trials", "seconds"
 POINTS = 200

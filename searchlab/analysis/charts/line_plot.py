@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .curves import Band, Floats
+from ..stats.curves import Band, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.aggregates import (
+from searchlab.analysis.stats.aggregates import (
     bootstrap,
     improvement,
     improvement_interval,
@@ -19,7 +19,7 @@ from searchlab.analysis.aggregates import (
     performance_profile,
     run_score_profile,
 )
-from searchlab.analysis.curves import Floats
+from searchlab.analysis.stats.curves import Floats
 
 INF = math.inf
 samples = st.lists(arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1)), min_size=1, max_size=4)

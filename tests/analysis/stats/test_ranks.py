@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, rankdata, wilcoxon
 
-from searchlab.analysis.curves import Floats
-from searchlab.analysis.ranks import average_ranks, friedman_test, holm, rank_sum_test, signed_rank_test
+from searchlab.analysis.stats.curves import Floats
+from searchlab.analysis.stats.ranks import average_ranks, friedman_test, holm, rank_sum_test, signed_rank_test
 
 INF = math.inf
 few = st.integers(1, 4) | st.just(INF)

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from searchlab.analysis.cells import footing_notes, read_cells
+from searchlab.analysis.read import footing_notes, read_cells
 from searchlab.errors import SearchlabError
 from searchlab.log import Plugin
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 
 def refused(directory: Path) -> str:

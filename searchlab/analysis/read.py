@@ -16,7 +16,7 @@ from ..errors import SearchlabError
 from ..log import Log, find_logs, read_log
 from ..trust import largest_drift
 from ..workload import parse_workload
-from .curves import Floats, best_so_far, gflops
+from .stats.curves import Floats, best_so_far, gflops
 
 REPORT = "report"
 """Folder of what a report writes; logs under a folder of this name are never read."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .plots import GREY, STYLE, heading, plain, save, shortened
+from .line_plot import GREY, STYLE, heading, plain, save, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.baseline import cutoff, expected_best, score, score_curve
-from searchlab.analysis.curves import Floats
+from searchlab.analysis.stats.curves import Floats
+from searchlab.analysis.stats.random_search import cutoff, expected_best, score, score_curve
 
 tables = arrays(np.float64, st.integers(1, 8), elements=st.integers(1, 20) | st.just(math.inf))
 

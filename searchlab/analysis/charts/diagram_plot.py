@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .diagram import Diagram
-from .plots import COLOURS, GREY, plain, save, shortened
+from ..diagram import Diagram
+from .line_plot import COLOURS, GREY, plain, save, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.aggregates import (
+from searchlab.analysis.stats.aggregates import (
     bootstrap,
     improvement,
     improvement_interval,
@@ -21,9 +21,9 @@ from searchlab.analysis.aggregates import (
     mean_of_means,
     run_score_profile,
 )
-from searchlab.analysis.baseline import cutoff, expected_best, score, score_curve
-from searchlab.analysis.curves import Floats
-from searchlab.analysis.ranks import holm
+from searchlab.analysis.stats.curves import Floats
+from searchlab.analysis.stats.random_search import cutoff, expected_best, score, score_curve
+from searchlab.analysis.stats.ranks import holm
 
 WHY = "the dependency group `reference` is not installed"
 scores = arrays(np.float64, (7, 3), elements=st.integers(0, 9).map(lambda value: value / 9))

@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import report
-from searchlab.analysis.html import embedded
+from searchlab.analysis.page.render import embedded
 from searchlab.log import Plugin
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(2)>'"&<!--$\u2028"""
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.curves import Floats, area_under_curve, trials_to_target
-from searchlab.analysis.targets import (
+from searchlab.analysis.stats.curves import Floats, area_under_curve, trials_to_target
+from searchlab.analysis.stats.targets import (
     COARSEST,
     FINEST,
     anytime,
