@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import comb
 
-import msgspec
 import numpy as np
 
+from .model import Contrast
 from .stats.aggregates import Sample, improvement, improvement_interval
 from .stats.curves import Floats
 from .stats.ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
@@ -26,41 +26,11 @@ from .stats.ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
 RANK_SUM, SIGNED_RANK = "rank-sum", "signed-rank"
 
 Runs = Mapping[tuple[str, int], float]
-"""A number of each run of a strategy, by workload and seed; lower is better, infinity is censored."""
-
-
-class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """Two strategies on one measure.
-
-    runs: how many the smaller of them has. improvement: probability that a run of ``first`` is better than one of
-    ``second`` on the same workload, a tie counted half; lower, upper: its 95 % bootstrap interval. p: two-sided, of
-    this pair alone. adjusted: with Holm's correction over all pairs.
-    """
-
-    first: str
-    second: str
-    measure: str
-    test: str
-    runs: int
-    improvement: float
-    lower: float
-    upper: float
-    p: float
-    adjusted: float
-
-    @property
-    def significant(self) -> bool:
-        return self.adjusted <= ALPHA
-
-    def ahead(self, one: str, other: str) -> bool:
-        """Whether it says that ``one`` is better than ``other``."""
-        if (one, other) == (self.first, self.second):
-            return self.significant and self.improvement > 0.5
-        return (other, one) == (self.first, self.second) and self.significant and self.improvement < 0.5
+"""A number for each run of a strategy, by workload and seed; lower is better, infinity is censored."""
 
 
 def contrasts(measure: str, runs: Mapping[str, Runs]) -> list[Contrast]:
-    """Every pair of strategies, in order, by the test that the head of this file gives a reason for.
+    """Every pair of strategies, in order, by the test that the head of this file justifies.
 
     Runs of more than one workload must be of the same workloads and seeds for all strategies: the pooled values of a
     rank-sum test would otherwise differ between strategies as workloads do.
@@ -69,7 +39,7 @@ def contrasts(measure: str, runs: Mapping[str, Runs]) -> list[Contrast]:
     which = [(names[i], names[j]) for i, j in pairs(len(names))]
     tests = [_test(runs[one], runs[other], ALPHA / len(which)) for one, other in which]
     adjusted = holm(np.array([p for _, p in tests]))
-    samples = {name: _sample(found) for name, found in runs.items()}
+    samples = {name: _sample(numbers) for name, numbers in runs.items()}
     compared = []
     for (one, other), (test, p), corrected in zip(which, tests, adjusted, strict=True):
         lower, upper = improvement_interval(samples[one], samples[other])

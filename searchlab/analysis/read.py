@@ -1,11 +1,9 @@
-"""The logs of a directory as the cells of a comparison: workload x strategy x seed."""
+"""Reading logs as a comparison: workload, strategy, seed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,72 +14,64 @@ from ..errors import SearchlabError
 from ..log import Log, find_logs, read_log
 from ..trust import largest_drift
 from ..workload import parse_workload
-from .stats.curves import Floats, best_so_far, gflops
+from .runs import Comparison, LoggedRun, WorkloadRuns
 
 REPORT = "report"
-"""Folder of what a report writes; logs under a folder of this name are never read."""
+"""Folder that a report on a directory is written to. Logs under a folder of this name are read only where named."""
+
+DRIFT = 0.1
+"""How much slower or faster the same program may become within a run before a report says so."""
 
 _STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start")
 _FOOTING = ("target", "measure")
 _NOTED = ("host", "workers", "versions")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One run of one strategy on one workload with one seed."""
+def read_runs(*where: Path) -> Comparison:
+    """The runs of every log that ``where`` names, and of every log under the directories that it names.
 
-    workload: str
-    strategy: str
-    log: Log
-    file: str
-    """Path of the log, relative to the directory it was read from."""
+    A log that is named twice is read once. Where one directory is read, a report names each log relative to it; else
+    by its whole path, as it was given.
 
-    @property
-    def seed(self) -> int:
-        return self.log.header.seed
-
-    @cached_property
-    def curve(self) -> Floats:
-        """Best GFLOPS after each trial, 0 while all have failed: shape (trials,)."""
-        return gflops(best_so_far(self.log.costs), self.log.flops)
-
-    @property
-    def elapsed(self) -> Floats:
-        """Seconds charged up to the end of each trial: shape (trials,)."""
-        return self.log.elapsed
-
-
-Comparison = dict[str, dict[str, list[Cell]]]
-"""workload -> strategy -> its cells by seed, each in alphabetical order."""
-
-
-def read_cells(directory: Path) -> Comparison:
-    """Every log under ``directory`` in its place.
-
-    Raises SearchlabError where there is none, where one is unreadable, and where logs cannot stand side by
-    side: two of one cell, one strategy's name for different things, or a workload measured in different ways.
+    Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
+    two logs of one run, one name for two strategies, or a workload that was measured in different ways.
     """
-    if not directory.is_dir():
-        raise SearchlabError(f"there is no directory {directory} to report on")
-    paths = [p for p in find_logs(directory) if REPORT not in p.relative_to(directory).parts[:-1]]
+    paths: dict[Path, Path] = {}
+    for place in where:
+        for path in _logs(place):
+            paths.setdefault(path.resolve(), path)
     if not paths:
-        raise SearchlabError(f"{directory} holds no log (*.jsonl); run a study there first, or name another directory")
-    logs = [read_log(path) for path in paths]
-    workloads = [_workload(log) for log in logs]
+        raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
+    directory = where[0] if len(where) == 1 and where[0].is_dir() else None
+    logs = [(_workload(log), log) for log in map(read_log, paths.values())]
     spaces: dict[str, set[str]] = {}
-    for workload, log in zip(workloads, logs, strict=True):
+    for workload, log in logs:
         spaces.setdefault(workload, set()).add(log.header.space_name)
     several = any(len(names) > 1 for names in spaces.values())
-    comparison: Comparison = {}
-    for workload, log in sorted(zip(workloads, logs, strict=True), key=lambda w: (w[0], _strategy(w[1], several))):
-        cell = Cell(workload, _strategy(log, several), log, log.path.relative_to(directory).as_posix())
-        comparison.setdefault(workload, {}).setdefault(cell.strategy, []).append(cell)
-    for strategies in comparison.values():
-        _check_footing([cell for cells in strategies.values() for cell in cells])
-        for cells in strategies.values():
-            cells.sort(key=lambda cell: cell.seed)
-            _check_strategy(cells)
-    return comparison
+    by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
+    for workload, log in sorted(logs, key=lambda item: (item[0], _strategy(item[1], several))):
+        file = (log.path.relative_to(directory) if directory else log.path).as_posix()
+        run = LoggedRun(workload, _strategy(log, several), log, file)
+        by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
+    for strategies in by_workload.values():
+        _check_footing([run for runs in strategies.values() for run in runs])
+        for runs in strategies.values():
+            runs.sort(key=lambda run: run.seed)
+            _check_strategy(runs)
+    return {workload: WorkloadRuns(workload, strategies) for workload, strategies in by_workload.items()}
+
+
+def _logs(place: Path) -> list[Path]:
+    if place.is_dir():
+        paths = [path for path in find_logs(place) if REPORT not in path.relative_to(place).parts[:-1]]
+        if not paths:
+            raise SearchlabError(f"{place} holds no log (*.jsonl); run a study there first, or name another directory")
+        return paths
+    if not place.exists():
+        raise SearchlabError(f"there is no directory or log {place} to report on")
+    if not place.name.endswith((".jsonl", ".jsonl.gz")):
+        raise SearchlabError(f"{place} is no log: the name of a log ends in .jsonl or .jsonl.gz")
+    return [place]
 
 
 def _strategy(log: Log, several_spaces: bool) -> str:
@@ -96,75 +86,76 @@ def _workload(log: Log) -> str:
         raise SearchlabError(f"{log.path} is damaged: {error}") from None
 
 
-def _different(cells: Sequence[Cell], fields: Iterable[str]) -> tuple[str, Cell, Cell] | None:
-    """The first header field in which two of ``cells`` differ, and those two."""
+def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, LoggedRun] | None:
+    """The first header field in which two of ``runs`` differ, and those two."""
     for field in fields:
-        for cell in cells[1:]:
-            if _plain(cells[0], field) != _plain(cell, field):
-                return field, cells[0], cell
+        for run in runs[1:]:
+            if _plain(runs[0], field) != _plain(run, field):
+                return field, runs[0], run
     return None
 
 
-def _plain(cell: Cell, field: str) -> Any:
-    return msgspec.to_builtins(getattr(cell.log.header, field))
+def _plain(run: LoggedRun, field: str) -> Any:
+    return msgspec.to_builtins(getattr(run.log.header, field))
 
 
-def _check_footing(cells: Sequence[Cell]) -> None:
-    if found := _different(cells, _FOOTING):
-        field, one, other = found
+def _check_footing(runs: Sequence[LoggedRun]) -> None:
+    if difference := _difference(runs, _FOOTING):
+        field, one, other = difference
         raise SearchlabError(
             f"{one.file} and {other.file} measured {one.workload} in different ways: their {field} is "
-            f"{_plain(one, field)} and {_plain(other, field)}; report on them in separate directories"
+            f"{_plain(one, field)} and {_plain(other, field)}; report on each alone"
         )
 
 
-def _check_strategy(cells: Sequence[Cell]) -> None:
-    if found := _different(cells, _STRATEGY):
-        field, one, other = found
+def _check_strategy(runs: Sequence[LoggedRun]) -> None:
+    if difference := _difference(runs, _STRATEGY):
+        field, one, other = difference
         raise SearchlabError(
             f"{one.file} and {other.file} are both called {one.strategy!r}, but their {field} differs "
             f"({_plain(one, field)} and {_plain(other, field)}); give each a label of its own"
         )
-    for one, other in pairwise(cells):
+    for one, other in pairwise(runs):
         if one.seed == other.seed:
             raise SearchlabError(
                 f"{one.file} and {other.file} are two logs of one run: {one.strategy!r} on {one.workload} "
-                f"with seed {one.seed}; move one of them away"
+                f"with seed {one.seed}; leave one of them out"
             )
 
 
-DRIFT = 0.1
-"""How much slower or faster the same program may become within a run before a report says so."""
+def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
+    """What a reader should know of the logs of a workload, a sentence each.
 
-
-def footing_notes(cells: Sequence[Cell]) -> list[str]:
-    """What a reader should know of the logs of a workload, a sentence each: what differs between them, and how many
-    trials were not measured, nor in the table; and whose runs are all the same.
+    They say in what the logs differ, how far the machine drifted, how many trials a table answered with a config that
+    is not the one asked for, and which strategies made the same run from every seed.
     """
     notes = [
-        f"The logs differ in their {found[0]} ({found[1].file} and {found[2].file}): compare seconds with care."
+        f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
+        f"with care."
         for field in _NOTED
-        if (found := _different(cells, (field,)))
+        if (difference := _difference(runs, (field,)))
     ]
-    drifts = [(ratio, cell) for cell in cells if (ratio := largest_drift(cell.log)) is not None]
-    if drifted := [(ratio, cell) for ratio, cell in drifts if abs(ratio - 1) > DRIFT]:
-        ratio, cell = max(drifted, key=lambda found: abs(math.log(found[0])))
+    drifts = [(ratio, run) for run in runs if (ratio := largest_drift(run.log)) is not None]
+    if drifted := [(ratio, run) for ratio, run in drifts if abs(ratio - 1) > DRIFT]:
+        ratio, run = max(drifted, key=lambda pair: abs(math.log(pair[0])))
         most = "" if len(drifted) == 1 else f"{len(drifted)} of {len(drifts)} runs, most in "
         notes.append(
-            f"The machine drifted during {most}{cell.file}: its first program once took {ratio:.2f} times as long."
+            f"The machine drifted during {most}{run.file}: its first program once took {ratio:.2f} times as long."
         )
+    by_strategy: dict[str, list[LoggedRun]] = {}
+    for run in runs:
+        by_strategy.setdefault(run.strategy, []).append(run)
     shares = []
-    for strategy in dict.fromkeys(cell.strategy for cell in cells):
-        near = [record.nearest for cell in cells if cell.strategy == strategy for record in cell.log.records]
+    for strategy, own in by_strategy.items():
+        near = [record.nearest for run in own for record in run.log.records]
         if any(near):
             shares.append(f"{100 * sum(near) / len(near):.1f} % of the trials of {strategy}")
     if shares:
         notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
-    for strategy in dict.fromkeys(cell.strategy for cell in cells):
-        runs = [cell.log.costs.tobytes() for cell in cells if cell.strategy == strategy]
-        if len(runs) > 1 and len(set(runs)) == 1:
+    for strategy, own in by_strategy.items():
+        if len(own) > 1 and len({run.log.costs.tobytes() for run in own}) == 1:
             notes.append(
-                f"{strategy} is the same run from each of {len(runs)} seeds: its intervals and tests say nothing of "
+                f"{strategy} is the same run from each of {len(own)} seeds: its intervals and tests say nothing of "
                 f"what another start would give."
             )
     return notes

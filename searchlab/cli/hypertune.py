@@ -15,7 +15,7 @@ from rich.table import Table
 from .terminal import AsJson, again, interruptible, out
 
 if TYPE_CHECKING:
-    from ..analysis.estimates import Estimate
+    from ..analysis.model import Estimate
     from ..hypertune import HyperPlan, Hypertuned
     from ..hypertune.score import Compared, TaskScores
 

@@ -2,7 +2,8 @@
 
 The search is Optuna's tree-structured Parzen estimator over replays: a replay is a run of the policy on a table, as a
 study makes it, and its worth is its score against random search (see
-:func:`~searchlab.analysis.stats.random_search.score`), which is comparable between tasks. A task is a workload in a space.
+:func:`~searchlab.analysis.stats.random_search.score`), which is comparable between tasks. A task is a
+workload in a space.
 """
 
 from __future__ import annotations

@@ -14,9 +14,7 @@ import numpy as np
 
 from ..analysis.estimates import Estimate
 from ..analysis.random_search import RandomSearch
-from ..analysis.stats.aggregates import bootstrap, mean_of_means
 from ..analysis.stats.curves import Floats
-from ..analysis.stats.random_search import cutoff, expected_best
 from ..log import Plugin
 from ..measure.table import TableMeasurer
 from ..records import Trial
@@ -115,9 +113,8 @@ def make_task(measurer: TableMeasurer, cell: Cell, trials: int) -> Task | None:
     if len(working) == 0 or working.min() == working.max():
         return None
     best, slowest = float(working.min()), float(working.max())
-    baseline = expected_best(costs, min(trials, len(costs)), slowest)
     digest = hashlib.sha256(costs.tobytes()).hexdigest()[:12]
-    return Task(cell, RandomSearch(baseline[: cutoff(costs, baseline, best)], best, slowest), digest)
+    return Task(cell, RandomSearch.of(costs, trials, best, slowest), digest)
 
 
 def mean_scores(pairs: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
@@ -128,7 +125,7 @@ def mean_scores(pairs: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]
 def compared(pairs: Sequence[tuple[Floats, Floats]]) -> Compared:
     """Of (default, found) scores of each task, seed by seed. The intervals are over seeds, for just these tasks."""
     columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
-    return Compared(*(Estimate(float(mean_of_means(column)), *bootstrap(column, mean_of_means)) for column in columns))
+    return Compared(*(Estimate.of(column) for column in columns))
 
 
 def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:

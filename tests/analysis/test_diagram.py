@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis.charts.diagram_plot import draw_diagram
-from searchlab.analysis.diagram import Diagram, cliques, diagram
+from searchlab.analysis.diagram import diagram
+from searchlab.analysis.model import Diagram
+from searchlab.analysis.stats.cliques import cliques
 
 
 @given(

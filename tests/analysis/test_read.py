@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from searchlab.analysis.read import footing_notes, read_cells
+from searchlab.analysis.read import footing_notes, read_runs
 from searchlab.errors import SearchlabError
 from searchlab.log import Plugin
-from tests.support.analysis.logs import write
+from tests.support.analysis.logs import WORKLOAD, write
 
 
 def refused(directory: Path) -> str:
     with pytest.raises(SearchlabError) as caught:
-        read_cells(directory)
+        read_runs(directory)
     return str(caught.value)
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none") == f"there is no directory {tmp_path / 'none'} to report on"
+    assert refused(tmp_path / "none") == f"there is no directory or log {tmp_path / 'none'} to report on"
 
 
 def test_a_directory_without_logs(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, 
     assert f"in different ways: their {next(iter(changes))} is" in refused(tmp_path)
     write(tmp_path / "other", "b", 0, [1], workload="gemm:2x2x2", **changes)
     next(tmp_path.glob("*-b-0.jsonl")).unlink()
-    assert len(read_cells(tmp_path)) == 2, "but workloads may differ"
+    assert len(read_runs(tmp_path)) == 2, "but workloads may differ"
 
 
 def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:
     for folder in ("report", "study/report/old"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "x.jsonl").write_text("not a log")
-    assert [cell.file for cell in read_cells(tmp_path)["gemm:100x100x50"]["a"]] == [
+    assert [run.file for run in read_runs(tmp_path)["gemm:100x100x50"].runs] == [
         "deep/deeper/gemm-100x100x50-knob-a-0.jsonl"
     ]
 
@@ -99,8 +99,8 @@ def test_the_share_of_trials_that_a_table_answered_by_its_nearest_config_is_told
     for strategy, nearest in (("a", 2), ("b", 0), ("c", 1)):
         path = write(tmp_path, strategy, 0, [1, 2, 3, 4])
         path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))
-    cells = [cell for strategies in read_cells(tmp_path).values() for found in strategies.values() for cell in found]
-    (note,) = footing_notes(cells)
+    runs = read_runs(tmp_path)[WORKLOAD].runs
+    (note,) = footing_notes(runs)
     assert note.endswith(": 50.0 % of the trials of a, 25.0 % of the trials of c.")
 
 
@@ -109,14 +109,14 @@ def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
         path = write(tmp_path, "a", seed, [1, 2, 3 + seed])
         first = 1e-3  # a run of 1 GFLOPS: see logs.WORKLOAD
         path.write_text(path.read_text().replace('"index":2', f'"sentinel":{first * ratio},"index":2'))
-    cells = [cell for strategies in read_cells(tmp_path).values() for found in strategies.values() for cell in found]
-    (note,) = footing_notes(cells)
+    runs = read_runs(tmp_path)[WORKLOAD].runs
+    (note,) = footing_notes(runs)
     assert "during 3 of 4 runs, most in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
-    (note,) = footing_notes(cells[:2])
+    (note,) = footing_notes(runs[:2])
     assert note.startswith(
         "The machine drifted during gemm-100x100x50-knob-a-1.jsonl: its first program once took 1.20"
     )
-    assert footing_notes(cells[:1]) == []
+    assert footing_notes(runs[:1]) == []
 
 
 def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:
@@ -124,13 +124,13 @@ def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
     write(tmp_path, "b", 0, [1])
-    assert set(read_cells(tmp_path)["gemm:100x100x50"]) == {"a", "b"}
+    assert set(read_runs(tmp_path)["gemm:100x100x50"].strategies) == {"a", "b"}
 
 
 def test_runs_that_are_the_same_from_every_seed_are_told(tmp_path: Path) -> None:
     for seed in range(3):
         write(tmp_path, "fixed", seed, [3, 2, 1])
         write(tmp_path, "free", seed, [3, 2, 1 + seed])
-    cells = [cell for strategies in read_cells(tmp_path).values() for found in strategies.values() for cell in found]
-    (note,) = footing_notes(cells)
+    runs = read_runs(tmp_path)[WORKLOAD].runs
+    (note,) = footing_notes(runs)
     assert note.startswith("fixed is the same run from each of 3 seeds")

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .line_plot import GREY, STYLE, heading, plain, save, shortened
+from .style import DPI, GREY, STYLE, WIDTH, heading, plain, save, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Those of the page's bars, --k0 ... --k6 of its style.
 _COLOURS = ("#0072b2", "#d97706", "#00946b", "#8a94a0", "#882255", "#56b4e9", "#333333")
-_WIDTH, _DPI = 8.0, 200  # inches, as wide as the other pictures
 _LEFT, _RIGHT, _TOP, _BOTTOM = 2.3, 0.8, 0.85, 0.55  # inches around the bars
 _ROW = 0.3  # inches from bar to bar
 
@@ -27,7 +26,8 @@ def draw_bars(
     parts: Sequence[str],
     rows: Sequence[tuple[str, Sequence[float], str]],
 ) -> None:
-    """Write ``path``.png and ``path``.svg: of each row (name, a value of every part, what the bar comes to) a bar.
+    """Write ``path``.png and ``path``.svg: a bar for each row. A row is a name, a value for each part, and a text for
+    the whole.
 
     Equal arguments give equal files, for the same matplotlib.
     """
@@ -37,14 +37,14 @@ def draw_bars(
 
     height = _TOP + _ROW * len(rows) + _BOTTOM
     with matplotlib.style.context(["default", STYLE]):
-        figure = Figure(figsize=(_WIDTH, height), dpi=_DPI)
+        figure = Figure(figsize=(WIDTH, height), dpi=DPI)
         FigureCanvasAgg(figure)
-        box = (_LEFT / _WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / _WIDTH, 1 - (_BOTTOM + _TOP) / height)
+        box = (_LEFT / WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / WIDTH, 1 - (_BOTTOM + _TOP) / height)
         axes = figure.add_axes(box)
         _bars(axes, parts, rows)
         axes.set_xlabel(axis)
         figure.legend(
-            loc="upper left", bbox_to_anchor=(0.3 / _WIDTH, 1 - 0.55 / height), ncols=len(parts), frameon=False,
+            loc="upper left", bbox_to_anchor=(0.3 / WIDTH, 1 - 0.55 / height), ncols=len(parts), frameon=False,
             fontsize=9, borderpad=0.0, borderaxespad=0.0, handlelength=1.0, handleheight=1.0, columnspacing=1.4,
         )  # fmt: skip
         heading(figure, title, 0.26, left=0.3, fontsize=12, fontweight="bold")

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..diagram import Diagram
-from .line_plot import COLOURS, GREY, plain, save, shortened
+from ..model import Diagram
+from .style import COLOURS, DPI, GREY, WIDTH, plain, save, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDTH, _DPI = 8.0, 200  # inches, as wide as the convergence pictures
 _ROW = 0.26  # inches from name to name, and
 _BAR = 0.13  # from bar to bar
 _MARGIN = 0.33  # of the width, at both sides, for the names
@@ -36,7 +35,7 @@ def draw_diagram(path: Path, diagram: Diagram, order: Sequence[str] | None = Non
     below = bars + _ROW * rows
     height = 0.75 + below + 0.15
     with matplotlib.style.context(["default", _STYLE]):
-        figure = Figure(figsize=(_WIDTH, height), dpi=_DPI)
+        figure = Figure(figsize=(WIDTH, height), dpi=DPI)
         FigureCanvasAgg(figure)
         axes = figure.add_axes((_MARGIN, 0.0, 1 - 2 * _MARGIN, 1.0))
         axes.set_axis_off()

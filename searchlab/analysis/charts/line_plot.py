@@ -10,39 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..stats.curves import Band, Floats
+from .figures import LOG_FROM
+from .style import COLOURS, DASHES, DPI, GREY, MARKERS, STYLE, WIDTH, heading, plain, save, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Colours that the colour-blind can tell apart on white: Okabe and Ito, "Color universal design" (2008), without
-# its yellow, then olive, wine and indigo of Tol's "muted" scheme (SRON technical note 09-002, 2021). The numbers
-# of colours, dashes and markers differ, so that no two of the first 20 strategies look the same.
-COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#999933", "#882255", "#332288",
-)  # fmt: skip
-DASHES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (2, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-
-_WIDTH, _HEIGHT, _DPI = 8.0, 4.6, 200  # inches: 8 of them at 800 px make 10 points 14 px high
-_LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # inches around the axes; what the labels need is left on the right
+_HEIGHT = 4.6  # inches
+_LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # inches around the axes; the right margin is as wide as the labels
 _GAP = 0.2  # inches between the lines of the legend
 _HANDLE = 0.34  # inches of a line's sample
-_LOG_FROM = 100.0  # ratio of the last x to the first from which a logarithmic axis is the more readable
 _NAME = 34  # characters
-GREY = "#555555"
-STYLE = {
-    "svg.hashsalt": "searchlab",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7,
-    "lines.solid_joinstyle": "round",
-}
 
 
 @dataclass(frozen=True)
@@ -60,10 +39,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Frame:
-    """What a picture's lines stand in: its axes' labels, and horizontal lines, the highest first, with their names.
+    """The frame of a picture: the labels of its axes, and horizontal lines with their names, the highest first.
 
-    bottom, top: ends of the y axis, None to fit the lines, and 0 in any case. digits: after the point. step: whether
-    lines are constant between points. ends: whether where a line ends says something.
+    bottom, top: ends of the y axis, None to fit the lines; 0 is always on the axis. digits: after the point. step:
+    whether lines are constant between points. ends: whether the place where a line ends means something.
     """
 
     axis: str
@@ -87,7 +66,7 @@ def draw(path: Path, *, title: str, subtitle: str, frame: Frame, lines: Iterable
 
     shown = sorted(lines, key=lambda line: (-line.band.median[-1], line.name))
     with matplotlib.style.context(["default", STYLE]):
-        figure = Figure(figsize=(_WIDTH, max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1))), dpi=_DPI)
+        figure = Figure(figsize=(WIDTH, max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1))), dpi=DPI)
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         _place(figure, axes, shown, frame)
@@ -95,33 +74,11 @@ def draw(path: Path, *, title: str, subtitle: str, frame: Frame, lines: Iterable
         _scale(axes, shown, frame)
         _levels(axes, frame)
         _legend(figure, axes, shown, frame)
-        heading(figure, title, 0.3, fontsize=12, fontweight="bold")
+        heading(figure, title, 0.3, left=_LEFT, fontsize=12, fontweight="bold")
         if len({line.band.x[-1] for line in shown}) > 1:
             subtitle += "; dotted: held after the last trial"
-        heading(figure, subtitle, 0.52, fontsize=9.5, color=GREY)
+        heading(figure, subtitle, 0.52, left=_LEFT, fontsize=9.5, color=GREY)
         save(figure, path)
-
-
-def heading(figure: Figure, words: str, down: float, *, fontsize: float, left: float = _LEFT, **look: Any) -> None:
-    """``words`` over the axes, ``down`` inches from the top, in letters small enough to fit."""
-    text = figure.text(left / _WIDTH, 1 - down / figure.get_figheight(), plain(words), fontsize=fontsize, **look)
-    width = text.get_window_extent().width / figure.dpi
-    text.set_fontsize(min(fontsize, fontsize * (_WIDTH - left - 0.3) / width))
-
-
-def save(figure: Figure, path: Path) -> None:
-    """As ``path``.png and ``path``.svg; without a date, so that equal pictures are equal files."""
-    figure.savefig(path.with_name(path.name + ".png"), metadata={"Software": None})
-    figure.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
-
-
-def plain(words: str) -> str:
-    return words.replace("$", r"\$")  # a dollar would start a formula
-
-
-def shortened(name: str, most: int) -> str:
-    """With its middle left out where it has more than ``most`` characters."""
-    return name if len(name) <= most else name[: most // 2] + "…" + name[-most // 2 + 1 :]
 
 
 def _look(line: Line) -> dict[str, Any]:
@@ -151,7 +108,7 @@ def _place(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> N
     right = _HANDLE + max(widths) + 0.5
     height = figure.get_figheight()
     axes.set_position((
-        _LEFT / _WIDTH, _BOTTOM / height, (_WIDTH - _LEFT - right) / _WIDTH, (height - _BOTTOM - _TOP) / height,
+        _LEFT / WIDTH, _BOTTOM / height, (WIDTH - _LEFT - right) / WIDTH, (height - _BOTTOM - _TOP) / height,
     ))  # fmt: skip
 
 
@@ -193,9 +150,9 @@ def _scale(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     first, last = min(line.band.x[0] for line in lines), max(line.band.x[-1] for line in lines)
-    if first > 0 and last / first >= _LOG_FROM:
+    if first > 0 and last / first >= LOG_FROM:
         axes.set_xscale("log")
-        inches = axes.get_position().width * _WIDTH / np.log10(last / first)  # per decade
+        inches = axes.get_position().width * WIDTH / np.log10(last / first)  # per decade
         subs = (1.0, 2.0, 5.0) if inches > 1.5 else (1.0, 3.0) if inches > 0.9 else (1.0,)
         axes.xaxis.set_major_locator(LogLocator(subs=subs))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -225,10 +182,10 @@ def _levels(axes: Axes, frame: Frame) -> None:
 def _legend(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     """Every line's sample and name at the right, beside its end as far as the names leave room."""
     box = axes.get_position()
-    width, height = box.width * _WIDTH, box.height * figure.get_figheight()
+    width, height = box.width * WIDTH, box.height * figure.get_figheight()
     low, high = axes.get_ylim()
     ends = np.clip((np.array([line.band.median[-1] for line in lines]) - low) / (high - low), 0.0, 1.0)
-    for line, end, y in zip(lines, ends, spread(ends, _GAP / height), strict=True):
+    for line, end, y in zip(lines, ends, apart(ends, _GAP / height), strict=True):
         look = _look(line)
         left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
         here: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
@@ -237,7 +194,7 @@ def _legend(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> 
         axes.text(right + 0.08 / width, y, _label(line, frame), fontsize=10, va="center", transform=axes.transAxes)
 
 
-def spread(places: Floats, gap: float) -> Floats:
+def apart(places: Floats, gap: float) -> Floats:
     """``places`` in [0, 1], highest first, moved as little as two passes need to lie ``gap`` apart in [0, 1].
 
     The first pass pushes down from the top, where curves meet; the second lifts what fell off the bottom.

@@ -1,4 +1,4 @@
-"""How good a strategy's cost model was, batch by batch: what its logs say, over seeds."""
+"""How good a strategy's cost model was, batch by batch, over seeds, as its logs say."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..read import Cell
+from ..runs import LoggedRun
 from ..stats.curves import Band, quartiles
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A field of :class:`~searchlab.model_quality.ModelQuality`. guess: what guessing gives; top: the most there is."""
+    """A field of :class:`~searchlab.model_quality.ModelQuality`. guess: its value for a model that guesses; top: its
+    largest value."""
 
     field: str
     name: str
@@ -30,22 +31,22 @@ METRICS = (
 )
 
 
-def model_rounds(cells: Sequence[Cell]) -> dict[str, Band]:
+def model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
     """By metric, quartiles over the seeds at the trial that ended each batch, from 1.
 
-    A batch counts with the seeds in which the metric is defined for it. Metrics that none defines are left out, so that
-    a strategy without a cost model has none.
+    For each batch, the seeds count in which the metric is defined. A metric that is defined in no batch is left out, so
+    that a strategy without a cost model has no metric.
     """
     bands = {}
     for metric in METRICS:
-        found: dict[int, list[float]] = {}
-        for cell in cells:
-            for record in cell.log.records:
+        values: dict[int, list[float]] = {}
+        for run in runs:
+            for record in run.log.records:
                 value = getattr(record.model, metric.field) if record.model else None
                 if value is not None:
-                    found.setdefault(record.index + 1, []).append(value)
-        if found:
-            ends = sorted(found)
-            lower, median, upper = np.array([quartiles(np.array(found[end])) for end in ends]).T
+                    values.setdefault(record.index + 1, []).append(value)
+        if values:
+            ends = sorted(values)
+            lower, median, upper = np.array([quartiles(np.array(values[end])) for end in ends]).T
             bands[metric.field] = Band(np.array(ends, dtype=np.float64), lower, median, upper)
     return bands

@@ -3,49 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..page.render import PARTS, failure_rows, number_text, spent_rows
+from ..model import Summary, WorkloadSummary
+from ..runs import Comparison, WorkloadRuns
 from ..stats.curves import Band
-from ..summary import Summary, WorkloadSummary
+from ..words import number_text
+from .all import Charts
 from .bar_plot import draw_bars
+from .bars import Bars
 from .diagram_plot import draw_diagram
+from .figures import Figure, Series, View
 from .line_plot import Frame, Line, draw
-from .workload import Figure, Runs, Series, View, band_of
+from .workload import band_of
 
 
-def picture_name(workload: str, what: str) -> str:
-    """File name, without its ending, of a workload's picture of ``what``."""
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall')}-{what}"
+def picture_name(workload: str, chart: str) -> str:
+    """File name, without its ending, of the picture of a workload's ``chart``; of one over all workloads for ""."""
+    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall')}-{chart}"
 
 
-def draw_all(
-    out: Path, summary: Summary, runs: Mapping[str, Runs], figures: Mapping[str, Sequence[Figure]], names: Sequence[str]
-) -> None:
-    """Every view of every figure, named by both but for a figure's first; those of convergence by the view alone.
+def draw_all(out: Path, summary: Summary, comparison: Comparison, charts: Charts) -> None:
+    """Every view of every figure, and the bars, into the directory ``out``.
 
-    names: the order that gives strategies their looks.
+    The picture of the first view is named after its figure, that of another view after both; the pictures of
+    convergence are named after the view alone.
     """
     for item in summary.workloads:
-        for figure in figures[item.workload]:
+        for figure in charts.figures[item.workload]:
             if figure.key == "convergence":
                 for view in figure.views:
-                    _convergence(out, item, runs[item.workload], view, names)
+                    _convergence(out, item, comparison[item.workload], view, charts.strategies)
             else:
-                _figure(out, item.workload, figure, names)
+                _figure(out, item.workload, figure, charts.strategies)
         if item.strategies:
-            _time(out, item)
-            _failures(out, item)
-    for figure in figures.get("", ()):
-        _figure(out, "", figure, names)
+            _time(out, item.workload, charts.time[item.workload])
+            _failures(out, item.workload, charts.failures[item.workload])
+    for figure in charts.figures.get("", ()):
+        _figure(out, "", figure, charts.strategies)
     if summary.overall:
-        draw_diagram(out / picture_name("", "ranks"), summary.overall.diagram, names)
+        draw_diagram(out / picture_name("", "ranks"), summary.overall.diagram, charts.strategies)
 
 
-def _convergence(out: Path, item: WorkloadSummary, runs: Runs, view: View, names: Sequence[str]) -> None:
+def _convergence(out: Path, item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> None:
     """With every step of every line, while the page samples them."""
     draw(
         out / picture_name(item.workload, view.key),
@@ -53,7 +56,12 @@ def _convergence(out: Path, item: WorkloadSummary, runs: Runs, view: View, names
         subtitle=_subtitle(item),
         frame=_frame(view, digits=1),
         lines=[
-            Line(row.strategy, band_of(runs[row.strategy], view.key), names.index(row.strategy), not row.complete)
+            Line(
+                row.strategy,
+                band_of(runs.strategies[row.strategy], view.key),
+                names.index(row.strategy),
+                not row.complete,
+            )
             for row in item.strategies
         ],
     )
@@ -74,32 +82,31 @@ def _figure(out: Path, workload: str, figure: Figure, names: Sequence[str]) -> N
         )
 
 
-def _time(out: Path, item: WorkloadSummary) -> None:
+def _time(out: Path, workload: str, bars: Bars) -> None:
     draw_bars(
-        out / picture_name(item.workload, "time"),
-        title=f"{item.workload}: where the time went",
+        out / picture_name(workload, "time"),
+        title=f"{workload}: where the time went",
         subtitle="seconds charged for all trials, a seed on average; building is divided by its workers",
         axis="seconds a seed",
-        parts=PARTS,
-        rows=[(row["strategy"], row["parts"], number_text(row["total"])) for row in spent_rows(item)],
+        parts=bars.parts,
+        rows=[(bar.strategy, bar.values, number_text(bar.total)) for bar in bars.rows],
     )
 
 
-def _failures(out: Path, item: WorkloadSummary) -> None:
+def _failures(out: Path, workload: str, bars: Bars) -> None:
     """Nothing where no trial failed."""
-    found = failure_rows(item)
-    if not found["kinds"]:
+    if not bars.parts:
         return
     rows = []
-    for row in found["rows"]:
-        shares = [100 * count / row["total"] for count in row["counts"]]
-        rows.append((row["strategy"], shares, f"{100 * row['share']:.1f} %"))
+    for bar in bars.rows:
+        shares = [100 * count / bar.total for count in bar.values]
+        rows.append((bar.strategy, shares, f"{100 * (sum(bar.values) / bar.total):.1f} %"))
     draw_bars(
-        out / picture_name(item.workload, "failures"),
-        title=f"{item.workload}: failures",
+        out / picture_name(workload, "failures"),
+        title=f"{workload}: failures",
         subtitle="trials that gave no program that runs and answers rightly, by kind, over all seeds",
         axis="% of all trials",
-        parts=found["kinds"],
+        parts=bars.parts,
         rows=rows,
     )
 

@@ -1,118 +1,45 @@
-"""The line charts of a report as plain numbers: what its pictures, its page, and ``figures.*`` show."""
+"""The line charts of one workload: convergence, score, targets reached and cost models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
-from ..overall import Overall
-from ..random_search import RandomSearch, random_searches
-from ..read import Cell
-from ..stats.aggregates import bootstrap, mean_of_means, performance_profile, run_score_profile
-from ..stats.curves import Band, Floats, band_over_seconds, band_over_trials, best_so_far, gflops
-from ..stats.random_search import score_curve
-from ..stats.targets import ecdf, hitting_times, precision_targets
-from ..summary import StrategySummary, WorkloadSummary, common_trials
+from ..model import WorkloadSummary
+from ..runs import StrategyRuns, WorkloadRuns
+from ..stats.aggregates import bootstrap, mean_of_means
+from ..stats.curves import Band, Floats
+from ..stats.targets import ecdf
+from .figures import (
+    AXES,
+    BY_TRIALS,
+    POINTS,
+    Figure,
+    Level,
+    Series,
+    View,
+    places,
+    seconds_grid,
+    short,
+    shorten,
+)
 from .model_rounds import METRICS, model_rounds
 
-TRIALS, SECONDS = "trials", "seconds"
-POINTS = 200
-"""Most points of a line. Where a run is longer, its line is sampled at so many places."""
-LOG_FROM = 100.0
-"""Ratio of the last x to the first from which a logarithmic axis is the more readable."""
 _ESTIMATES = 40  # most trials of a score at which its interval is found
 
-Runs = Mapping[str, Sequence[Cell]]
-"""strategy -> its cells, each with a trial."""
 
-
-class Series(msgspec.Struct, frozen=True):
-    """One strategy's line: ``y`` at the first, or those, of the view's ``x`` at which it is not None; and its band."""
-
-    strategy: str
-    y: Sequence[float | None]
-    lower: Sequence[float | None] | None = None
-    upper: Sequence[float | None] | None = None
-
-
-class Level(msgspec.Struct, frozen=True):
-    """A horizontal line and what it is."""
-
-    y: float
-    name: str
-
-
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to draw a figure: ``x`` is common to its lines. label: of the x axis. name: of its button."""
-
-    key: str
-    name: str
-    label: str
-    x: list[float]
-    series: list[Series]
-    quantity: str
-    levels: list[Level] = []
-    bottom: float | None = None
-    top: float | None = None
-    """Ends of the y axis, None to fit the lines, and 0 in any case."""
-
-    @property
-    def log(self) -> bool:
-        return len(self.x) > 1 and self.x[0] > 0 and self.x[-1] / self.x[0] >= LOG_FROM
-
-
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A chart. brief: under its picture's title. says: how to read it. step: whether lines are constant between points.
-    digits: after the point. ends: whether where a line ends says something.
-    """
-
-    key: str
-    title: str
-    brief: str
-    says: str
-    views: list[View]
-    step: bool = True
-    digits: int = 2
-    ends: bool = True
-
-
-def workload_figures(item: WorkloadSummary, runs: Runs) -> list[Figure]:
-    """The charts of one workload: convergence, score, ECDF and cost models, as far as its logs have them."""
+def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
+    """The charts of one workload, as far as its logs have the numbers for them; none while no run has a trial."""
     if not item.strategies:
         return []
-    names = [row.strategy for row in item.strategies]
-    ends = {TRIALS: float(item.horizon), SECONDS: max(float(c.elapsed[common_trials(runs[n]) - 1])
-                                                      for n in names for c in runs[n])}  # fmt: skip
-    figures = [_convergence(item, runs)]
-    if scored := _score(item, runs):
-        figures.append(scored)
-    if item.best:
-        figures.append(_ecdf(item, runs, ends))
-    if quality := _models(item, runs):
-        figures.append(quality)
-    return figures
+    figures = [_convergence(item, runs), _scores(item, runs), _ecdf(item, runs), _models(item, runs)]
+    return [figure for figure in figures if figure is not None]
 
 
-def overall_figures(overall: Overall, workloads: Sequence[WorkloadSummary]) -> list[Figure]:
-    """Performance profile and run-score distribution of the strategies that ran on every workload."""
-    names = [row.strategy for row in overall.strategies]
-    rows = [{row.strategy: row for row in item.strategies} for item in workloads]
-    return [_performance_profile(names, rows), _run_scores(names, rows)]
-
-
-def _places(last: int, most: int) -> list[int]:
-    """1, ... ``last``; or ``most`` at most of them, closer together at the start, where lines rise."""
-    if last <= most:
-        return list(range(1, last + 1))
-    return sorted({round(place) for place in np.geomspace(1, last, most).tolist()})
-
-
-def _seconds_grid(first: float, last: float) -> Floats:
-    if first > 0 and last / first >= LOG_FROM:
-        return np.geomspace(first, last, POINTS)
-    return np.linspace(first, last, POINTS) if last > first else np.array([first])
+def band_of(group: StrategyRuns, axis: str) -> Band:
+    """Best GFLOPS so far of one strategy, against trials or seconds: a key of :data:`~.figures.AXES`."""
+    return group.band_over_trials if axis == BY_TRIALS else group.band_over_seconds
 
 
 def _sampled(strategy: str, band: Band, at: Floats) -> Series:
@@ -122,33 +49,25 @@ def _sampled(strategy: str, band: Band, at: Floats) -> Series:
     there = (place >= 0) & (np.arange(len(at)) <= end)
 
     def values(edge: Floats) -> list[float | None]:
-        return [_short(edge[p]) if shown else None for p, shown in zip(place, there, strict=True)]
+        return [short(edge[p]) if shown else None for p, shown in zip(place, there, strict=True)]
 
     return Series(strategy, values(band.median), values(band.lower), values(band.upper))
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def _shorten(values: Floats) -> list[float]:
-    return [_short(value) for value in values.tolist()]
-
-
-def _convergence(item: WorkloadSummary, runs: Runs) -> Figure:
+def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
     levels, best = [], item.best.gflops if item.best else 0.0
     if best and item.target_gflops:
-        levels = [Level(_short(best), f"best known {best:.1f}"),
-                  Level(_short(item.target_gflops), f"{100 * item.target_gflops / best:.0f} % of it")]  # fmt: skip
+        levels = [Level(short(best), f"best known {best:.1f}"),
+                  Level(short(item.target_gflops), f"{100 * item.target_gflops / best:.0f} % of it")]  # fmt: skip
     views = []
-    for key, label in ((TRIALS, "trials"), (SECONDS, "seconds of search and measurement")):
-        bands = {row.strategy: band_of(runs[row.strategy], key) for row in item.strategies}
+    for key, label in AXES:
+        bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
         first, last = min(b.x[0] for b in bands.values()), max(b.x[-1] for b in bands.values())
-        at = np.array(_places(item.horizon, POINTS), float) if key == TRIALS else _seconds_grid(first, last)
+        at = np.array(places(item.horizon, POINTS), float) if key == BY_TRIALS else seconds_grid(first, last)
         views.append(View(
-            key=key, name=key, label=label, x=_shorten(at) if key == SECONDS else at.tolist(), levels=levels,
+            key=key, name=key, label=label, x=at.tolist() if key == BY_TRIALS else shorten(at), levels=levels,
             series=[_sampled(name, band, at) for name, band in bands.items()],
-            quantity="best GFLOPS so far", top=_short(best * 1.08 or 1.0),
+            quantity="best GFLOPS so far", top=short(best * 1.08 or 1.0),
         ))  # fmt: skip
     return Figure(
         key="convergence", title="Convergence", views=views, digits=1, brief="median and quartiles over seeds",
@@ -158,22 +77,15 @@ def _convergence(item: WorkloadSummary, runs: Runs) -> Figure:
     )  # fmt: skip
 
 
-def band_of(cells: Sequence[Cell], axis: str) -> Band:
-    """Best GFLOPS so far of one strategy, against trials or seconds."""
-    curves = [cell.curve for cell in cells]
-    return band_over_trials(curves) if axis == TRIALS else band_over_seconds(curves, [c.elapsed for c in cells])
-
-
-def _score(item: WorkloadSummary, runs: Runs) -> Figure | None:
+def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     """None where there is no random search to compare with, or nothing to gain on it."""
     scored = [row for row in item.strategies if row.score_trials]
     if not scored:
         return None
-    searches = random_searches([cell for cells in runs.values() for cell in cells], item.horizon)
-    places = _places(max(row.score_trials or 0 for row in scored), _ESTIMATES)
-    series = [_scores(row, runs[row.strategy], searches[_space(runs, row)], item.horizon, places) for row in scored]
+    at = places(max(row.score_trials or 0 for row in scored), _ESTIMATES)
+    series = [_score_series(row.strategy, runs.score_curves[row.strategy], at) for row in scored]
     view = View(
-        key=TRIALS, name=TRIALS, label="trials", x=[float(p) for p in places], series=series,
+        key=BY_TRIALS, name=BY_TRIALS, label="trials", x=[float(place) for place in at], series=series,
         quantity="score against random search", bottom=max(-1.0, min(0.0, *_lowest(series))),
         levels=[Level(0.0, "random search"), Level(1.0, "the best known")],
     )  # fmt: skip
@@ -190,56 +102,37 @@ def _lowest(series: Sequence[Series]) -> list[float]:
     return [value for line in series for value in (*line.y, *(line.lower or ())) if value is not None]
 
 
-def _space(runs: Runs, row: StrategySummary) -> str:
-    return runs[row.strategy][0].log.header.space_name
-
-
-def _held(cells: Sequence[Cell], trials: int, horizon: int) -> Floats:
-    """Lowest cost so far of each run over its first ``trials``, its last value held: shape (runs, horizon)."""
-    return np.stack([np.pad(best_so_far(cell.log.costs[:trials]), (0, horizon - trials), "edge") for cell in cells])
-
-
-def _scores(
-    row: StrategySummary, cells: Sequence[Cell], search: RandomSearch, horizon: int, places: Sequence[int]
-) -> Series:
-    held = np.minimum(_held(cells, row.trials, horizon), search.slowest)[:, : len(search.baseline)]
-    scores = score_curve(held, search.baseline, search.best)
+def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
+    """The mean of ``scores``, shape (runs, trials), with its interval; None where it is not defined, or has ended."""
     y: list[float | None] = []
     lower: list[float | None] = []
     upper: list[float | None] = []
-    for place in places:
-        here = scores[:, place - 1] if place <= scores.shape[1] else np.full(1, np.nan)
+    for trial in at:
+        here = scores[:, trial - 1] if trial <= scores.shape[1] else np.full(1, np.nan)
         known = bool(np.isfinite(here).all())
         low, high = bootstrap([here], mean_of_means) if known else (0.0, 0.0)
-        y.append(_short(here.mean()) if known else None)
-        lower.append(_short(low) if known else None)
-        upper.append(_short(high) if known else None)
-    return Series(row.strategy, y, lower, upper)
+        y.append(short(here.mean()) if known else None)
+        lower.append(short(low) if known else None)
+        upper.append(short(high) if known else None)
+    return Series(strategy, y, lower, upper)
 
 
-def _ecdf(item: WorkloadSummary, runs: Runs, ends: Mapping[str, float]) -> Figure:
-    assert item.best
-    targets = precision_targets(item.best.gflops)
-    hits: dict[str, dict[str, Floats]] = {TRIALS: {}, SECONDS: {}}
-    for row in item.strategies:
-        cells = runs[row.strategy]
-        curves = gflops(_held(cells, row.trials, row.trials), item.flops)
-        trials = hitting_times(curves, targets)
-        hits[TRIALS][row.strategy] = trials
-        elapsed = np.stack([np.append(cell.elapsed[: row.trials], np.inf) for cell in cells])
-        place = np.where(np.isfinite(trials), trials, row.trials + 1).astype(np.int64) - 1
-        hits[SECONDS][row.strategy] = np.take_along_axis(elapsed, place, axis=1)
+def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
+    """None while nothing has succeeded."""
+    if item.best is None:
+        return None
+    targets = runs.targets
     views = []
-    for key, label in ((TRIALS, "trials"), (SECONDS, "seconds of search and measurement")):
-        finite = np.concatenate([found[np.isfinite(found)] for found in hits[key].values()])
-        at = (
-            np.array(_places(item.horizon, POINTS), float)
-            if key == TRIALS
-            else _seconds_grid(float(finite.min()), ends[SECONDS])
-        )
+    for key, label in AXES:
+        hits = runs.hits if key == BY_TRIALS else runs.hits_in_seconds
+        if key == BY_TRIALS:
+            at = np.array(places(item.horizon, POINTS), float)
+        else:
+            earliest = min(runs.longest, *(float(seconds.min()) for seconds in hits.values()))
+            at = seconds_grid(earliest, runs.longest)
         views.append(View(
-            key=key, name=key, label=label, x=_shorten(at), quantity="part of all (seed, target) pairs", top=1.0,
-            series=[Series(name, _shorten(ecdf(found, at))) for name, found in hits[key].items()],
+            key=key, name=key, label=label, x=shorten(at), quantity="part of all (seed, target) pairs", top=1.0,
+            series=[Series(row.strategy, shorten(ecdf(hits[row.strategy], at))) for row in item.strategies],
         ))  # fmt: skip
     return Figure(
         key="ecdf", title="Targets reached", views=views,
@@ -250,16 +143,16 @@ def _ecdf(item: WorkloadSummary, runs: Runs, ends: Mapping[str, float]) -> Figur
     )  # fmt: skip
 
 
-def _models(item: WorkloadSummary, runs: Runs) -> Figure | None:
+def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     """None where no strategy has a cost model whose predictions were scored."""
-    rounds = {row.strategy: model_rounds(runs[row.strategy]) for row in item.strategies}
+    rounds = {row.strategy: model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
     views = []
     for metric in METRICS:
-        bands = {name: found[metric.field] for name, found in rounds.items() if metric.field in found}
+        bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
         if not bands:
             continue
         at = sorted({x for band in bands.values() for x in band.x.tolist()})
-        at = at if len(at) <= POINTS else [at[p - 1] for p in _places(len(at), POINTS)]
+        at = at if len(at) <= POINTS else [at[p - 1] for p in places(len(at), POINTS)]
         views.append(View(
             key=metric.field, name=metric.name, label="trials", x=at, quantity=metric.name,
             series=[_at(name, band, at) for name, band in bands.items()],
@@ -280,56 +173,6 @@ def _at(strategy: str, band: Band, at: Sequence[float]) -> Series:
     place = {x: i for i, x in enumerate(band.x.tolist())}
 
     def values(edge: Floats) -> list[float | None]:
-        return [_short(edge[place[x]]) if x in place else None for x in at]
+        return [short(edge[place[x]]) if x in place else None for x in at]
 
     return Series(strategy, values(band.median), values(band.lower), values(band.upper))
-
-
-def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
-    views = []
-    for key in (TRIALS, SECONDS):
-        times = []
-        for row in rows:
-            reached = {
-                name: dict(zip(row[name].seeds, getattr(row[name], f"{key}_to_target").by_seed, strict=True))
-                for name in names
-            }
-            common = set.intersection(*(set(by_seed) for by_seed in reached.values()))
-            for seed in sorted(common):
-                found = [reached[name][seed] for name in names]
-                times.append([np.inf if value is None else value for value in found])
-        ratio = np.array(times)
-        quickest = ratio.min(axis=1, keepdims=True)
-        finite = np.divide(ratio, quickest, out=np.ones_like(ratio), where=np.isfinite(ratio) & (quickest > 0))
-        at = np.geomspace(1, max(2.0, float(finite.max())), POINTS)
-        parts = performance_profile(ratio, at)
-        views.append(View(
-            key=key, name=key, label=f"times the {key} of the quickest", x=_shorten(at), top=1.0,
-            quantity="part of all (workload, seed) pairs",
-            series=[Series(name, _shorten(part)) for name, part in zip(names, parts, strict=True)],
-        ))  # fmt: skip
-    return Figure(
-        key="profile", title="Performance profile", views=views,
-        brief="how often the target was reached within so many times the fewest",
-        says="The part of all workloads and seeds on which a strategy reached the target within so many times the "
-        "trials, or seconds, of the quickest there. At 1: how often it was the quickest. At the right: how often it "
-        "got there at all.",
-    )  # fmt: skip
-
-
-def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
-    at = np.linspace(0, 1, 101)
-    series = [
-        Series(name, _shorten(run_score_profile([np.array(row[name].area.by_seed) for row in rows], at)))
-        for name in names
-    ]
-    view = View(
-        key="area", name="area", label="area under the curve", x=_shorten(at), series=series, top=1.0,
-        quantity="part of all runs above it",
-    )  # fmt: skip
-    return Figure(
-        key="runs", title="Distribution of runs", views=[view], ends=False,
-        brief="how many of all runs have a larger area under the curve",
-        says="The part of all runs of all workloads whose area under the convergence curve is above a value. A line "
-        "that lies above another everywhere is better whatever one asks of it.",
-    )  # fmt: skip

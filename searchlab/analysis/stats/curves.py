@@ -26,7 +26,7 @@ def gflops(costs: Floats, flops: int) -> Floats:
 
 
 def trials_to_target(curve: Floats, target: float) -> float:
-    """How many trials it took to reach ``target`` GFLOPS, from 1; infinity if the run ended before that.
+    """The number of trials that it took to reach ``target`` GFLOPS, from 1; infinity if the run ended before that.
 
     The fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a
     black-box setting", Optimization Methods and Software 36(1), 2021). A curve that is still 0 has found
@@ -34,12 +34,6 @@ def trials_to_target(curve: Floats, target: float) -> float:
     """
     reached = (curve >= target) & (curve > 0)
     return float(np.argmax(reached)) + 1 if reached.any() else math.inf
-
-
-def seconds_to_target(curve: Floats, elapsed: Floats, target: float) -> float:
-    """Seconds charged up to the end of the trial that reached ``target`` GFLOPS; infinity if none did."""
-    trials = trials_to_target(curve, target)
-    return float(elapsed[int(trials) - 1]) if math.isfinite(trials) else math.inf
 
 
 def area_under_curve(curve: Floats, reference: float, horizon: int) -> float:
@@ -78,7 +72,7 @@ def quartiles(values: Floats) -> Floats:
     return np.quantile(values, (0.25, 0.5, 0.75), axis=0)
 
 
-def band_over_trials(curves: Sequence[Floats]) -> Band:
+def band_over_trials(curves: Sequence[Floats] | Floats) -> Band:
     """The curves of a strategy's seeds against trials, as far as every one of them goes: its fixed-budget view."""
     trials = min((len(curve) for curve in curves), default=0)
     if trials == 0:
@@ -87,11 +81,11 @@ def band_over_trials(curves: Sequence[Floats]) -> Band:
     return Band(x, *quartiles(np.stack([curve[:trials] for curve in curves])))
 
 
-def band_over_seconds(curves: Sequence[Floats], elapsed: Sequence[Floats]) -> Band:
-    """The same trials against seconds charged: a step at the end of every trial of any seed.
+def band_over_seconds(curves: Sequence[Floats] | Floats, elapsed: Sequence[Floats] | Floats) -> Band:
+    """The trials of :func:`band_over_trials` against seconds charged: a step at the end of every trial of any seed.
 
-    A seed whose first trial has not ended stands at 0 GFLOPS; one that is done with its trials sooner than the
-    others keeps what it found.
+    A seed whose first trial has not ended stands at 0 GFLOPS. A seed that ends its trials sooner than the others keeps
+    what it found.
     """
     trials = min((len(curve) for curve in curves), default=0)
     if trials == 0:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -76,8 +78,48 @@ def score(so_far: Floats, baseline: Floats, best: float) -> Floats:
 
     NaN where there is none.
     """
+    return _mean_score(score_curve(so_far, baseline, best), baseline, best)
+
+
+def _mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
     worth = baseline > best
     if not worth.any():
-        return np.full(so_far.shape[:-1], np.nan)
-    mean: Floats = score_curve(so_far[..., worth], baseline[worth], best).mean(axis=-1)
+        return np.full(curves.shape[:-1], np.nan)
+    mean: Floats = curves[..., worth].mean(axis=-1)
     return mean
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """What random search in one space is worth; runs in that space are scored against it.
+
+    baseline: R_t in seconds, up to the cutoff, shape (trials,). best: the lowest seconds known in the space. slowest:
+    the seconds that count for a run that has found nothing yet.
+    """
+
+    baseline: Floats
+    best: float
+    slowest: float
+
+    @classmethod
+    def of(cls, sample: Floats, trials: int, best: float, slowest: float) -> Self:
+        """sample: costs of configs drawn at random without replacement, or of all, shape (N,); a failure is infinite.
+
+        trials: the most that a score is taken over. A sample says nothing of more trials than it has configs, so that
+        scores end there at the latest.
+        """
+        baseline = expected_best(sample, min(trials, len(sample)), slowest)
+        return cls(baseline[: cutoff(sample, baseline, best)], best, slowest)
+
+    def score_curves(self, so_far: Floats) -> Floats:
+        """:func:`score_curve` of runs up to the cutoff. so_far: lowest seconds so far, shape (runs, trials)."""
+        return score_curve(np.minimum(so_far, self.slowest)[:, : len(self.baseline)], self.baseline, self.best)
+
+    def mean_scores(self, curves: Floats) -> Floats | None:
+        """The score of every run, shape (runs,), from its :meth:`score_curves`; None where there is nothing to gain."""
+        scores = _mean_score(curves, self.baseline, self.best)
+        return scores if np.isfinite(scores).all() else None
+
+    def scores(self, so_far: Floats) -> Floats | None:
+        """The score of every run, shape (runs,). so_far: as :meth:`score_curves` takes it."""
+        return self.mean_scores(self.score_curves(so_far))

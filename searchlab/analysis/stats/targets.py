@@ -48,6 +48,19 @@ def hitting_times(curves: Floats, targets: Floats) -> Floats:
     return hits
 
 
+def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
+    """The seconds at which runs reached targets, infinity where they did not: the shape of ``hits``.
+
+    hits: in trials, from 1, shape (runs, targets). elapsed: seconds charged up to the end of each trial, shape
+    (runs, trials).
+    """
+    trials = elapsed.shape[1]
+    place = np.where(np.isfinite(hits), hits, trials + 1).astype(np.int64) - 1
+    padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
+    seconds: Floats = np.take_along_axis(padded, place, axis=1)
+    return seconds
+
+
 def precision_targets(best: float, number: int = 51) -> Floats:
     """Targets in GFLOPS for an ECDF, from ``COARSEST`` to ``FINEST`` in equal steps of log-precision, lowest first.
 

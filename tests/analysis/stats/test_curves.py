@@ -17,9 +17,9 @@ from searchlab.analysis.stats.curves import (
     best_so_far,
     gflops,
     quartiles,
-    seconds_to_target,
     trials_to_target,
 )
+from searchlab.analysis.stats.targets import seconds_of_hits
 
 INF = math.inf
 costs = arrays(np.float64, st.integers(0, 30), elements=st.floats(1e-6, 1e3) | st.just(INF))
@@ -40,9 +40,9 @@ def test_throughput_of_a_failure_is_zero() -> None:
 
 def test_trials_and_seconds_to_target_by_hand() -> None:
     curve, elapsed = array(0, 2, 2, 9.5, 10), array(1, 3, 6, 10, 15)
-    assert (trials_to_target(curve, 9.5), seconds_to_target(curve, elapsed, 9.5)) == (4, 10)
-    assert (trials_to_target(curve, 1), seconds_to_target(curve, elapsed, 1)) == (2, 3)
-    assert (trials_to_target(curve, 10.1), seconds_to_target(curve, elapsed, 10.1)) == (INF, INF)
+    trials = [trials_to_target(curve, target) for target in (9.5, 1, 10.1)]
+    assert trials == [4, 2, INF]
+    assert seconds_of_hits(array(*trials)[np.newaxis], elapsed[np.newaxis]).tolist() == [[10, 3, INF]]
     assert trials_to_target(array(), 1) == INF
     assert trials_to_target(array(0, 0), 0) == INF, "nothing found reaches no target"
 
