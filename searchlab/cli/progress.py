@@ -1,4 +1,4 @@
-"""Live progress of runs: the cell, trials done, best GFLOPS so far, time left."""
+"""Live progress of runs: the run, trials done, best GFLOPS so far, time left."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..study import StudyCell
 
 
-class CellProgress:
-    """One bar for the cell that runs."""
+class RunProgress:
+    """A bar for each run."""
 
     def __init__(self, console: Console, trials: int) -> None:
         self._trials = trials
@@ -31,7 +31,7 @@ class CellProgress:
         )
 
     def start(self, workload: str, label: str, trials: int | None = None) -> Callable[[Trial], None]:
-        """A new bar, to ``trials`` where this cell has a number of its own; what is given back moves it on by one."""
+        """Add a bar, to ``trials`` where this run has a number of its own. The function returned moves it on by one."""
         flops = parse_workload(workload).flops
         task = self._progress.add_task(f"{workload}  {label}", total=trials or self._trials, best="")
         best = math.inf
@@ -52,15 +52,15 @@ class CellProgress:
         self._progress.stop()
 
 
-class StudyProgress(CellProgress):
-    """The cell that runs in each job, and the whole study."""
+class StudyProgress(RunProgress):
+    """A bar for the run of each job, and a bar for the whole study."""
 
-    def __init__(self, console: Console, cells: int, trials: int) -> None:
+    def __init__(self, console: Console, runs: int, trials: int) -> None:
         super().__init__(console, trials)
-        self._whole = self._progress.add_task("the study", total=cells * trials, best="")
-        self._bars: dict[int, TaskID] = {}  # of the cell that each job runs
+        self._whole = self._progress.add_task("the study", total=runs * trials, best="")
+        self._bars: dict[int, TaskID] = {}  # by job, of its run
 
-    def on_cell(self, item: StudyCell, number: int, count: int, job: int) -> Callable[[Trial], None]:
+    def on_run(self, item: StudyCell, number: int, count: int, job: int) -> Callable[[Trial], None]:
         if job in self._bars:
             before = next(task for task in self._progress.tasks if task.id == self._bars[job])
             self._progress.advance(self._whole, self._trials - before.completed)  # a space may end before its trials

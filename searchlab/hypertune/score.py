@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..analysis.estimates import Estimate
-from ..analysis.random_search import RandomSearch
+from ..analysis.model import Estimate
 from ..analysis.stats.curves import Floats
+from ..analysis.stats.random_search import RandomSearch
 from ..log import Plugin
 from ..measure.table import TableMeasurer
 from ..records import Trial
