@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from searchlab.cli import app
+from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.log import Header, LogWriter, Plugin, Record
 from searchlab.records import Measurement, Trial

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from searchlab.cli import app
+from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.log import Final, Finalist, LogWriter, find_logs, read_log
 from searchlab.log_repair import examine, repair

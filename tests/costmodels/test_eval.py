@@ -18,7 +18,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.knob_template import KnobTemplate
 from tests import toys
-from tests.cli.test_cli import searchlab
+from tests.support.cli import searchlab
 
 MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("random")]
 
