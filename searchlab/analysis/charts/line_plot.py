@@ -99,7 +99,7 @@ def _label(line: Line, frame: Frame) -> str:
 
 
 def _place(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
-    """The axes as wide as the longest label leaves room for."""
+    """Make the axes as wide as the longest label leaves room for."""
     widths = []
     for line in lines:
         text = figure.text(0, 0, _label(line, frame), fontsize=10)

@@ -47,8 +47,8 @@ def _rows(x: Sequence[float]) -> list[int]:
 def pair_matrix(
     rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], measure: str
 ) -> list[tuple[str, list[dict[str, Any] | None]]]:
-    """For each strategy against each: how probably a run of it is better, with the interval, and Holm's p; None against
-    itself.
+    """For each strategy against each other: how probably a run of it is better, with the interval, and Holm's p. The
+    entry of a strategy against itself is None.
     """
     about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
     matrix = []

@@ -1,4 +1,4 @@
-"""A report as one HTML page: no network, no other file, nothing that a log holds taken for markup."""
+"""A report as one HTML page. It needs no network and no other file, and takes nothing that a log holds for markup."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ def improvement_interval(
 ) -> tuple[float, float]:
     """Percentile interval of :func:`improvement`, as :func:`bootstrap` gives them, in [0, 1].
 
-    The runs of both are resampled, those of each workload and strategy apart (as rliable does). Runs that share their
-    first trials by seed are more alike than that, so that of these it is a little too wide.
+    The runs of both are resampled, the runs of each workload and strategy apart (as rliable does). Runs with the same
+    seed share their first trials and are more alike than that; for them the interval is a little too wide.
     """
     random = np.random.default_rng(seed)
     values = np.zeros(replicates)
@@ -87,10 +87,10 @@ def bootstrap(
 ) -> tuple[float, float]:
     """Percentile interval of ``statistic``, runs resampled with replacement within each workload (stratified).
 
-    A function of the numbers and of ``seed`` alone: the order of runs within a workload changes nothing. With fewer
-    than about ten runs such an interval is too narrow, as the spread of few numbers understates that of many (Efron
+    The interval depends on the numbers and on ``seed`` alone: the order of runs within a workload changes nothing. With
+    fewer than about ten runs it is too narrow, as few numbers spread less than many (Efron
     and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13; stratified as in Agarwal et al., 2021).
-    Its ends are statistics of resamples, never between two of them, so that they may be infinite.
+    Its ends are statistics of resamples, never numbers between two of them, so that they may be infinite.
     """
     random = np.random.default_rng(seed)
     resampled = []
@@ -101,7 +101,7 @@ def bootstrap(
 
 
 def _percentiles(values: Floats, level: float) -> tuple[float, float]:
-    """The ends of the middle ``level`` of ``values``: two of them, so that they may be infinite."""
+    """The ends of the middle ``level`` of ``values``. Both are values, so that they may be infinite."""
     values = np.sort(values)
     tail = (1 - level) / 2 * (len(values) - 1)
     return float(values[int(np.floor(tail))]), float(values[int(np.ceil(len(values) - 1 - tail))])
@@ -121,9 +121,10 @@ def performance_profile(times: Floats, at: Floats) -> Floats:
 
     times: trials or seconds taken, infinity where unsolved, shape (problems, strategies). at: factors, from 1 (Dolan
     and More, "Benchmarking optimization software with performance profiles", Mathematical Programming 91, 2002). A
-    problem that none solves counts, for none. Of one that is solved in no time, whoever takes none is the quickest.
+    problem that no strategy solves counts, for no strategy. Where a problem is solved in no time at all, the strategies
+    that took no time are the quickest.
     """
     quickest = times.min(axis=1, keepdims=True)
-    unsolved = np.where(np.isfinite(times) & (times == quickest), 1.0, np.inf)  # and what zero divides nothing by
+    unsolved = np.where(np.isfinite(times) & (times == quickest), 1.0, np.inf)  # 0 / 0 counts as 1
     ratios = np.divide(times, quickest, out=unsolved, where=np.isfinite(times) & (quickest > 0))
     return np.array([np.searchsorted(np.sort(column), at, side="right") / len(times) for column in ratios.T])

@@ -30,7 +30,7 @@ def trials_to_target(curve: Floats, target: float) -> float:
 
     The fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a
     black-box setting", Optimization Methods and Software 36(1), 2021). A curve that is still 0 has found
-    nothing, and reaches no target, not even 0.
+    nothing: it reaches no target, not even 0.
     """
     reached = (curve >= target) & (curve > 0)
     return float(np.argmax(reached)) + 1 if reached.any() else math.inf
@@ -40,8 +40,8 @@ def area_under_curve(curve: Floats, reference: float, horizon: int) -> float:
     """Mean over the first ``horizon`` trials of the best throughput so far, as a part of ``reference`` GFLOPS.
 
     In [0, 1] where ``reference`` is the best known: 1 is a run whose first trial was as good as that. A run
-    that ended sooner keeps what it found, so its last value is held up to ``horizon``. 0 for an empty run, and
-    where nothing is known to be better than 0.
+    that ended sooner keeps what it found, so its last value is held up to ``horizon``. The area is 0 for an empty run,
+    and where no throughput above 0 is known.
 
     This is the area *over* the convergence curve (AOCC) of minimisation, turned over since throughput is
     maximised, on a linear scale between 0 and the best known (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using

@@ -1,9 +1,9 @@
 """Exact rank tests of two strategies, Holm's correction, and Friedman's test: pure functions over arrays.
 
-The numbers that strategies are compared by are full of ties: seeds that reach a target in the random trials that
-all strategies share, and seeds that never reach it. Both tests here therefore take mid-ranks and the exact
-distribution given the ties, found by dynamic programming over doubled mid-ranks, which are whole numbers. Only
-beyond the sizes below, where the two agree, do they take scipy's normal approximation with its correction for ties.
+The numbers that strategies are compared by are full of ties: some seeds reach a target in the random trials that all
+strategies share, and some never reach it. Both tests here therefore take mid-ranks and the exact distribution given the
+ties. Dynamic programming over doubled mid-ranks, which are whole numbers, gives this distribution. Beyond the sizes
+below the tests take scipy's normal approximation with its correction for ties, which agrees there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ALPHA = 0.05
 EXACT_RANK_SUM = 100
 """Most runs of two strategies together for which the rank-sum test is exact."""
 EXACT_SIGNED_RANK = 200
-"""Most pairs for which the signed-rank test is."""
+"""Most pairs for which the signed-rank test is exact."""
 
 
 def rank_sum_test(first: Floats, second: Floats) -> float:
@@ -48,8 +48,8 @@ def signed_rank_test(first: Floats, second: Floats) -> float:
     """Two-sided p-value of Wilcoxon's signed-rank test of pairs, both of shape (n,); 1 where no pair differs.
 
     H0: within each pair both orders are equally likely, however the pairs are correlated inside. Pairs that are
-    equal, infinities among them, say nothing and are left out; the p-value is the part of the 2^n signs of the
-    others whose sum of positive ranks lies as far from its mean as the one seen (Wilcoxon, "Individual
+    equal, infinities among them, say nothing and are left out. The p-value is the part of the 2^n signs of the
+    other pairs whose sum of positive ranks lies as far from its mean as the one seen (Wilcoxon, "Individual
     comparisons by ranking methods", Biometrics Bulletin 1(6), 1945). An infinite difference ranks highest.
     """
     differ = first != second
@@ -69,7 +69,7 @@ def _doubled(ranks: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _two_sided(ways: Floats, seen: int, mean: float) -> float:
-    """Part of ``ways``, a number per sum, at which the sum lies as far from ``mean`` as ``seen`` does, or farther."""
+    """Part of ``ways``, a number per sum, at whose sums the distance from ``mean`` is at least that of ``seen``."""
     # Sums are whole and the mean is a multiple of 1 / runs, so that unequal distances differ by far more than this.
     far = np.abs(np.arange(len(ways)) - mean) >= abs(seen - mean) - 1e-3
     return float(min(1.0, ways[far].sum() / ways.sum()))
@@ -103,7 +103,7 @@ def friedman_test(scores: Floats) -> float:
     """P-value of Friedman's test that all strategies do as well as each other; 1 where none differs anywhere.
 
     scores: shape (workloads, strategies), at least 2 and 3 of them. The chi-squared approximation, corrected for
-    ties, which errs on the side of saying nothing where workloads are few (Friedman, "The use of ranks to avoid
+    ties; where workloads are few, it errs towards a large p-value (Friedman, "The use of ranks to avoid
     the assumption of normality implicit in the analysis of variance", JASA 32(200), 1937).
     """
     if (scores == scores[:, :1]).all():

@@ -12,15 +12,15 @@ import numpy as np
 from .curves import Floats
 
 FINEST, COARSEST = 0.01, 10.0
-"""Precisions, latency over the lowest known less 1, between which anytime performance is told apart: 1 % is about
-the noise of a measurement, and eleven times the lowest is where nearly any program that works begins."""
+"""Precisions between which anytime performance is told apart; a precision is latency / lowest known latency - 1. 1 % is
+about the noise of a measurement, and nearly any program that works takes at most eleven times the lowest latency."""
 
 
 def expected_running_time(hits: Floats, spent: Floats) -> float:
     """ERT: what all runs spent until they hit the target or ended, over the number that hit it; inf if none did.
 
-    hits, spent: shape (runs,); ``spent`` is the length of each run, in the unit of the hits. It estimates how long a
-    strategy takes that is started again with a new seed whenever a run ends without a hit (Hansen, Auger, Finck and
+    hits, spent: shape (runs,); ``spent`` is the length of each run, in the unit of the hits. It estimates the time of
+    a strategy that is started again with a new seed whenever a run ends without a hit (Hansen, Auger, Finck and
     Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828; Hansen et al., "COCO: a
     platform for comparing continuous optimizers in a black-box setting", Optimization Methods and Software 36(1),
     2021).
@@ -32,7 +32,7 @@ def expected_running_time(hits: Floats, spent: Floats) -> float:
 def penalised_average(hits: Floats, budget: float, factor: float = 10.0) -> float:
     """PAR-10: mean hit, a run that ended without one counted as ``factor`` times ``budget``: shape (runs,).
 
-    budget: one for all that are compared, or a strategy whose runs end sooner would be punished less for it (Hutter,
+    budget: the same for all that are compared; else a strategy whose runs end sooner would be punished less (Hutter,
     Hoos, Leyton-Brown and Stuetzle, "ParamILS: an automatic algorithm configuration framework", JAIR 36, 2009).
     """
     return float(np.where(np.isfinite(hits), hits, factor * budget).mean())
@@ -83,7 +83,7 @@ def ecdf(hits: Floats, at: Floats) -> Floats:
 def ecdf_area(hits: Floats, horizon: int) -> float:
     """Mean of :func:`ecdf` over 1, 2, ... ``horizon`` trials: in [0, 1], 1 if all targets are hit at once.
 
-    With targets ever closer together it becomes :func:`anytime` (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using the
+    As targets come closer together it becomes :func:`anytime` (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using the
     empirical attainment function for analyzing single-objective black-box optimization algorithms", IEEE Transactions
     on Evolutionary Computation, 2024).
     """
