@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.log.format import Header, Record
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.plugins import Plugin

@@ -64,7 +64,7 @@ def test_what_a_document_links_to_is_there(document: str) -> None:
 
 
 def test_commands_of_the_readme_exist() -> None:
-    from searchlab.cli import app
+    from searchlab.cli.app import app
 
     def names(of: typer.Typer) -> set[str]:
         return {command.name or command.callback.__name__ for command in of.registered_commands if command.callback}

@@ -1,7 +1,9 @@
 """What logs say: convergence curves, a summary, a verdict, tables and pictures. Nothing here needs TVM."""
 
-from .report import report
-from .summary import Summary, summarize
+from .model import Summary
+from .read import read_runs
+from .report import report, report_directory
+from .summary import summarize
 from .tables import summary_table
 
-__all__ = ["Summary", "report", "summarize", "summary_table"]
+__all__ = ["Summary", "read_runs", "report", "report_directory", "summarize", "summary_table"]

@@ -1,13 +1,13 @@
 """Which strategies differ by more than the noise of their seeds: every pair of them, with Holm's correction.
 
 **Which test.** Runs of one seed begin with the same random trials, whatever the policy, so that seeds pair the runs of
-two strategies. The signed-rank test uses this: what a seed's random trials were worth cancels within its pair, and with
-ten seeds it finds differences that the rank-sum test needs twice as many for. Yet n pairs cannot give it less than
+two strategies. The signed-rank test uses this: the luck of a seed's random trials cancels within its pair, and with
+ten seeds it finds differences for which the rank-sum test needs twice as many. Yet n pairs cannot give it less than
 p = 2 / 2^n, and with m pairs of strategies Holm's correction asks one of them for 0.05 / m. Where the seeds are too few
 for that with one to spare, or are not the same, the rank-sum test is taken, whose least p-value 2 / C(2n, n) falls far
-faster. Trials in common make it err on the side of saying nothing: they draw the two samples together, which only
-narrows the spread of the rank sum under the hypothesis that the strategies are the same. The choice looks at the
-numbers of seeds and of strategies alone, never at what they found, so the chance that any two equal strategies are
+faster. Trials in common only make its p-values larger: they draw the two samples together, which
+narrows the spread of the rank sum under the hypothesis that the strategies are the same. The choice depends on the
+numbers of seeds and of strategies alone, never on their results, so the chance that any two equal strategies are
 called different stays at most 5 %.
 """
 
@@ -16,60 +16,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import comb
 
-import msgspec
 import numpy as np
 
-from .aggregates import Sample, improvement, improvement_interval
-from .curves import Floats
-from .ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
+from .model import Contrast
+from .stats.aggregates import Sample, improvement, improvement_interval
+from .stats.curves import Floats
+from .stats.ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
 
 RANK_SUM, SIGNED_RANK = "rank-sum", "signed-rank"
 
 Runs = Mapping[tuple[str, int], float]
-"""A number of each run of a strategy, by workload and seed; lower is better, infinity is censored."""
-
-
-class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """Two strategies on one measure.
-
-    runs: how many the smaller of them has. improvement: probability that a run of ``first`` is better than one of
-    ``second`` on the same workload, a tie counted half; lower, upper: its 95 % bootstrap interval. p: two-sided, of
-    this pair alone. adjusted: with Holm's correction over all pairs.
-    """
-
-    first: str
-    second: str
-    measure: str
-    test: str
-    runs: int
-    improvement: float
-    lower: float
-    upper: float
-    p: float
-    adjusted: float
-
-    @property
-    def significant(self) -> bool:
-        return self.adjusted <= ALPHA
-
-    def ahead(self, one: str, other: str) -> bool:
-        """Whether it says that ``one`` is better than ``other``."""
-        if (one, other) == (self.first, self.second):
-            return self.significant and self.improvement > 0.5
-        return (other, one) == (self.first, self.second) and self.significant and self.improvement < 0.5
+"""A number for each run of a strategy, by workload and seed; lower is better, infinity is censored."""
 
 
 def contrasts(measure: str, runs: Mapping[str, Runs]) -> list[Contrast]:
-    """Every pair of strategies, in order, by the test that the head of this file gives a reason for.
+    """Every pair of strategies, in order, by the test that the head of this file justifies.
 
-    Runs of more than one workload must be of the same workloads and seeds for all strategies: the pooled values of a
-    rank-sum test would otherwise differ between strategies as workloads do.
+    Where there is more than one workload, all strategies must have runs on the same workloads with the same seeds:
+    else strategies would differ in the pooled values of a rank-sum test merely because workloads do.
     """
     names = list(runs)
     which = [(names[i], names[j]) for i, j in pairs(len(names))]
     tests = [_test(runs[one], runs[other], ALPHA / len(which)) for one, other in which]
     adjusted = holm(np.array([p for _, p in tests]))
-    samples = {name: _sample(found) for name, found in runs.items()}
+    samples = {name: _sample(numbers) for name, numbers in runs.items()}
     compared = []
     for (one, other), (test, p), corrected in zip(which, tests, adjusted, strict=True):
         lower, upper = improvement_interval(samples[one], samples[other])

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
-from .curves import Floats
-from .ranks import ALPHA, average_ranks, friedman_test, holm, pairs, signed_rank_test
-
-
-class Diagram(msgspec.Struct, frozen=True):
-    """Strategies by average rank over workloads, the best first.
-
-    ranks: their average ranks, 1 for one that is best everywhere. friedman: p-value that all do as well as each other,
-    None for two strategies. cliques: the largest groups of two or more in which no pair differs, by place in
-    ``strategies``.
-    """
-
-    strategies: list[str]
-    ranks: list[float]
-    workloads: int
-    friedman: float | None
-    cliques: list[list[int]]
+from .model import Diagram
+from .stats.cliques import cliques
+from .stats.curves import Floats
+from .stats.ranks import ALPHA, average_ranks, friedman_test, holm, pairs, signed_rank_test
 
 
 def diagram(strategies: Sequence[str], scores: Floats) -> Diagram:
@@ -50,23 +36,3 @@ def diagram(strategies: Sequence[str], scores: Floats) -> Diagram:
         friedman=friedman,
         cliques=cliques(len(order), alike),
     )
-
-
-def cliques(count: int, edges: set[tuple[int, int]]) -> list[list[int]]:
-    """Maximal cliques of two or more among ``count`` vertices, in order; ``edges`` as (lower, higher).
-
-    Bron and Kerbosch, "Algorithm 457: finding all cliques of an undirected graph", CACM 16(9), 1973, first version.
-    """
-    near = [{j for j in range(count) if (min(i, j), max(i, j)) in edges} for i in range(count)]
-    found: list[list[int]] = []
-
-    def extend(clique: list[int], candidates: set[int], done: set[int]) -> None:
-        if not candidates and not done and len(clique) > 1:
-            found.append(clique)
-        for vertex in sorted(candidates):
-            extend([*clique, vertex], candidates & near[vertex], done & near[vertex])
-            candidates = candidates - {vertex}
-            done = done | {vertex}
-
-    extend([], set(range(count)), set())
-    return sorted(found)

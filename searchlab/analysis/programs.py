@@ -1,9 +1,8 @@
-"""The best program of each cell, and how that of each strategy came about: its schedule trace, made again in a process
-of its own.
+"""The best program of each run, and the schedule trace of the best program of each strategy.
 
-A log holds configs; a trace takes the space, hence its plug-in and TVM. Reading logs must take neither, nor run code
-that a log names, nor wait: so a child process makes the traces, of registered spaces only, while the report is being
-computed, and what it has not made in time is left out, and said to be.
+A log holds configs. To make a trace of a config takes its space, hence a plug-in and TVM. Reading logs must not need
+these, nor run code that a log names, nor wait. So a child process makes the traces, for registered spaces only, while
+the report is computed. A trace that is not made in time is left out, and the report says so.
 """
 
 from __future__ import annotations
@@ -23,63 +22,40 @@ from ..log.result import Result
 from ..log.traces import Made, Wanted
 from ..plugins import Plugin
 from ..space import SPACES
-from .cells import Cell, Comparison
+from .model import Program
+from .runs import Comparison, LoggedRun
 
 BUDGET = 20.0
 """Seconds that a report spends on traces, counted from its start."""
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """The best program of a cell, as :attr:`searchlab.log.result.Result.best` has it.
-
-    Where the fastest trials were measured again at the end of its run it is the one that then won, and ``gflops`` and
-    ``seconds`` are what it then gave; else it is the fastest trial. trial: its index in the log, from 0. as_trial:
-    GFLOPS as that trial. tied: the trials that could not be told from it when they were measured again; None where
-    none were.
-    trace: its schedule trace, or None, and ``note`` says why; only that of a strategy's best cell is made.
-    """
-
-    workload: str
-    strategy: str
-    seed: int
-    trial: int
-    gflops: float
-    seconds: float
-    as_trial: float
-    tied: list[int] | None
-    config: dict[str, Any]
-    log: str
-    trace: str | None = None
-    note: str = ""
+def run_programs(comparison: Comparison) -> list[tuple[Program, LoggedRun]]:
+    """The best program of every run that has one that works, in the order of the comparison."""
+    runs = [run for item in comparison.values() for run in item.runs]
+    return [(_program(run), run) for run in runs if np.isfinite(run.log.costs).any()]
 
 
-def cell_programs(comparison: Comparison) -> list[tuple[Program, Cell]]:
-    """Of every cell with a program that runs, in the order of the comparison."""
-    cells = [cell for strategies in comparison.values() for found in strategies.values() for cell in found]
-    return [(_program(cell), cell) for cell in cells if np.isfinite(cell.log.costs).any()]
+def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[Program, LoggedRun]]:
+    """The fastest of each strategy, of equals the lowest seed: by workload, the fastest strategy first."""
+    best: dict[tuple[str, str], tuple[Program, LoggedRun]] = {}
+    for program, run in sorted(programs, key=lambda pair: (-pair[0].gflops, pair[0].seed)):
+        best.setdefault((program.workload, program.strategy), (program, run))
+    return sorted(best.values(), key=lambda pair: (pair[0].workload, -pair[0].gflops, pair[0].strategy))
 
 
-def best_programs(found: Sequence[tuple[Program, Cell]]) -> list[tuple[Program, Cell]]:
-    """The fastest of each strategy, the lowest seed of equals: by workload, the fastest strategy first."""
-    best: dict[tuple[str, str], tuple[Program, Cell]] = {}
-    for one in sorted(found, key=lambda one: (-one[0].gflops, one[0].seed)):
-        best.setdefault((one[0].workload, one[0].strategy), one)
-    return sorted(best.values(), key=lambda one: (one[0].workload, -one[0].gflops, one[0].strategy))
-
-
-def _program(cell: Cell) -> Program:
-    best = Result(cell.log).best
+def _program(run: LoggedRun) -> Program:
+    best = Result(run.log).best
     trial = best.trial
     return Program(
-        workload=cell.workload, strategy=cell.strategy, seed=cell.seed, trial=trial.index,
-        gflops=best.gflops, seconds=best.seconds, as_trial=cell.log.flops / trial.cost / 1e9,
+        workload=run.workload, strategy=run.strategy, seed=run.seed, trial=trial.index,
+        gflops=best.gflops, seconds=best.seconds, as_trial=run.log.flops / trial.cost / 1e9,
         tied=None if best.tied is None else [other.index for other in best.tied],
-        config=cell.log.records[trial.index].config, log=cell.file, note=_unsafe(cell.log.header.space),
+        config=run.log.records[trial.index].config, log=run.file, note=_unsafe(run.log.header.space),
     )  # fmt: skip
 
 
 def _unsafe(space: Plugin) -> str:
-    """Why its trace is not made here; "" where it is."""
+    """Why no trace is made in this space; "" where one is made."""
     if space.name not in SPACES.installed():
         return f"its space {space.name!r} is not among the installed plug-ins"
     if _names_code(space.options):
@@ -88,7 +64,7 @@ def _unsafe(space: Plugin) -> str:
 
 
 def _names_code(value: Any) -> bool:
-    """Whether it holds a ``"module:function"``, at any depth."""
+    """Whether ``value`` holds a ``"module:function"``, at any depth."""
     if isinstance(value, dict):
         return any(_names_code(item) for item in value.values())
     if isinstance(value, list | tuple):
@@ -97,15 +73,17 @@ def _names_code(value: Any) -> bool:
 
 
 class Traces:
-    """Programs whose traces are being made from the start, and are waited for at the end."""
+    """Programs with traces: a child process makes the traces from the start, and :meth:`programs` waits for them."""
 
-    def __init__(self, programs: Sequence[tuple[Program, Cell]], budget: float) -> None:
+    def __init__(self, programs: Sequence[tuple[Program, LoggedRun]], budget: float) -> None:
         self._programs = programs
         self._until = time.monotonic() + budget
         self._lines: list[bytes] = []
         self._child: subprocess.Popen[bytes] | None = None
         asked = {
-            number: Wanted(str(cell.log.path), one.trial) for number, (one, cell) in enumerate(programs) if not one.note
+            number: Wanted(str(run.log.path), program.trial)
+            for number, (program, run) in enumerate(programs)
+            if not program.note
         }
         if asked and budget > 0:
             self._start(msgspec.json.encode(asked))
@@ -138,8 +116,8 @@ class Traces:
                 self._child.stdout.close()
 
     def programs(self) -> list[Program]:
-        """All of them, with the traces that were made within the budget."""
-        made: Mapping[int, Made] = {}
+        """All programs, with the traces that were made within the budget."""
+        traces: Mapping[int, Made] = {}
         late = ""
         if self._child:
             self._reader.join(max(0.0, self._until - time.monotonic()))
@@ -148,10 +126,10 @@ class Traces:
                 if self._reader.is_alive()
                 else "the process that makes it ended"
             )
-            made = {one.number: one for line in list(self._lines) if (one := _decode(line))}
-        elif any(not one.note for one, _ in self._programs):
+            traces = {trace.number: trace for line in list(self._lines) if (trace := _decode(line))}
+        elif any(not program.note for program, _ in self._programs):
             late = "traces were not asked for"
-        return [_with(one, made.get(number), late) for number, (one, _) in enumerate(self._programs)]
+        return [_with(program, traces.get(number), late) for number, (program, _) in enumerate(self._programs)]
 
 
 def _decode(line: bytes) -> Made | None:
@@ -160,7 +138,7 @@ def _decode(line: bytes) -> Made | None:
     return None
 
 
-def _with(program: Program, made: Made | None, late: str) -> Program:
-    if made is None:
+def _with(program: Program, trace: Made | None, late: str) -> Program:
+    if trace is None:
         return msgspec.structs.replace(program, note=program.note or late)
-    return msgspec.structs.replace(program, trace=made.trace, note=made.note)
+    return msgspec.structs.replace(program, trace=trace.trace, note=trace.note)

@@ -10,16 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from .estimates import Estimate, Reached
-from .overall import Overall
-from .summary import StrategySummary, Summary, WorkloadSummary
+from .model import Estimate, Overall, Reached, StrategySummary, Summary, WorkloadSummary
 
 _NAME_WIDTH = 30
 
 
 def summary_table(summary: Summary) -> list[RenderableType]:
-    """For each workload how fast each strategy converges (the best in bold), the verdict in words, and what it
-    cost: seconds charged, by part, and failed trials. Then what they come to over all workloads.
+    """For each workload: how fast each strategy converges (the best in bold), the verdict in words, and the costs:
+    seconds charged, by part, and failed trials. Then a table over all workloads, and its verdict.
     """
     shown: list[RenderableType] = []
     for item in summary.workloads:
@@ -67,11 +65,11 @@ def _overall(overall: Overall) -> Table:
     scored = any(row.score for row in overall.strategies)
     for column in columns if scored else columns[:-2]:
         table.add_column(column, justify="right", no_wrap=True)
-    ranks = dict(zip(overall.diagram.strategies, overall.diagram.ranks, strict=True))
+    ranks = overall.diagram.by_strategy
     for row in overall.strategies:
         estimates = [row.area, row.score] if scored else [row.area]
-        cells = [_estimate(estimate) for estimate in estimates]
-        table.add_row(escape(row.strategy), f"{ranks[row.strategy]:.2f}", *[text for pair in cells for text in pair])
+        texts = [text for estimate in estimates for text in _estimate(estimate)]
+        table.add_row(escape(row.strategy), f"{ranks[row.strategy]:.2f}", *texts)
     return table
 
 
@@ -110,12 +108,15 @@ def _marked(
     *,
     most: bool = False,
 ) -> list[str]:
-    """A column, with the best of it in bold where there is more than one row; "-" for what there is none of."""
+    """A column; its best value is bold where there is more than one row, and a value that is None is a dash."""
     values = [value(row) for row in rows]
     known = [v for v in values if v is not None]
     best = (max(known) if most else min(known)) if known and len(rows) > 1 else None
-    cells = [(v, "-" if v is None else shown(v)) for v in values]
-    return [f"[bold]{cell}[/bold]" if best is not None and v == best else cell for v, cell in cells]
+    texts = ["-" if v is None else shown(v) for v in values]
+    return [
+        f"[bold]{text}[/bold]" if best is not None and v == best else text
+        for v, text in zip(values, texts, strict=True)
+    ]
 
 
 def _censored(measure: Reached) -> str:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from .contrasts import Contrast, seeds_needed
-
-if TYPE_CHECKING:
-    from .estimates import Reached
-    from .summary import StrategySummary
-
-TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
-"""Measures that strategies are compared by, as fields of a strategy's summary."""
+from .contrasts import seeds_needed
+from .model import AREA, SECONDS, TRIALS, Contrast, Reached, StrategySummary
+from .words import listed
 
 
 def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
@@ -27,9 +21,9 @@ def verdict(
     """A sentence on the rows of one workload, as :func:`ranked` orders them.
 
     The measure is the median number of trials to ``target`` times the best known throughput, with its bootstrap
-    interval. Where no strategy gets there in most of its seeds, it is the area under the curve. What ``contrasts`` say
-    of the leader follows. Where another one leads in seconds, a second sentence says so. "So far" opens it where seeds
-    differ in their trials, or where ``so_far`` says that a run has yet to begin.
+    interval; where no strategy reaches this in most of its seeds, the measure is the area under the curve. Then comes
+    what ``contrasts`` say of the leader. A second sentence names another strategy that leads in seconds. The verdict
+    opens with "So far" where seeds differ in their trials, or where ``so_far`` says that a run has yet to begin.
     """
     if not rows:
         return "No trial has been measured yet."
@@ -44,19 +38,19 @@ def verdict(
         first, second = (f"{row.area.median:.2f}" for row in rows[:2])
         return (
             f"{opening}{names[0]} converges fastest by area under the curve ({first}, {names[1]} {second}); "
-            f"{noise(names, contrasts, AREA)}. No strategy reaches {goal} in most of its seeds."
+            f"{significance(names, contrasts, AREA)}. No strategy reaches {goal} in most of its seeds."
         )
     sentence = f"{opening}{_reaches(rows, goal, 'trial', lambda row: row.trials_to_target)}"
-    sentence += f"; {noise(names, contrasts, TRIALS)}."
+    sentence += f"; {significance(names, contrasts, TRIALS)}."
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:
         reaches = _reaches(timed, "it", "s", lambda row: row.seconds_to_target)
-        sentence += f" In seconds {reaches}; {noise([row.strategy for row in timed], contrasts, SECONDS)}."
+        sentence += f" In seconds {reaches}; {significance([row.strategy for row in timed], contrasts, SECONDS)}."
     return sentence
 
 
-def noise(names: Sequence[str], contrasts: Sequence[Contrast], measure: str, unit: str = "seed") -> str:
-    """What the contrasts of ``measure`` say of the first of ``names`` against the others."""
+def significance(names: Sequence[str], contrasts: Sequence[Contrast], measure: str, unit: str = "seed") -> str:
+    """A clause: what the contrasts of ``measure`` say of the leader, the first of ``names``, against the others."""
     leader, others = names[0], names[1:]
     about = {
         name: next(c for c in contrasts if c.measure == measure and {c.first, c.second} == {leader, name})
@@ -93,14 +87,6 @@ def _p(value: float, relation: str = "=") -> str:
     return (
         "p < 0.001" if value < 0.001 else f"p {relation} {value:.1g}" if value < 0.01 else f"p {relation} {value:.2g}"
     )
-
-
-def listed(names: Sequence[str]) -> str:
-    """ "a, b and 3 more"."""
-    shown = list(names[:3])
-    if len(names) > len(shown):
-        shown.append(f"{len(names) - len(shown)} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _reaches(

@@ -23,7 +23,7 @@ class Show(StrEnum):
     asm = "asm"
 
 
-OneLog = Annotated[Path, typer.Argument(help="A run's log.", metavar="LOG")]
+OneLog = Annotated[Path, typer.Argument(help="The log of a run.", metavar="LOG")]
 
 
 def best(
@@ -31,30 +31,29 @@ def best(
     show: Annotated[
         Show,
         typer.Option(
-            help="Its `config`; its schedule as a `trace`, or as a `python` script that needs TVM alone; the TensorIR "
-            "that this makes (`tir`), and what TVM lowers that to (`lowered`); its LLVM IR (`llvm`: for a GPU, of what "
-            "launches the kernels), generated code (`source`: for CUDA, the kernels' C++), and assembly (`asm`: for "
-            "CUDA, PTX)."
+            help="The form to show it in: its `config`; its schedule as a `trace`, or as a `python` script that needs "
+            "TVM alone; its TensorIR (`tir`), and what TVM lowers this to (`lowered`); its LLVM IR (`llvm`: for a GPU, "
+            "that of the code that launches the kernels); its generated code (`source`: for CUDA, the C++ of the "
+            "kernels); its assembly (`asm`: for CUDA, PTX)."
         ),
     ] = Show.config,
     as_json: AsJson = False,
 ) -> None:
-    """The fastest program of a log."""
-    from ..apply import text_of
+    """Show the fastest program of a log."""
     from ..log.noise import drift, noise, sentences
     from ..log.result import load_log
 
     result = load_log(log)
-    found = result.best
-    text = "" if show is Show.config else text_of(found, show.value)
+    fastest = result.best
+    text = "" if show is Show.config else fastest.text(show.value)
     if as_json:
         record: dict[str, Any] = {
             "workload": result.log.header.workload,
-            "trial": found.trial.index,
-            "config": found.config.to_json(),
-            "seconds": found.seconds,
-            "gflops": found.gflops,
-            "tied": None if found.tied is None else [trial.index for trial in found.tied],
+            "trial": fastest.trial.index,
+            "config": fastest.config.to_json(),
+            "seconds": fastest.seconds,
+            "gflops": fastest.gflops,
+            "tied": None if fastest.tied is None else [trial.index for trial in fastest.tied],
             "noise": noise(result.log),
             "drift": drift(result.log),
         }
@@ -63,10 +62,10 @@ def best(
         print(text)
     else:
         out.print(
-            f"{result.log.header.workload}: {found.gflops:.1f} GFLOPS, {milliseconds(found.seconds)}, "
-            f"trial {found.trial.index}"
+            f"{result.log.header.workload}: {fastest.gflops:.1f} GFLOPS, {milliseconds(fastest.seconds)}, "
+            f"trial {fastest.trial.index}"
         )
-        for name, value in found.config.items():
+        for name, value in fastest.config.items():
             out.print(f"  {name} = {value}", soft_wrap=True, markup=False, highlight=False)
         for sentence in sentences(result.log):
             out.print(sentence, soft_wrap=True)
@@ -74,25 +73,25 @@ def best(
 
 def verify(
     log: OneLog,
-    top: Annotated[int, typer.Option(min=1, help="Verify this many of its fastest different programs.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="The number of different programs to verify, the fastest first.")] = 1,
     seed: Annotated[
-        int, typer.Option(min=1, help="Of the first of the inputs they are checked on; measuring uses seed 0.")
+        int, typer.Option(min=1, help="The seed of the first inputs to check on; measuring uses seed 0.")
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Build the fastest program of a log again, check it on fresh inputs, and time it beside the untuned one.
 
-    It is timed as the log says that its trials were. Ends with exit code 1 where a program fails, or is another than
-    the one that was measured.
+    It is timed in the way in which the log says that its trials were. The exit code is 1 where a program fails, or is
+    not the program that was measured.
     """
     from ..apply.verified import sentences
     from ..apply.verify import verify_log
 
-    found = verify_log(log, top=top, seed=seed)
+    verified = verify_log(log, top=top, seed=seed)
     if as_json:
-        print(json.dumps(found.to_json(), indent=2))
+        print(json.dumps(verified.to_json(), indent=2))
     else:
-        for sentence in sentences(found):
+        for sentence in sentences(verified):
             out.print(sentence, soft_wrap=True, markup=False, highlight=False)
-    if not found.right:
+    if not verified.right:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``searchlab import`` and ``searchlab export``: other tuners' files, and a program as a library."""
+"""``searchlab import`` and ``searchlab export``: the files of other tuners, and a program as a library."""
 
 from __future__ import annotations
 
@@ -31,46 +31,59 @@ class Destination(StrEnum):
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(help="Records of AutoTVM or Ansor, or a MetaSchedule database's directory.", metavar="FILE"),
+        typer.Argument(
+            help="Records of AutoTVM or Ansor, or the directory of a MetaSchedule database.", metavar="FILE"
+        ),
     ],
     to: Annotated[
-        Path, typer.Option("--out", help="The log, `*.jsonl`; or a directory, for each task in the file a log.")
+        Path,
+        typer.Option("--out", help="The log to write, `*.jsonl`; or a directory, for a log of each task in the file."),
     ],
-    format: Annotated[Source | None, typer.Option(help="Whose file it is [default: as it looks].")] = None,
+    format: Annotated[
+        Source | None, typer.Option(help="The tuner that wrote the file [default: as the file looks].")
+    ] = None,
     workload: Annotated[
-        str | None, typer.Option(help="Which workload it is of, where the file's name for it does not say.")
+        str | None,
+        typer.Option(help="The workload of the file, where the file does not name it in a way that is known here."),
     ] = None,
     space: Annotated[
-        str | None, typer.Option(help="The space that its configs are of, as `knob-template` [default: analysis only].")
+        str | None,
+        typer.Option(
+            help="The space that its configs belong to, as `knob-template` [default: none, for analysis only]."
+        ),
     ] = None,
     option: Annotated[list[str] | None, typer.Option(help="An option of that space.", metavar="NAME=VALUE")] = None,
     target: TargetOrOwn = None,
-    seed: Annotated[int, typer.Option(min=0, help="Tells apart several logs of one tuner in a report.")] = 0,
-    label: Annotated[str, typer.Option(help="What a report calls the tuner [default: the format's name].")] = "",
+    seed: Annotated[
+        int, typer.Option(min=0, help="The seed in the logs: it tells several logs of one tuner apart in a report.")
+    ] = 0,
+    label: Annotated[
+        str, typer.Option(help="The name of the tuner in a report [default: the name of the format].")
+    ] = "",
 ) -> None:
-    """Make logs of another tuner's file: to compare it, or, with `--space`, as a table or to start a search from."""
+    """Make logs of the file of another tuner: to compare it; with `--space`, also as a table or to start a search."""
     from ..exchange.imports import IMPORTED, LOST, As, detect, import_file
     from ..plugins import Plugin
 
     if option and not space:
-        raise SearchlabError("--option is of a space; name it with --space")
+        raise SearchlabError("--option sets an option of a space; name the space with --space")
     plugin = Plugin(space, dict(name_and_value(text) for text in option or [])) if space else None
-    made, notes = import_file(file, to, As(workload, plugin, target, seed, label), format.value if format else None)
+    logs, notes = import_file(file, to, As(workload, plugin, target, seed, label), format.value if format else None)
     for note in notes:
         out.print(f"left out: {escape(note)}", soft_wrap=True)
-    for one in made:
-        use = "for analysis only" if one.analysis else f"in {one.header.space.name}"
+    for log in logs:
+        use = "for analysis only" if log.analysis else f"in {log.header.space.name}"
         out.print(
-            f"{len(one.records):,} trials of {one.header.workload}, {use}: {escape(str(one.path))}", soft_wrap=True
+            f"{len(log.records):,} trials of {log.header.workload}, {use}: {escape(str(log.path))}", soft_wrap=True
         )
-        if one.left_out:
-            line, why = one.left_out[0]
+        if log.left_out:
+            line, why = log.left_out[0]
             out.print(
-                f"left out, as no config of that space: {len(one.left_out):,} of its records; "
+                f"left out, as no config of that space: {len(log.left_out):,} of its records; "
                 f"the first, line {line}: {escape(why)}",
                 soft_wrap=True,
             )
-    if any(one.header.measure == IMPORTED for one in made):
+    if any(log.header.measure == IMPORTED for log in logs):
         out.print(f"not carried over: {LOST[format.value if format else detect(file)]}", soft_wrap=True)
 
 
@@ -81,14 +94,14 @@ def export(
         typer.Option(
             "--out",
             help="A new directory for metaschedule and iohprofiler; a file for kernel-tuner (`*.json`), optuna "
-            "(`*.db`, or a journal, `*.log`) and a library (`*.so`, or `*.o`, which takes no compiler).",
+            "(`*.db`, or a journal, `*.log`) and a library (`*.so`; or `*.o`, which needs no compiler).",
         ),
     ],
     to: Annotated[
-        Destination | None, typer.Option(help="Whose format [default: a library, for `*.so` and `*.o`].")
+        Destination | None, typer.Option(help="The format to write [default: a library, for `*.so` and `*.o`].")
     ] = None,
 ) -> None:
-    """Write logs as MetaSchedule, Kernel Tuner, IOHprofiler or Optuna read them; or a log's best program, built."""
+    """Write logs in the format of MetaSchedule, Kernel Tuner, IOHprofiler or Optuna; or build the best program."""
     if to is None and place.suffix not in (".so", ".o"):
         raise SearchlabError(
             f"--to must say whose format to write {place} in: {', '.join(Destination)}; only a library, *.so or *.o, "

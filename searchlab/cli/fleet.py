@@ -14,12 +14,12 @@ from .terminal import AsJson, out
 
 fleet = typer.Typer(
     no_args_is_help=True,
-    help="Devices to measure on, behind TVM's RPC tracker. It asks nobody who they are, and whoever reaches it or a "
-    "server can run anything there: let them listen on a private network only.",
+    help="Devices to measure on, behind TVM's RPC tracker. Neither the tracker nor a server asks for a password, and "
+    "whoever reaches one can run any code there: let them listen on a private network only.",
 )
 
-TrackerAddress = Annotated[str, typer.Option("--tracker", help="Where the tracker is, as `10.0.0.1:9190`.")]
-Host = Annotated[str, typer.Option(help="The address to listen at: this machine's own in a private network.")]
+TrackerAddress = Annotated[str, typer.Option("--tracker", help="The address of the tracker, as `10.0.0.1:9190`.")]
+Host = Annotated[str, typer.Option(help="The address to listen at: the address of this machine in a private network.")]
 
 
 @fleet.command(name="tracker")
@@ -27,7 +27,7 @@ def fleet_tracker(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any.")] = 9190,
 ) -> None:
-    """Run the tracker, which lends devices to whoever measures. One is enough for all keys."""
+    """Run the tracker, which lends devices to those who measure. One tracker is enough for all keys."""
     from ..measure.rpc.server import run_tracker
 
     run_tracker(host, port, lambda at: _say(f"tracker at {at}"))
@@ -36,13 +36,15 @@ def fleet_tracker(
 @fleet.command(name="server")
 def fleet_server(
     tracker: TrackerAddress,
-    key: Annotated[str, typer.Option(help="What to register this device as: the same for devices that are alike.")],
+    key: Annotated[
+        str, typer.Option(help="The name to register this device under: the same name for devices that are alike.")
+    ],
     host: Host = "127.0.0.1",
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any [default: a free one].")
     ] = None,
 ) -> None:
-    """Lend this machine as a device. It goes on after programs that crash, and waits for a tracker that is away."""
+    """Lend this machine as a device. The server goes on after programs that crash, and waits for an absent tracker."""
     from ..measure.rpc.server import SERVER_PORTS, is_loopback, run_server
     from ..measure.rpc.tracker import registered
 
@@ -51,8 +53,8 @@ def fleet_server(
     tracker_host, _, tracker_port = tracker.rpartition(":")
     if is_loopback(host) and not is_loopback(tracker_host):
         raise SearchlabError(
-            f"whoever is lent this device by the tracker at {tracker} cannot reach it at {host}; give --host, this "
-            f"machine's address in that network"
+            f"the tracker at {tracker} would lend this device to machines that cannot reach it at {host}; set --host "
+            f"to the address of this machine in that network"
         )
     registered(tracker)  # a wrong address is found out at once
     ports = SERVER_PORTS if port is None else range(port, port + 1)
@@ -62,7 +64,7 @@ def fleet_server(
 
 @fleet.command(name="list")
 def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
-    """The devices that a tracker has."""
+    """List the devices that a tracker has."""
     from ..measure.rpc.tracker import Tracker
 
     with Tracker(tracker) as connected:

@@ -15,7 +15,7 @@ from rich.table import Table
 from .terminal import AsJson, again, interruptible, out
 
 if TYPE_CHECKING:
-    from ..analysis.estimates import Estimate
+    from ..analysis.model import Estimate
     from ..hypertune import HyperPlan, Hypertuned
     from ..hypertune.model import Compared, ProblemScores
 
@@ -23,42 +23,46 @@ if TYPE_CHECKING:
 def hypertune(
     study: Annotated[Path, typer.Argument(help="A study file that measures from a table.", metavar="STUDY.toml")],
     policy: Annotated[
-        str, typer.Option(help="Whose options: an entry of the study by its label or name, or any other policy.")
+        str,
+        typer.Option(
+            help="The policy whose options are searched: an entry of the study, by label or name, or another policy."
+        ),
     ],
     option: Annotated[
         list[str] | None,
         typer.Option(
             help="An option to search, as `name=low..high`, `name=low..high:log` or `name=a,b,c`; may be repeated "
-            "[default: all whose default is a switch or a number above 0, from a quarter of it to four times it].",
+            "[default: every option whose default is a switch, or a number above 0: from a quarter of it to four "
+            "times it].",
             metavar="NAME=RANGE",
         ),
     ] = None,
     hold_out: Annotated[
         list[str] | None,
         typer.Option(
-            help="A workload of the study that no search sees; may be repeated [default: each in turn].",
+            help="A workload of the study that no search sees; may be repeated [default: each workload in turn].",
             metavar="WORKLOAD",
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="How many sets of options each search tries.")] = 50,
-    seeds: Annotated[int, typer.Option(min=1, help="How many runs on each task a set of options is judged by.")] = 5,
+    trials: Annotated[int, typer.Option(min=1, help="The number of sets of options that each search tries.")] = 50,
+    seeds: Annotated[int, typer.Option(min=1, help="The number of runs on each task that judge a set of options.")] = 5,
     fresh_seeds: Annotated[
-        int, typer.Option(min=2, help="How many other runs on each task the comparison at the end takes.")
+        int, typer.Option(min=2, help="The number of other runs on each task, for the comparison at the end.")
     ] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Decides what is tried, and the seeds of all runs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides which options are tried, and the seeds of all runs.")] = 0,
     directory: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="Keeps the searches, in Optuna's journal format, and the result [default: "
+            help="The directory for the searches, in Optuna's journal format, and the result [default: "
             "results/hypertune/<study>-<policy>].",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search the options of a policy on recorded tables, and show on workloads held out whether they are better.
+    """Search the options of a policy on recorded tables, and show on other workloads whether they are better.
 
-    Run again it resumes; with more `--trials` it goes on. A table takes no time, so scores count trials, not seconds.
+    To resume, run it again; to go on, raise `--trials`. A table takes no time, so scores count trials, not seconds.
     """
     from rich.console import Console
 

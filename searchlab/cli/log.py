@@ -1,4 +1,4 @@
-"""``searchlab log``: what is wrong with logs, and how they are made whole."""
+"""``searchlab log``: checking and repairing logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from ..errors import SearchlabError
 from .terminal import AsJson, out
 
-logs = typer.Typer(no_args_is_help=True, help="The logs of runs: whether they are whole.")
+logs = typer.Typer(no_args_is_help=True, help="Check and repair the logs of runs.")
 
 
 @logs.command(name="check")
@@ -20,7 +20,7 @@ def log_check(
     files: Annotated[list[Path], typer.Argument(help="Logs, or directories of them.", metavar="FILE...")],
     as_json: AsJson = False,
 ) -> None:
-    """What is wrong with logs, and in which lines. Ends with exit code 1 where anything is."""
+    """Say what is wrong with logs, and in which lines. The exit code is 1 where anything is wrong."""
     from ..log.format import find_logs
     from ..log.repair import examine
 
@@ -46,8 +46,8 @@ def log_check(
 
 
 @logs.command(name="repair")
-def log_repair(file: Annotated[Path, typer.Argument(help="A log.", metavar="FILE")]) -> None:
-    """Make a damaged log whole up to the first trial that is lost, so that its run can go on. What follows is kept."""
+def log_repair(file: Annotated[Path, typer.Argument(help="The log to repair.", metavar="FILE")]) -> None:
+    """Repair a damaged log up to the first trial that is lost, so that its run can go on. All that follows is kept."""
     from ..log.repair import repair
 
     done = repair(file)

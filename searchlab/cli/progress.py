@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RunProgress:
-    """One bar for the run that goes on."""
+    """A bar for each run."""
 
     def __init__(self, console: Console, trials: int) -> None:
         self._trials = trials
@@ -31,7 +31,7 @@ class RunProgress:
         )
 
     def start(self, workload: str, label: str, trials: int | None = None) -> Callable[[Trial], None]:
-        """A new bar, to ``trials`` where this run has a number of its own; what is given back moves it on by one."""
+        """Add a bar, to ``trials`` where this run has a number of its own. The function returned moves it on by one."""
         flops = parse_workload(workload).flops
         task = self._progress.add_task(f"{workload}  {label}", total=trials or self._trials, best="")
         best = math.inf
@@ -53,12 +53,12 @@ class RunProgress:
 
 
 class StudyProgress(RunProgress):
-    """The run that goes on in each job, and the whole study."""
+    """A bar for the run of each job, and a bar for the whole study."""
 
     def __init__(self, console: Console, runs: int, trials: int) -> None:
         super().__init__(console, trials)
         self._whole = self._progress.add_task("the study", total=runs * trials, best="")
-        self._bars: dict[int, TaskID] = {}  # of the run that each job has
+        self._bars: dict[int, TaskID] = {}  # by job, of its run
 
     def on_run(self, run: Run, number: int, count: int, job: int) -> Callable[[Trial], None]:
         if job in self._bars:

@@ -17,33 +17,39 @@ tables = typer.Typer(no_args_is_help=True, help="Recorded measurements that stan
 
 @tables.command(name="build")
 def table_build(
-    what: Annotated[
-        str, typer.Argument(help="A study file, or a workload with `--space`.", metavar="STUDY.toml|WORKLOAD")
+    source: Annotated[
+        str, typer.Argument(help="A study file; or a workload, with `--space`.", metavar="STUDY.toml|WORKLOAD")
     ],
     space: Annotated[str, typer.Option(help="The space to measure, for a workload.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="An option of that space.", metavar="NAME=VALUE")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Measure this many random configs, not all.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the order of the configs, and which are measured.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Measure this number of random configs, instead of all.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Decides the order of the configs, and which of them are measured.")
+    ] = 0,
     target: TargetOrOwn = None,
     to: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="A directory, or for a workload the file: `*.jsonl`, or `*.jsonl.gz` to have it compressed when it is "
+            help="A directory; or, for a workload, a file: `*.jsonl`, or `*.jsonl.gz` to compress it when it is "
             "complete [default: results/tables/<name of the study>].",
         ),
     ] = None,
     measure: MeasureSpec = None,
 ) -> None:
-    """Measure all of a space, for each workload and space of a study. Run again it resumes."""
+    """Measure every config of a space, for each workload and space of a study. To resume, run it again."""
     from ..run.plan import OnTrial, Run
     from ..tables.build import build_tables, placed, plan_tables, table_study
     from .progress import RunProgress
 
     settings = json_object(measure, "--measure")
-    study = table_study(what, space, dict(name_and_value(text) for text in option or []), target, settings)
+    study = table_study(source, space, dict(name_and_value(text) for text in option or []), target, settings)
     planned, left_out = plan_tables(study, limit, seed)
-    tables_of = placed(planned, to, Path("results", "tables", Path(what).stem if what.endswith(".toml") else ""))
+    placed_tables = placed(
+        planned, to, Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
+    )
     for reason in left_out:
         out.print(f"note: {escape(reason)}", soft_wrap=True)
     with interruptible(again()), RunProgress(out, 0) as progress:
@@ -51,8 +57,8 @@ def table_build(
         def on_run(run: Run, *_: int) -> OnTrial:
             return progress.start(run.workload, run.searched.plugin.name, run.trials)
 
-        build_tables(study, tables_of, on_run)
-    for table in tables_of:
+        build_tables(study, placed_tables, on_run)
+    for table in placed_tables:
         out.print(f"{table.run.trials:,} configs: searchlab table info {table.path}", soft_wrap=True)
 
 
@@ -61,7 +67,7 @@ def table_info(
     files: Annotated[list[Path], typer.Argument(help="Logs, `*.jsonl` or `*.jsonl.gz`.", metavar="FILE...")],
     as_json: AsJson = False,
 ) -> None:
-    """What tables hold: how much of the space, how fast its programs are, what failed, how noisy the machine was."""
+    """Describe tables: how much of the space, how fast its programs are, which failed, how noisy the machine was."""
     from ..log.format import find_logs, read_log
     from ..tables.info import TableInfo, info_table
 

@@ -1,4 +1,4 @@
-"""What the commands share: the terminal, arguments that several of them take, and ending on a signal."""
+"""What the commands share: the terminal, arguments that several commands take, and the end on a signal."""
 
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ out = Console(width=None if sys.stdout.isatty() else 100)
 Workload = Annotated[
     str, typer.Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
 ]
-SpaceName = Annotated[str, typer.Option("--space", help="A search space, as `searchlab list spaces` gives them.")]
+SpaceName = Annotated[str, typer.Option("--space", help="A search space, as `searchlab list spaces` names it.")]
 TargetSpec = Annotated[str, typer.Option("--target", help="`native`, `cuda`, an LLVM CPU, or a TVM target as JSON.")]
 TargetOrOwn = Annotated[
-    str | None, typer.Option("--target", help="As `searchlab space` takes it [default: native, or a table's own].")
+    str | None,
+    typer.Option(
+        "--target",
+        help="`native`, `cuda`, an LLVM CPU, or a TVM target as JSON [default: native, or that of the table].",
+    ),
 ]
 MeasureSpec = Annotated[
     str | None,
     typer.Option("--measure", help='As in a study file, in JSON: `{"kind": "local", "repeat": 5}`.', metavar="JSON"),
+]
+FeaturesName = Annotated[
+    str, typer.Option("--features", help="The features that the cost model sees: `knob` or `program`.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
@@ -50,7 +57,7 @@ def show_warning(
 
 @contextmanager
 def interruptible(resume: str) -> Iterator[None]:
-    """End cleanly on Ctrl-C and SIGTERM, saying how to go on."""
+    """End cleanly on Ctrl-C and SIGTERM, and say how to go on."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -66,12 +73,12 @@ def interruptible(resume: str) -> Iterator[None]:
 
 
 def again() -> str:
-    """The command as it was given, to say how to go on with it."""
+    """The command as the user gave it: the one to go on with."""
     return "searchlab " + " ".join(shlex.quote(word) for word in sys.argv[1:])
 
 
 def json_object(text: str | None, name: str) -> dict[str, Any] | None:
-    """What the option ``name`` was given, as JSON."""
+    """The value of the option ``name``, read as JSON."""
     if text is None:
         return None
     try:
@@ -84,7 +91,7 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
 
 
 def name_and_value(text: str) -> tuple[str, Any]:
-    """``name=value``, the value as JSON where it is that, as ``3``, ``true`` or ``[2, 4]``, else the text itself."""
+    """``name=value``. The value is read as JSON (``3``, ``true``, ``[2, 4]``) where it is JSON, else as text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise SearchlabError(f"the option {text!r} is not of the form name=value")
@@ -94,6 +101,12 @@ def name_and_value(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def plugin(text: str) -> dict[str, Any]:
+    """A plug-in, spelled ``name`` or ``name,option=value,...``, as a study file has it."""
+    name, *options = text.split(",")
+    return {"name": name, "options": dict(name_and_value(option) for option in options)}
+
+
 def milliseconds(seconds: float) -> str:
-    """A time as a reader takes it in."""
+    """A time in the unit that reads best."""
     return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.aggregates import bootstrap, mean_of_means
-from ..analysis.curves import Floats
-from ..analysis.estimates import Estimate
+from ..analysis.model import Estimate
+from ..analysis.stats.curves import Floats
 from .model import Compared, HoldOut, ProblemScores, Search
 from .replays import Problem, Replays, Seeds
 from .search import Searched
@@ -80,7 +79,7 @@ def mean_scores(pairs: Sequence[Pair]) -> Pair:
 def compared(pairs: Sequence[Pair]) -> Compared:
     """The mean of the scores over problems, a pair each. The intervals are over seeds, for just these problems."""
     columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
-    return Compared(*(Estimate(float(mean_of_means(column)), *bootstrap(column, mean_of_means)) for column in columns))
+    return Compared(*(Estimate.of(column) for column in columns))
 
 
 def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..analysis.estimates import Estimate
+from ..analysis.model import Estimate
 
 
 @dataclass(frozen=True)

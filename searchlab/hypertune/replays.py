@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.baseline import cutoff, expected_best
-from ..analysis.curves import Floats
-from ..analysis.random_search import RandomSearch
+from ..analysis.stats.curves import Floats
+from ..analysis.stats.random_search import RandomSearch
 from ..measure.table import TableMeasurer
 from ..records import Trial
 from ..run.loop import search
@@ -64,9 +63,8 @@ def make_problem(measurer: TableMeasurer, run: Run, trials: int) -> Problem | No
     if len(working) == 0 or working.min() == working.max():
         return None
     best, slowest = float(working.min()), float(working.max())
-    baseline = expected_best(costs, min(trials, len(costs)), slowest)
     digest = hashlib.sha256(costs.tobytes()).hexdigest()[:12]
-    return Problem(run, RandomSearch(baseline[: cutoff(costs, baseline, best)], best, slowest), digest)
+    return Problem(run, RandomSearch.of(costs, trials, best, slowest), digest)
 
 
 @dataclass(frozen=True)

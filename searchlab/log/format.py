@@ -4,7 +4,7 @@ A run may end and be extended later. Where it ended, a line of another kind may 
 again. A log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that is in it.
 
 :func:`scan` is the one reader: :func:`read_log` raises at the first problem that it finds, and
-:func:`searchlab.log.repair.examine` collects all of them. :class:`~searchlab.log.format.writer.LogWriter` is the one writer.
+:func:`searchlab.log.repair.examine` collects all of them. :class:`~searchlab.log.writer.LogWriter` is the one writer.
 """
 
 from __future__ import annotations

@@ -20,17 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.analysis.aggregates import bootstrap, improvement, mean_of_means
-from searchlab.analysis.cells import Cell, read_cells
-from searchlab.analysis.ranks import holm, signed_rank_test
+from searchlab.analysis.read import read_runs
+from searchlab.analysis.runs import LoggedRun
+from searchlab.analysis.stats.aggregates import bootstrap, improvement, mean_of_means
+from searchlab.analysis.stats.ranks import holm, signed_rank_test
 
 BASELINE = "random"
 
 
-def compare(policy: Sequence[Cell], baseline: Sequence[Cell], half: int) -> dict[str, Any]:
+def compare(policy: Sequence[LoggedRun], baseline: Sequence[LoggedRun], half: int) -> dict[str, Any]:
     """Figures of one policy against random search, both from the same seeds, after ``half`` trials."""
-    ours = np.array([cell.curve[half - 1] for cell in policy])
-    theirs = np.array([cell.curve[half - 1] for cell in baseline])
+    ours = np.array([run.curve[half - 1] for run in policy])
+    theirs = np.array([run.curve[half - 1] for run in baseline])
     logs = np.log(ours / theirs)
     low, high = np.exp(bootstrap([logs], mean_of_means))
     return {
@@ -39,23 +40,22 @@ def compare(policy: Sequence[Cell], baseline: Sequence[Cell], half: int) -> dict
         "ratio_interval": [float(low), float(high)],
         "improvement": improvement([ours], [theirs]),
         "p": signed_rank_test(ours, theirs),
-        "reaches_final_random": float(np.mean(ours >= np.median([cell.curve[-1] for cell in baseline]))),
+        "reaches_final_random": float(np.mean(ours >= np.median([run.curve[-1] for run in baseline]))),
     }
 
 
 def tables(directory: Path, trials: int | None) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """(workload, space) -> a row a policy, best first."""
-    cells: dict[tuple[str, str], dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-    for workload, strategies in read_cells(directory).items():
-        for found in strategies.values():
-            for cell in found:
-                cells[workload, cell.log.header.space_name][cell.log.header.name].append(cell)
+    by_place: dict[tuple[str, str], dict[str, list[LoggedRun]]] = defaultdict(lambda: defaultdict(list))
+    for workload, item in read_runs(directory).items():
+        for run in item.runs:
+            by_place[workload, run.space][run.log.header.name].append(run)
     made = {}
-    for place, policies in cells.items():
+    for place, policies in by_place.items():
         if BASELINE not in policies:
             raise SystemExit(f"{directory} holds no run of {BASELINE!r} on {place[0]} in {place[1]}")
-        by_seed = {name: {cell.seed: cell for cell in found} for name, found in policies.items()}
-        half = trials or min(len(cell.curve) for found in policies.values() for cell in found) // 2
+        by_seed = {name: {run.seed: run for run in own} for name, own in policies.items()}
+        half = trials or min(len(run.curve) for own in policies.values() for run in own) // 2
         rows = []
         for name, runs in by_seed.items():
             seeds = sorted(runs.keys() & by_seed[BASELINE].keys())

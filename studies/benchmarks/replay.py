@@ -25,7 +25,7 @@ from typing import Any
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record, read_log
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import ProductSpace

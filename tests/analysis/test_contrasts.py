@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, Runs, contrasts, seeds_needed
-from searchlab.analysis.ranks import holm, rank_sum_test, signed_rank_test
+from searchlab.analysis.stats.ranks import holm, rank_sum_test, signed_rank_test
 
 INF = math.inf
 

@@ -1,32 +1,13 @@
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from searchlab.analysis.diagram import Diagram, cliques, diagram
-from searchlab.analysis.diagram_plot import draw_diagram
-
-
-@given(
-    st.integers(1, 6).flatmap(
-        lambda n: st.tuples(st.just(n), st.sets(st.sampled_from([*combinations(range(n), 2), (0, 0)])))
-    )
-)
-def test_cliques_are_the_maximal_ones(graph: tuple[int, set[tuple[int, int]]]) -> None:
-    count, edges = graph[0], graph[1] - {(0, 0)}
-    complete = [
-        set(group)
-        for size in range(2, count + 1)
-        for group in combinations(range(count), size)
-        if set(combinations(group, 2)) <= edges
-    ]
-    maximal = [group for group in complete if not any(group < other for other in complete)]
-    assert cliques(count, edges) == sorted(sorted(group) for group in maximal)
+from searchlab.analysis.charts.diagram_plot import draw_diagram
+from searchlab.analysis.diagram import diagram
+from searchlab.analysis.model import Diagram
 
 
 def test_a_ladder_with_a_clear_best_and_two_that_are_alike() -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.cells import read_cells
-from searchlab.analysis.overall import Overall
+from searchlab.analysis.model import Overall
+from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 WORKLOADS = ["gemm:100x100x50", "gemm:64x64x64"]
 
@@ -26,7 +25,7 @@ def study(directory: Path) -> Path:
 
 
 def overall(directory: Path) -> Overall | None:
-    return summarize(read_cells(directory)).overall
+    return summarize(read_runs(directory)).overall
 
 
 def test_numbers_over_two_workloads(tmp_path: Path) -> None:

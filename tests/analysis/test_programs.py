@@ -8,12 +8,11 @@ import pytest
 
 from searchlab import tune
 from searchlab.analysis import report
-from searchlab.analysis.cells import read_cells
-from searchlab.analysis.programs import Traces, best_programs, cell_programs
+from searchlab.analysis.programs import Traces, best_programs, run_programs
+from searchlab.analysis.read import read_runs
 from searchlab.log.format import Final, Finalist, read_log
 from searchlab.plugins import Plugin
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 
 def again(path: Path, gflops: dict[int, float]) -> None:
@@ -30,14 +29,14 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
     again(write(tmp_path, "a", 2, [5, 4.9, 2]), {0: 3.6, 1: 3.6})
     write(tmp_path, "b", 0, [9, 1])
     write(tmp_path, "c", 0, ["crash"])
-    cells = cell_programs(read_cells(tmp_path))
-    found = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), round(p.as_trial, 6), p.tied) for p, _ in cells]
+    programs = run_programs(read_runs(tmp_path))
+    found = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), round(p.as_trial, 6), p.tied) for p, _ in programs]
     assert found == [
         ("a", 0, 2, 3.0, 3.0, None), ("a", 1, 2, 3.7, 3.9, []), ("a", 2, 0, 3.6, 5.0, [1]), ("b", 0, 0, 9.0, 9.0, None),
     ]  # fmt: skip
-    best = best_programs(cells)
+    best = best_programs(programs)
     assert [(p.strategy, p.seed, p.config) for p, _ in best] == [("b", 0, {"tile": [0, 1]}), ("a", 1, {"tile": [2, 1]})]
-    assert all(p.seconds * p.gflops * 1e3 == pytest.approx(1) and cell.log.path.name == p.log for p, cell in cells)
+    assert all(p.seconds * p.gflops * 1e3 == pytest.approx(1) and run.log.path.name == p.log for p, run in programs)
     report(tmp_path, traces=0.0)
     page = (tmp_path / "report" / "report.html").read_text()
     assert "as a trial it had 3.9 GFLOPS" in page and page.count("measured again at the end") == 1
@@ -47,7 +46,7 @@ def test_a_space_that_is_not_installed_or_names_code_is_left_alone(tmp_path: Pat
     write(tmp_path, "a", 0, [1.0], space=Plugin("from-another-package"))
     write(tmp_path, "b", 0, [2.0], space=Plugin("os:system"))
     write(tmp_path, "c", 0, [3.0], space=Plugin("knob-template", {"template": ["os:system"]}))
-    with Traces(cell_programs(read_cells(tmp_path)), 30.0) as traces:
+    with Traces(run_programs(read_runs(tmp_path)), 30.0) as traces:
         assert traces._child is None, "nothing is started"
         notes = {one.strategy.split(" / ")[1]: one.note for one in traces.programs()}
     assert "'from-another-package' is not among the installed" in notes["a"]
@@ -73,7 +72,7 @@ def test_a_trace_is_made_or_the_reason_is_given(tmp_path: Path) -> None:
     assert other["trace"] is None and "knobs differ" in other["note"]
     page = (tmp_path / "report" / "report.html").read_text()
     assert "sch.split" in page and "knobs differ" in page and "searchlab best other-knobs.jsonl --show trace" in page
-    with Traces(cell_programs(read_cells(tmp_path)), 1e-9) as traces:  # asked at once: TVM is not even imported
+    with Traces(run_programs(read_runs(tmp_path)), 1e-9) as traces:  # asked at once: TVM is not even imported
         assert "was not made in the time" in traces.programs()[0].note
     report(tmp_path, traces=0.0)
     assert "traces were not asked for" in (tmp_path / "report" / "report.html").read_text()

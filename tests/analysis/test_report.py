@@ -1,24 +1,23 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from searchlab.analysis import Summary, report, summary_table
-from searchlab.analysis.curves import Band
-from searchlab.analysis.plots import Frame, Line, draw, spread
+from searchlab.analysis.model import Spread
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
-
-from .logs import WORKLOAD, write
+from tests.support.analysis.logs import WORKLOAD, write
 
 CONVERGENCE = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
 OTHERS = ("ecdf", "ecdf-seconds", "failures", "score", "time")
@@ -113,6 +112,81 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
         report(tmp_path)
 
 
+def page_of(directory: Path) -> str:
+    return (directory / "report.html").read_text("utf-8")
+
+
+def test_logs_are_reported_on_as_their_directory_is(tmp_path: Path) -> None:
+    whole = report(study(tmp_path / "logs"))
+    logs = sorted((tmp_path / "logs").glob("*.jsonl"))
+    out = tmp_path / "deep" / "out"
+    assert [row.by_seed for row in spreads(report(*logs, out=out))] == [row.by_seed for row in spreads(whole)]
+    assert f"searchlab best {logs[0].as_posix()} --show" in page_of(out), "a log is named as the user can"
+    (only,) = report(logs[0], out=out).workloads
+    assert [row.strategy for row in only.strategies] == ["guided $x_1$ [bold]"]
+
+
+def spreads(summary: Summary) -> list[Spread]:
+    return [row.area for item in summary.workloads for row in item.strategies]
+
+
+def test_a_log_and_its_directory_are_one_log(tmp_path: Path) -> None:
+    study(tmp_path / "logs")
+    logs = sorted((tmp_path / "logs").glob("*.jsonl"))
+    twice = report(tmp_path / "logs", logs[0], logs[0], tmp_path / "logs" / ".." / "logs", out=tmp_path / "out")
+    assert [row.seeds for row in twice.workloads[0].strategies] == [[0, 1], [0, 1]]
+    assert not (tmp_path / "logs" / "report").exists()
+
+
+def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = write(tmp_path / "a", "a", 0, [1])
+    packed = write(tmp_path / "b", "b", 0, [2])
+    (tmp_path / "b" / "b.jsonl.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
+    for where, directory in (
+        (["a"], "a/report"), (["a", "b"], "results/report"), ([log], "results/report"),
+        (["b/b.jsonl.gz"], "results/report"),
+    ):  # fmt: skip
+        report(*where, traces=0.0)
+        assert page_of(tmp_path / directory)
+        shutil.rmtree(tmp_path / directory)
+    report("a", out="elsewhere", traces=0.0)
+    assert page_of(tmp_path / "elsewhere") and not (tmp_path / "a" / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (["none"], "there is no directory or log none to report on"),
+        (["logs", "none.jsonl"], "there is no directory or log none.jsonl to report on"),
+        (["logs", "empty"], "empty holds no log"),
+        (["notes.txt"], "notes.txt is no log: the name of a log ends in .jsonl or .jsonl.gz"),
+        (["bad.jsonl"], "bad.jsonl is not a searchlab log"),
+        (["logs", "copy.jsonl"], "copy.jsonl are two logs of one run"),
+        ([], "name a directory of logs, or a log"),
+    ],
+)
+def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: list[str], said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = write(tmp_path / "logs", "a", 0, [1])
+    (tmp_path / "empty").mkdir()
+    for name in ("notes.txt", "bad.jsonl"):
+        (tmp_path / name).write_text("a line\n")
+    (tmp_path / "copy.jsonl").write_bytes(log.read_bytes())
+    with pytest.raises(SearchlabError, match=re.escape(said)) as caught:
+        report(*where)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "results").exists() and not (tmp_path / "logs" / "report").exists()
+
+
+def test_a_best_program_beyond_the_trials_that_all_seeds_have_is_drawn(tmp_path: Path) -> None:
+    """No target is reached within the trials that are compared."""
+    write(tmp_path, "a", 0, ["crash"])
+    write(tmp_path, "a", 1, ["crash", 5])
+    assert report(tmp_path, traces=0.0).workloads[0].best is not None
+
+
 def test_tables_for_the_terminal(tmp_path: Path) -> None:
     for space in ("knob-template", "sketch"):
         write(tmp_path, "metaschedule-with-a-long-name", 0, [1, 2], space=Plugin(space))
@@ -132,32 +206,6 @@ def test_tables_for_the_terminal(tmp_path: Path) -> None:
     assert "\x1b[1m9.5" in console.file.getvalue(), "the best is bold"
 
 
-def test_what_lies_beyond_the_lines_is_named_within_the_picture(tmp_path: Path) -> None:
-    """A level above all lines, and a line that ends below the axes."""
-    x = np.array([1.0, 7.0])
-    lines = [
-        Line(name, Band(x, *(np.array([0.1, end]),) * 3), i)
-        for i, (name, end) in enumerate({"a": 0.2, "b": -9}.items())
-    ]
-    frame = Frame("trials", "score", [(1.0, "the best known"), (0.0, "random")], bottom=-1.0)
-    draw(tmp_path / "one", title="a title", subtitle="what it is", frame=frame, lines=lines)
-    svg = (tmp_path / "one.svg").read_text()
-
-    def down(words: str) -> float:
-        found = re.search(rf"<!-- {words} -->.*?translate\([\d.]+ ([\d.]+)\)", svg, re.S)
-        assert found
-        return float(found[1])
-
-    assert down("what it is") < down("1.00") < down("a  0.2") < down("0.00") < down("b  -9.0") < down("trials")
-
-
-def test_labels_keep_their_distance() -> None:
-    places = spread(np.array([1.2, 0.99, 0.98, 0.5, 0.01, 0.0]), 0.1)
-    assert (-np.diff(places) >= 0.1 - 1e-12).all() and places[-1] >= 0 and places[0] <= 1
-    assert places[3] == 0.5, "who is not in the way is not moved"
-    assert spread(np.array([]), 0.1).size == 0
-
-
 BLOCKED = """
 import sys
 
@@ -168,8 +216,8 @@ class Block:
 
 sys.meta_path.insert(0, Block())
 import pkgutil, importlib, searchlab.analysis
-for module in pkgutil.iter_modules(searchlab.analysis.__path__):
-    importlib.import_module(f"searchlab.analysis.{module.name}")
+for module in pkgutil.walk_packages(searchlab.analysis.__path__, "searchlab.analysis."):
+    importlib.import_module(module.name)
 assert "matplotlib" not in sys.modules
 searchlab.analysis.report(sys.argv[1])
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.cells import read_cells
-from searchlab.analysis.summary import Summary, WorkloadSummary, summarize
+from searchlab.analysis.model import Summary, WorkloadSummary
+from searchlab.analysis.read import read_runs
+from searchlab.analysis.summary import summarize
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES
-
-from .logs import WORKLOAD, write
+from tests.support.analysis.logs import WORKLOAD, write
 
 
 def summary(directory: Path) -> Summary:
-    return summarize(read_cells(directory))
+    return summarize(read_runs(directory))
 
 
 def only(directory: Path) -> WorkloadSummary:

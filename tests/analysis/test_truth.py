@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from searchlab.analysis.aggregates import bootstrap, mean_of_means
-from searchlab.analysis.baseline import cutoff, expected_best, score
-from searchlab.analysis.cells import Cell, Comparison
 from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, contrasts
-from searchlab.analysis.curves import Floats, best_so_far
-from searchlab.analysis.ranks import rank_sum_test, signed_rank_test
-from searchlab.analysis.summary import Summary, summarize
+from searchlab.analysis.model import Summary
+from searchlab.analysis.runs import LoggedRun, WorkloadRuns
+from searchlab.analysis.stats.aggregates import bootstrap, mean_of_means
+from searchlab.analysis.stats.curves import Floats, best_so_far
+from searchlab.analysis.stats.random_search import cutoff, expected_best, score
+from searchlab.analysis.stats.ranks import rank_sum_test, signed_rank_test
+from searchlab.analysis.summary import summarize
 from searchlab.log.format import Log, Record
-
-from .logs import WORKLOAD, header
+from tests.support.analysis.logs import WORKLOAD, header
 
 TABLE = np.random.default_rng(7).lognormal(-7, 0.5, 150)
 SHARED, TRIALS = 16, 40
@@ -41,13 +41,13 @@ def runs(random: np.random.Generator, seeds: int, sharps: list[float]) -> list[l
 
 
 def summary(strategies: dict[str, list[Order]], seeds: list[int] | None = None) -> Summary:
-    comparison: Comparison = {WORKLOAD: {}}
+    by_strategy = {}
     for name, orders in strategies.items():
-        comparison[WORKLOAD][name] = [
-            Cell(WORKLOAD, name, Log(Path(name), header(name, seed), records(configs)), f"{name}-{seed}")
+        by_strategy[name] = [
+            LoggedRun(WORKLOAD, name, Log(Path(name), header(name, seed), records(configs)), f"{name}-{seed}")
             for seed, configs in zip(seeds or range(len(orders)), orders, strict=True)
         ]
-    return summarize(comparison)
+    return summarize({WORKLOAD: WorkloadRuns(WORKLOAD, by_strategy)})
 
 
 def records(configs: Order) -> tuple[Record, ...]:

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from searchlab.analysis.cells import read_cells
+from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
-
-from .logs import write
+from tests.support.analysis.logs import write
 
 
 def verdict(directory: Path, runs: dict[str, list[int | None]], seconds: dict[str, float] | None = None) -> str:
@@ -14,7 +13,7 @@ def verdict(directory: Path, runs: dict[str, list[int | None]], seconds: dict[st
         for seed, trial in enumerate(found):
             run = [10.0 if i == trial else 1.0 for i in range(1, 9)]
             write(directory, name, seed, run, spent=(0, 0, 0, (seconds or {}).get(name, 1.0)))
-    return summarize(read_cells(directory)).workloads[0].verdict
+    return summarize(read_runs(directory)).workloads[0].verdict
 
 
 def test_a_clear_winner(tmp_path: Path) -> None:

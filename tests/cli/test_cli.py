@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from searchlab.log.format import read_log
 from tests import toys
 from tests.conftest import write_table
 from tests.core.test_resume import decided
+from tests.support.cli import searchlab
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
@@ -26,13 +26,6 @@ trials = 20
 target = { kind = "llvm" }
 measure = { kind = "table", path = "table.jsonl" }
 """
-
-
-def searchlab(*words: object, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | settings
-    return subprocess.run(
-        [sys.executable, "-m", "searchlab", *map(str, words)], capture_output=True, text=True, cwd=cwd, env=env
-    )
 
 
 @pytest.fixture
@@ -64,6 +57,17 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
     summary = json.loads(reported.stdout)
     assert {row["strategy"] for row in summary["workloads"][0]["strategies"]} == {"evolutionary", "random"}
     assert list((tmp_path / "results" / "study" / "report").glob("*.png"))
+
+
+def test_logs_are_reported_on_by_name(study: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.jsonl"
+    done = searchlab("report", table, table, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the report: results/report/report.html" in done.stdout
+    assert (tmp_path / "results" / "report" / "report.html").is_file()
+    done = searchlab("report", table, tmp_path, "--out", "here", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["workloads"][0]["strategies"][0]["seeds"] == [0], "one log, named twice"
+    assert (tmp_path / "here" / "report.html").is_file()
 
 
 def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> None:
@@ -163,7 +167,9 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         (["run", "absent.toml"], "cannot read the study"),
         (["run", "bad.toml"], "unknown key 'workload'"),
         (["report", "."], "no log"),
-        (["report", "nowhere"], "nowhere"),
+        (["report", "nowhere"], "there is no directory or log nowhere to report on"),
+        (["report", "bad.toml"], "bad.toml is no log"),
+        (["report"], "Missing argument"),
         (["best", "bad.toml"], "is not a searchlab log"),
         (["best", "absent"], "cannot read the log"),
         (["table", "build", "gemm:64x64x64", "--space", "sketch"], "can be counted; say with --limit"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record, read_log
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES, Measurement, Trial
 from searchlab.space import Config

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from searchlab.cli import app
+from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Final, Finalist, find_logs, read_log
-from searchlab.log.format.writer import LogWriter
 from searchlab.log.repair import examine, repair
+from searchlab.log.writer import LogWriter
 from tests.core.test_log import HEADER, trial, written
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, Record, read_log
-from searchlab.log.format.writer import LogWriter
 from searchlab.log.noise import ROUNDS, drift, largest_drift, noise, sentences, winner
 from searchlab.log.result import load_log
+from searchlab.log.writer import LogWriter
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run.finalists import measure_finalists

@@ -12,7 +12,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.space import Space
 from searchlab.tables.costmodels import evaluate, mean_quality
@@ -20,7 +20,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
 from tests import toys
-from tests.cli.test_cli import searchlab
+from tests.support.cli import searchlab
 
 MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("random")]
 

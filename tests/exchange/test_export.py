@@ -13,7 +13,7 @@ import optuna
 import pytest
 from typer.testing import CliRunner
 
-from searchlab.cli import app
+from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import Header, read_log
@@ -246,7 +246,7 @@ def test_the_commands(tmp_path: Path) -> None:
     made_log(tmp_path / "own.jsonl", trials=3)
     run("export", tmp_path / "own.jsonl", "--to", "metaschedule", "--out", tmp_path / "own")
     assert "not carried over" not in run("import", tmp_path / "own", "--out", tmp_path / "d.jsonl")  # it is all there
-    with pytest.raises(SearchlabError, match="--option is of a space"):
+    with pytest.raises(SearchlabError, match="--option sets an option of a space"):
         run("import", DATA / "autotvm_matmul512.log", "--out", log, "--option", "a=1")
     with pytest.raises(SearchlabError, match="there is no log"):
         run("export", tmp_path / "db", "--to", "optuna", "--out", tmp_path / "study.db")

@@ -14,7 +14,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from typer.testing import CliRunner, Result
 
-from searchlab.cli import app
+from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.hypertune import Hypertuned, plan_hypertune
 from searchlab.hypertune.ranges import defaults_of, derive_ranges, holds, parse_options, spelled

@@ -10,7 +10,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record, read_log
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.run.plan import OnTrial

@@ -12,7 +12,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Record, read_log
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.measure.table import TableMeasurer
 from searchlab.run.study import Study, tune

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from searchlab.log.format import Final, Finalist, Header, Log, Record, read_log
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import SPACES

@@ -8,10 +8,10 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from searchlab.cli import app
+from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import SPACES, Config

@@ -16,7 +16,7 @@ from tvm_ffi import structural_equal
 from searchlab import apply_history_best, resolve_target
 from searchlab.errors import SearchlabWarning
 from searchlab.log.format import Header, Record
-from searchlab.log.format.writer import LogWriter
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import SPACES

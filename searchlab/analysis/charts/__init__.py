@@ -1,0 +1,1 @@
+"""The charts of a report: as plain numbers, and drawn as pictures."""

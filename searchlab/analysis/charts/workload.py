@@ -1,0 +1,178 @@
+"""The line charts of one workload: convergence, score, targets reached and cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..model import WorkloadSummary
+from ..runs import StrategyRuns, WorkloadRuns
+from ..stats.aggregates import bootstrap, mean_of_means
+from ..stats.curves import Band, Floats
+from ..stats.targets import ecdf
+from .figures import (
+    AXES,
+    BY_TRIALS,
+    POINTS,
+    Figure,
+    Level,
+    Series,
+    View,
+    places,
+    seconds_grid,
+    short,
+    shorten,
+)
+from .model_rounds import METRICS, model_rounds
+
+_ESTIMATES = 40  # most trials of a score at which its interval is found
+
+
+def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
+    """The charts of one workload, as far as its logs have the numbers for them; none while no run has a trial."""
+    if not item.strategies:
+        return []
+    figures = [_convergence(item, runs), _scores(item, runs), _ecdf(item, runs), _models(item, runs)]
+    return [figure for figure in figures if figure is not None]
+
+
+def band_of(group: StrategyRuns, axis: str) -> Band:
+    """Best GFLOPS so far of one strategy, against trials or seconds: a key of :data:`~.figures.AXES`."""
+    return group.band_over_trials if axis == BY_TRIALS else group.band_over_seconds
+
+
+def _sampled(strategy: str, band: Band, at: Floats) -> Series:
+    """``band`` at each of ``at``, ascending: None before it begins and after it has ended."""
+    place = np.searchsorted(band.x, at, side="right") - 1
+    end = int(np.searchsorted(at, band.x[-1]))  # the first of ``at`` that shows its last value
+    there = (place >= 0) & (np.arange(len(at)) <= end)
+
+    def values(edge: Floats) -> list[float | None]:
+        return [short(edge[p]) if shown else None for p, shown in zip(place, there, strict=True)]
+
+    return Series(strategy, values(band.median), values(band.lower), values(band.upper))
+
+
+def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
+    levels, best = [], item.best.gflops if item.best else 0.0
+    if best and item.target_gflops:
+        levels = [Level(short(best), f"best known {best:.1f}"),
+                  Level(short(item.target_gflops), f"{100 * item.target_gflops / best:.0f} % of it")]  # fmt: skip
+    views = []
+    for key, label in AXES:
+        bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
+        first, last = min(b.x[0] for b in bands.values()), max(b.x[-1] for b in bands.values())
+        at = np.array(places(item.horizon, POINTS), float) if key == BY_TRIALS else seconds_grid(first, last)
+        views.append(View(
+            key=key, name=key, label=label, x=at.tolist() if key == BY_TRIALS else shorten(at), levels=levels,
+            series=[_sampled(name, band, at) for name, band in bands.items()],
+            quantity="best GFLOPS so far", top=short(best * 1.08 or 1.0),
+        ))  # fmt: skip
+    return Figure(
+        key="convergence", title="Convergence", views=views, digits=1, brief="median and quartiles over seeds",
+        says="Best program found so far: median over seeds, and the band between the quartiles. Higher and further "
+        "to the left is better. In seconds, all that a run is charged for counts: proposing, training, building "
+        "and running.",
+    )  # fmt: skip
+
+
+def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
+    """None where there is no random search to compare with, or nothing to gain on it."""
+    scored = [row for row in item.strategies if row.score_trials]
+    if not scored:
+        return None
+    at = places(max(row.score_trials or 0 for row in scored), _ESTIMATES)
+    series = [_score_series(row.strategy, runs.score_curves[row.strategy], at) for row in scored]
+    view = View(
+        key=BY_TRIALS, name=BY_TRIALS, label="trials", x=[float(place) for place in at], series=series,
+        quantity="score against random search", bottom=max(-1.0, min(0.0, *_lowest(series))),
+        levels=[Level(0.0, "random search"), Level(1.0, "the best known")],
+    )  # fmt: skip
+    return Figure(
+        key="score", title="Score over budget", views=[view], step=False,
+        brief="mean over seeds with its 95 % interval; 0: random search in the same space, 1: the best known there",
+        says="How much of what random search still had to gain at this budget a strategy has already gained: mean "
+        "over seeds with its 95 % interval. 0 is random search in the same space, 1 the best known there from the "
+        "start. It ends where random search itself is nearly there, and what is below -1 is not drawn.",
+    )  # fmt: skip
+
+
+def _lowest(series: Sequence[Series]) -> list[float]:
+    return [value for line in series for value in (*line.y, *(line.lower or ())) if value is not None]
+
+
+def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
+    """The mean of ``scores``, shape (runs, trials), with its interval; None where it is not defined, or has ended."""
+    y: list[float | None] = []
+    lower: list[float | None] = []
+    upper: list[float | None] = []
+    for trial in at:
+        here = scores[:, trial - 1] if trial <= scores.shape[1] else np.full(1, np.nan)
+        known = bool(np.isfinite(here).all())
+        low, high = bootstrap([here], mean_of_means) if known else (0.0, 0.0)
+        y.append(short(here.mean()) if known else None)
+        lower.append(short(low) if known else None)
+        upper.append(short(high) if known else None)
+    return Series(strategy, y, lower, upper)
+
+
+def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
+    """None while nothing has succeeded."""
+    if item.best is None:
+        return None
+    targets = runs.targets
+    views = []
+    for key, label in AXES:
+        hits = runs.hits if key == BY_TRIALS else runs.hits_in_seconds
+        if key == BY_TRIALS:
+            at = np.array(places(item.horizon, POINTS), float)
+        else:
+            earliest = min(runs.longest, *(float(seconds.min()) for seconds in hits.values()))
+            at = seconds_grid(earliest, runs.longest)
+        views.append(View(
+            key=key, name=key, label=label, x=shorten(at), quantity="part of all (seed, target) pairs", top=1.0,
+            series=[Series(row.strategy, shorten(ecdf(hits[row.strategy], at))) for row in item.strategies],
+        ))  # fmt: skip
+    return Figure(
+        key="ecdf", title="Targets reached", views=views,
+        brief=f"empirical distribution over seeds and {len(targets)} targets, up to within 1 % of the best known",
+        says=f"Empirical distribution of running times: the part of {len(targets)} targets, from a twelfth of the "
+        "best known to within 1 % of it, that the seeds have reached, each seed and target a pair. Higher is better; "
+        "it shows easy and hard targets at once.",
+    )  # fmt: skip
+
+
+def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
+    """None where no strategy has a cost model whose predictions were scored."""
+    rounds = {row.strategy: model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
+    views = []
+    for metric in METRICS:
+        bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
+        if not bands:
+            continue
+        at = sorted({x for band in bands.values() for x in band.x.tolist()})
+        at = at if len(at) <= POINTS else [at[p - 1] for p in places(len(at), POINTS)]
+        views.append(View(
+            key=metric.field, name=metric.name, label="trials", x=at, quantity=metric.name,
+            series=[_at(name, band, at) for name, band in bands.items()],
+            levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [], top=metric.top,
+        ))  # fmt: skip
+    if not views:
+        return None
+    return Figure(
+        key="models", title="Cost models, round by round", views=views, step=False,
+        brief="what was predicted of a batch, against what was measured: median and quartiles over seeds",
+        says="What the cost model had predicted of each batch before it was measured, against what was then measured: "
+        "median over seeds, and the band between the quartiles. A batch is what the policy chose, so its programs are "
+        "alike, and harder to tell apart than those of a random sample.",
+    )  # fmt: skip
+
+
+def _at(strategy: str, band: Band, at: Sequence[float]) -> Series:
+    place = {x: i for i, x in enumerate(band.x.tolist())}
+
+    def values(edge: Floats) -> list[float | None]:
+        return [short(edge[place[x]]) if x in place else None for x in at]
+
+    return Series(strategy, values(band.median), values(band.lower), values(band.upper))

@@ -1,0 +1,293 @@
+"""The numbers of a report: what a summary holds, and the names of the measures that strategies are compared by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from .stats.aggregates import Sample, bootstrap, mean_of_means, median
+from .stats.curves import quartiles
+from .stats.ranks import ALPHA
+from .stats.targets import expected_running_time, penalised_average
+
+TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
+"""Measures that strategies are compared by: fields of :class:`StrategySummary`."""
+
+TARGET = 0.95
+"""The part of the best known throughput that counts as having converged."""
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A number for every seed, in the order of the seeds, with their median and quartiles."""
+
+    median: float
+    lower: float
+    upper: float
+    by_seed: list[float]
+
+    @classmethod
+    def of(cls, values: list[float]) -> Self:
+        lower, middle, upper = quartiles(np.array(values)).tolist()
+        return cls(middle, lower, upper, values)
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A number over all runs, and its 95 % bootstrap interval."""
+
+    value: float
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, sample: Sample, statistic: Callable[[Sample], Any] = mean_of_means) -> Self:
+        """``statistic`` of ``sample``; the runs of each workload are resampled apart for the interval."""
+        return cls(float(statistic(sample)), *bootstrap(sample, statistic))
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """What every seed took to reach the target; None for a seed whose run ended before that (censored).
+
+    median: over all seeds, where a censored seed counts as infinity. lower, upper: the 95 % bootstrap interval of the
+    median. Each of the three is None where it is infinite. The median is infinite unless more than half of the seeds
+    reached the target.
+    expected: ERT (see :func:`~searchlab.analysis.stats.targets.expected_running_time`); None where no seed reached the
+    target. penalised: PAR-10, with the most that any run of the workload had as its budget.
+    """
+
+    reached: int
+    median: float | None
+    lower: float | None
+    upper: float | None
+    expected: float | None
+    penalised: float
+    by_seed: list[float | None]
+
+    @classmethod
+    def of(cls, values: list[float], spent: list[float], budget: float) -> Self:
+        """values: what each seed took, infinity where its run ended before. spent: what each run had at its end.
+
+        budget: the budget of PAR-10.
+        """
+        hits = np.array(values)
+        lower, upper = bootstrap([hits], median)
+        return cls(
+            reached=int(np.isfinite(hits).sum()),
+            median=_finite(float(median([hits]))),
+            lower=_finite(lower),
+            upper=_finite(upper),
+            expected=_finite(expected_running_time(hits, np.array(spent))),
+            penalised=penalised_average(hits, budget),
+            by_seed=[_finite(value) for value in values],
+        )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+class Seconds(msgspec.Struct, frozen=True):
+    """Seconds charged, summed over seeds. The seconds of building are divided by the workers that shared them."""
+
+    total: float
+    propose: float
+    train: float
+    build: float
+    run: float
+
+
+class BestKnown(msgspec.Struct, frozen=True):
+    """The fastest program that any log of a workload has; the first by file name where several are equally fast.
+
+    gflops, seconds: its throughput and its time. trial: its index in the log, from 0.
+    """
+
+    gflops: float
+    seconds: float
+    strategy: str
+    seed: int
+    trial: int
+    config: dict[str, Any]
+    log: str
+
+
+class Contrast(msgspec.Struct, frozen=True, kw_only=True):
+    """Two strategies on one measure.
+
+    runs: the number of runs of the strategy that has fewer. improvement: probability that a run of ``first`` is better
+    than a run of ``second`` on the same workload, where a tie counts half; lower, upper: its 95 % bootstrap interval.
+    p: two-sided, of this pair alone. adjusted: p with Holm's correction over all pairs.
+    """
+
+    first: str
+    second: str
+    measure: str
+    test: str
+    runs: int
+    improvement: float
+    lower: float
+    upper: float
+    p: float
+    adjusted: float
+
+    @property
+    def significant(self) -> bool:
+        return self.adjusted <= ALPHA
+
+    def ahead(self, one: str, other: str) -> bool:
+        """Whether the contrast says that ``one`` is better than ``other``."""
+        if (one, other) == (self.first, self.second):
+            return self.significant and self.improvement > 0.5
+        return (other, one) == (self.first, self.second) and self.significant and self.improvement < 0.5
+
+
+class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One strategy on one workload.
+
+    trials: the number of trials that all its seeds have; trials_by_seed: the number that each seed has. They are all
+    the same where ``complete``. best_gflops, trials_to_target, seconds_to_target and area (see
+    :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the first ``trials`` trials of each seed;
+    failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a logarithmic scale (see
+    :func:`~searchlab.analysis.stats.targets.anytime`). ecdf_area: the area under the ECDF of all (seed, target) pairs,
+    with the targets of :func:`~searchlab.analysis.stats.targets.precision_targets`. Both hold the last value of a run
+    up to the horizon.
+
+    score: mean over seeds of the score against random search in the strategy's own space and the best known there (see
+    :func:`~searchlab.analysis.stats.random_search.score`), over the first ``score_trials`` trials. Scores in different
+    spaces are not comparable. The runs of the policy ``random`` in a space say what random search is worth there; the
+    score is None where there are no such runs, or where random search has nothing to gain.
+    """
+
+    strategy: str
+    space: str
+    policy: str
+    cost_model: str | None
+    seeds: list[int]
+    trials: int
+    trials_by_seed: list[int]
+    complete: bool
+    best_gflops: Spread
+    trials_to_target: Reached
+    seconds_to_target: Reached
+    area: Spread
+    anytime: Spread
+    ecdf_area: float
+    score: Estimate | None
+    score_by_seed: list[float] | None
+    score_trials: int | None
+    failures: dict[str, int]
+    seconds: Seconds
+
+
+class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison on one workload, the strategy that converges fastest first.
+
+    flops: the floating-point operations of one run of the workload. horizon: the most trials that all seeds of any
+    strategy have; areas are over this many. target_gflops: the throughput that counts as converged, None while nothing
+    has succeeded. contrasts: every pair of strategies by trials to the target, by seconds to it and by area.
+    """
+
+    workload: str
+    flops: int
+    horizon: int
+    best: BestKnown | None
+    target_gflops: float | None
+    strategies: list[StrategySummary]
+    contrasts: list[Contrast]
+    verdict: str
+    notes: list[str]
+
+    @property
+    def by_strategy(self) -> dict[str, StrategySummary]:
+        return {row.strategy: row for row in self.strategies}
+
+
+class Diagram(msgspec.Struct, frozen=True):
+    """Strategies by average rank over workloads, the best first.
+
+    ranks: their average ranks; 1 for a strategy that is best everywhere. friedman: p-value that all do as well as each
+    other, None for two strategies. cliques: the largest groups of two or more strategies in which no pair differs, by
+    place in ``strategies``.
+    """
+
+    strategies: list[str]
+    ranks: list[float]
+    workloads: int
+    friedman: float | None
+    cliques: list[list[int]]
+
+    @property
+    def by_strategy(self) -> dict[str, float]:
+        """strategy -> its average rank."""
+        return dict(zip(self.strategies, self.ranks, strict=True))
+
+
+class OverallStrategy(msgspec.Struct, frozen=True):
+    """One strategy over all workloads; for the intervals, runs are resampled within each workload.
+
+    area: interquartile mean of the area under the curve. score: mean over workloads of the score against random
+    search, None where a workload has none. ecdf_area: mean over workloads.
+    """
+
+    strategy: str
+    area: Estimate
+    score: Estimate | None
+    ecdf_area: float
+
+
+class Overall(msgspec.Struct, frozen=True, kw_only=True):
+    """The strategies that have runs on every workload, the best by area first.
+
+    contrasts: every pair of them by area, over the runs of all workloads with the seeds that all of them have; they say
+    whether strategies differ on these workloads. diagram: by mean area on each workload; it says whether they differ on
+    workloads like these.
+    """
+
+    workloads: list[str]
+    strategies: list[OverallStrategy]
+    contrasts: list[Contrast]
+    diagram: Diagram
+    verdict: str
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """All numbers of a report. ``target`` is the part of the best known throughput that counts as converged.
+
+    overall: over all workloads; None where there is one workload, or where no two strategies ran on all of them.
+    """
+
+    target: float
+    workloads: list[WorkloadSummary]
+    overall: Overall | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain dicts, lists, strings and finite numbers."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """The best program of a run, as :attr:`searchlab.log.result.Result.best` has it.
+
+    It is the fastest trial; but where the fastest trials were measured again at the end of the run, it is the trial
+    that then won, and ``gflops`` and ``seconds`` are of that measurement. trial: its index in the log, from 0.
+    as_trial: its GFLOPS as a trial. tied: the trials that could not be told from it when they were measured again; None
+    where none were.
+    trace: its schedule trace, or None, and ``note`` says why; only the best run of a strategy gets one.
+    """
+
+    workload: str
+    strategy: str
+    seed: int
+    trial: int
+    gflops: float
+    seconds: float
+    as_trial: float
+    tied: list[int] | None
+    config: dict[str, Any]
+    log: str
+    trace: str | None = None
+    note: str = ""

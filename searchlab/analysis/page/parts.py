@@ -1,0 +1,120 @@
+"""The tables and bars of the page, as its template takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..charts.bars import Bars
+from ..charts.figures import Figure
+from ..model import Contrast, StrategySummary
+from ..runs import LoggedRun
+from ..stats.ranks import ALPHA
+from ..words import number_text
+
+_BUDGETS = (1, 2, 5)  # times a power of ten: where a figure's table gives its lines
+
+
+def figure_tables(figure: Figure) -> list[dict[str, Any]]:
+    """A table for each view of a figure, its lines at a few places: the figure in words and numbers."""
+    tables = []
+    for view in figure.views:
+        places = _rows(view.x)
+        rows = []
+        for series in view.series:
+            values = []
+            for place in places:
+                y = series.y[place]
+                text = number_text(y, figure.digits)
+                if y is not None and series.lower and series.upper:
+                    low, high = series.lower[place], series.upper[place]
+                    text += f" [{number_text(low, figure.digits)}, {number_text(high, figure.digits)}]"
+                values.append(text)
+            rows.append((series.strategy, values))
+        tables.append({"view": view, "heads": [number_text(view.x[place]) for place in places], "rows": rows})
+    return tables
+
+
+def _rows(x: Sequence[float]) -> list[int]:
+    """Places in ``x`` near 1, 2, 5, 10, 20 ..., and its last."""
+    wanted = [m * 10.0**e for e in range(-3, 7) for m in _BUDGETS if x[0] <= m * 10.0**e <= x[-1]]
+    nearest = {min(range(len(x)), key=lambda i: abs(x[i] - value)) for value in wanted}
+    if x[0] < 1 and len(nearest) < 3:  # a linear axis within a decade
+        nearest |= {round(part * (len(x) - 1) / 4) for part in range(4)}
+    return sorted(nearest | {len(x) - 1})
+
+
+def pair_matrix(
+    rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], measure: str
+) -> list[tuple[str, list[dict[str, Any] | None]]]:
+    """For each strategy against each other: how probably a run of it is better, with the interval, and Holm's p. The
+    entry of a strategy against itself is None.
+    """
+    about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
+    matrix = []
+    for one in rows:
+        cells: list[dict[str, Any] | None] = []
+        for other in rows:
+            if one is other:
+                cells.append(None)
+                continue
+            c = about.get((one.strategy, other.strategy)) or about[other.strategy, one.strategy]
+            chance, lower, upper = c.improvement, c.lower, c.upper
+            if c.first != one.strategy:
+                chance, lower, upper = 1 - chance, 1 - upper, 1 - lower
+            sure = c.adjusted <= ALPHA and chance != 0.5
+            word = ("better" if chance > 0.5 else "worse") * sure
+            cells.append({"chance": chance, "lower": lower, "upper": upper, "p": c.adjusted, "word": word})
+        matrix.append((one.strategy, cells))
+    return matrix
+
+
+def failure_rows(bars: Bars) -> dict[str, Any]:
+    """The kinds of failure that there are; and for each strategy its trials, failures by kind, their share, and bar."""
+    shares = [sum(bar.values) / bar.total for bar in bars.rows]
+    widest = max(shares, default=0.0)
+    rows = [
+        {
+            "strategy": bar.strategy, "total": bar.total, "counts": bar.values, "share": share,
+            "bar": _pieces(bars.parts, bar.values, bar.total * widest),
+        }
+        for bar, share in zip(bars.rows, shares, strict=True)
+    ]  # fmt: skip
+    return {"kinds": bars.parts, "rows": rows}
+
+
+def time_rows(bars: Bars) -> list[dict[str, Any]]:
+    """For each strategy where its seconds went, on average over seeds."""
+    longest = max((bar.total for bar in bars.rows), default=0.0)
+    return [
+        {
+            "strategy": bar.strategy, "total": bar.total, "parts": bar.values,
+            "bar": _pieces(bars.parts, bar.values, longest),
+        }
+        for bar in bars.rows
+    ]  # fmt: skip
+
+
+def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list[dict[str, Any]]:
+    """The pieces of a bar, in percent of its full length, from the left."""
+    pieces, left = [], 0.0
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
+        width = 100 * value / whole if whole else 0.0
+        if width:
+            pieces.append({"name": name, "place": place, "value": value, "x": f"{left:.2f}", "width": f"{width:.2f}"})
+        left += width
+    return pieces
+
+
+def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
+    """What the runs of a workload were made with: names and texts, from the log of the first run."""
+    header = runs[0].log.header
+    device = {name: header.target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in header.target}
+    said = {
+        "runs": str(len(runs)),
+        "target": ", ".join(f"{name} {value}" for name, value in device.items()),
+        "host": ", ".join(f"{name} {value}" for name, value in header.host.items()),
+        "measured by": ", ".join(f"{name} {value}" for name, value in header.measure.items()),
+        "versions": ", ".join(f"{name} {value}" for name, value in header.versions.items()),
+    }
+    return [(name, text) for name, text in said.items() if text]

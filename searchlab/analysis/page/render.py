@@ -1,0 +1,111 @@
+"""A report as one HTML page. It needs no network and no other file, and takes nothing that a log holds for markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from ..charts.all import Charts
+from ..charts.bars import TIME_PARTS
+from ..charts.figures import Figure
+from ..charts.style import COLOURS
+from ..model import AREA, SECONDS, TRIALS, Program, Summary
+from ..runs import Comparison
+from ..words import number_text, p_text
+from .parts import facts, failure_rows, figure_tables, pair_matrix, time_rows
+
+MEASURES = {TRIALS: "trials to the target", SECONDS: "seconds to the target", AREA: "area under the curve"}
+
+
+def page(
+    summary: Summary,
+    comparison: Comparison,
+    charts: Charts,
+    programs: Sequence[Program],
+) -> str:
+    """The page of ``summary``, which is that of ``comparison``. Equal arguments give equal pages."""
+    assets = files(__package__) / "assets"
+    style, script = (assets / "report.css").read_text("utf-8"), (assets / "report.js").read_text("utf-8")
+    figures, names = charts.figures, charts.strategies
+    numbers = {name: number for number, name in enumerate(names)}
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "number": number_text, "p": p_text, "json": json.dumps, "percent": lambda value: f"{100 * value:.0f} %",
+    }  # fmt: skip
+    # The style and the script of this page, by their hashes, and nothing else: no request, no script from a log.
+    allowed = "; ".join((
+        "default-src 'none'", f"style-src {_digest(style)}", f"script-src {_digest(script)}",
+        "base-uri 'none'", "form-action 'none'",
+    ))  # fmt: skip
+    return environment.from_string((assets / "report.html.jinja").read_text("utf-8")).render(
+        allowed=allowed,
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(embedded(_data(names, figures))),
+        summary=summary,
+        names=names,
+        numbers=numbers,
+        colours=len(COLOURS),
+        sections=[
+            {
+                "item": item,
+                "id": f"w{number}",
+                "figures": figures[item.workload],
+                "tables": {figure.key: figure_tables(figure) for figure in figures[item.workload]},
+                "programs": [one for one in programs if one.workload == item.workload],
+                "pairs": {measure: pair_matrix(item.strategies, item.contrasts, measure) for measure in MEASURES},
+                "failures": failure_rows(charts.failures[item.workload]),
+                "spent": time_rows(charts.time[item.workload]),
+                "facts": facts(comparison[item.workload].runs),
+            }
+            for number, item in enumerate(summary.workloads)
+        ],
+        overall=summary.overall,
+        overall_figures=figures.get("", ()),
+        overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
+        measures=MEASURES,
+        parts=TIME_PARTS,
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def embedded(data: Any) -> str:
+    """``data`` as JSON that may stand in a script element: nothing in it can end that, or open a comment there."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _data(names: Sequence[str], figures: Mapping[str, Sequence[Figure]]) -> dict[str, Any]:
+    place = {name: number for number, name in enumerate(names)}
+    return {
+        "strategies": names,
+        "colours": len(COLOURS),
+        "figures": {
+            f"{number}-{figure.key}": {
+                "step": figure.step,
+                "digits": figure.digits,
+                "ends": figure.ends,
+                "views": {
+                    view.key: {
+                        "label": view.label, "quantity": view.quantity, "log": view.log,
+                        "bottom": view.bottom, "top": view.top,
+                        "x": view.x, "levels": [[level.y, level.name] for level in view.levels],
+                        "series": [[place[s.strategy], s.y, s.lower, s.upper] for s in view.series],
+                    }
+                    for view in figure.views
+                },
+            }
+            for number, here in enumerate(figures.values())
+            for figure in here
+        },
+    }  # fmt: skip

@@ -1,0 +1,161 @@
+"""Reading logs as a comparison: workload, strategy, seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import SearchlabError
+from ..log.format import Log, find_logs, read_log
+from ..log.noise import largest_drift
+from ..workload import parse_workload
+from .runs import Comparison, LoggedRun, WorkloadRuns
+
+REPORT = "report"
+"""Folder that a report on a directory is written to. Logs under a folder of this name are read only where named."""
+
+DRIFT = 0.1
+"""How much slower or faster the same program may become within a run before a report says so."""
+
+_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start")
+_FOOTING = ("target", "measure")
+_NOTED = ("host", "workers", "versions")
+
+
+def read_runs(*where: Path) -> Comparison:
+    """The runs of every log that ``where`` names, and of every log under the directories that it names.
+
+    A log that is named twice is read once. Where one directory is read, a report names each log relative to it; else
+    by its whole path, as it was given.
+
+    Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
+    two logs of one run, one name for two strategies, or a workload that was measured in different ways.
+    """
+    paths: dict[Path, Path] = {}
+    for place in where:
+        for path in _logs(place):
+            paths.setdefault(path.resolve(), path)
+    if not paths:
+        raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
+    directory = where[0] if len(where) == 1 and where[0].is_dir() else None
+    logs = [(_workload(log), log) for log in map(read_log, paths.values())]
+    spaces: dict[str, set[str]] = {}
+    for workload, log in logs:
+        spaces.setdefault(workload, set()).add(log.header.space_name)
+    several = any(len(names) > 1 for names in spaces.values())
+    by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
+    for workload, log in sorted(logs, key=lambda item: (item[0], _strategy(item[1], several))):
+        file = (log.path.relative_to(directory) if directory else log.path).as_posix()
+        run = LoggedRun(workload, _strategy(log, several), log, file)
+        by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
+    for strategies in by_workload.values():
+        _check_footing([run for runs in strategies.values() for run in runs])
+        for runs in strategies.values():
+            runs.sort(key=lambda run: run.seed)
+            _check_strategy(runs)
+    return {workload: WorkloadRuns(workload, strategies) for workload, strategies in by_workload.items()}
+
+
+def _logs(place: Path) -> list[Path]:
+    if place.is_dir():
+        paths = [path for path in find_logs(place) if REPORT not in path.relative_to(place).parts[:-1]]
+        if not paths:
+            raise SearchlabError(f"{place} holds no log (*.jsonl); run a study there first, or name another directory")
+        return paths
+    if not place.exists():
+        raise SearchlabError(f"there is no directory or log {place} to report on")
+    if not place.name.endswith((".jsonl", ".jsonl.gz")):
+        raise SearchlabError(f"{place} is no log: the name of a log ends in .jsonl or .jsonl.gz")
+    return [place]
+
+
+def _strategy(log: Log, several_spaces: bool) -> str:
+    return f"{log.header.space_name} / {log.header.name}" if several_spaces else log.header.name
+
+
+def _workload(log: Log) -> str:
+    """The one spelling of the log's workload. Raises SearchlabError where it is none."""
+    try:
+        return str(parse_workload(log.header.workload))
+    except SearchlabError as error:
+        raise SearchlabError(f"{log.path} is damaged: {error}") from None
+
+
+def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, LoggedRun] | None:
+    """The first header field in which two of ``runs`` differ, and those two."""
+    for field in fields:
+        for run in runs[1:]:
+            if _plain(runs[0], field) != _plain(run, field):
+                return field, runs[0], run
+    return None
+
+
+def _plain(run: LoggedRun, field: str) -> Any:
+    return msgspec.to_builtins(getattr(run.log.header, field))
+
+
+def _check_footing(runs: Sequence[LoggedRun]) -> None:
+    if difference := _difference(runs, _FOOTING):
+        field, one, other = difference
+        raise SearchlabError(
+            f"{one.file} and {other.file} measured {one.workload} in different ways: their {field} is "
+            f"{_plain(one, field)} and {_plain(other, field)}; report on each alone"
+        )
+
+
+def _check_strategy(runs: Sequence[LoggedRun]) -> None:
+    if difference := _difference(runs, _STRATEGY):
+        field, one, other = difference
+        raise SearchlabError(
+            f"{one.file} and {other.file} are both called {one.strategy!r}, but their {field} differs "
+            f"({_plain(one, field)} and {_plain(other, field)}); give each a label of its own"
+        )
+    for one, other in pairwise(runs):
+        if one.seed == other.seed:
+            raise SearchlabError(
+                f"{one.file} and {other.file} are two logs of one run: {one.strategy!r} on {one.workload} "
+                f"with seed {one.seed}; leave one of them out"
+            )
+
+
+def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
+    """What a reader should know of the logs of a workload, a sentence each.
+
+    They say in what the logs differ, how far the machine drifted, how many trials a table answered with a config that
+    is not the one asked for, and which strategies made the same run from every seed.
+    """
+    notes = [
+        f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
+        f"with care."
+        for field in _NOTED
+        if (difference := _difference(runs, (field,)))
+    ]
+    drifts = [(ratio, run) for run in runs if (ratio := largest_drift(run.log)) is not None]
+    if drifted := [(ratio, run) for ratio, run in drifts if abs(ratio - 1) > DRIFT]:
+        ratio, run = max(drifted, key=lambda pair: abs(math.log(pair[0])))
+        most = "" if len(drifted) == 1 else f"{len(drifted)} of {len(drifts)} runs, most in "
+        notes.append(
+            f"The machine drifted during {most}{run.file}: its first program once took {ratio:.2f} times as long."
+        )
+    by_strategy: dict[str, list[LoggedRun]] = {}
+    for run in runs:
+        by_strategy.setdefault(run.strategy, []).append(run)
+    shares = []
+    for strategy, own in by_strategy.items():
+        near = [record.nearest for run in own for record in run.log.records]
+        if any(near):
+            shares.append(f"{100 * sum(near) / len(near):.1f} % of the trials of {strategy}")
+    if shares:
+        notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
+    for strategy, own in by_strategy.items():
+        if len(own) > 1 and len({run.log.costs.tobytes() for run in own}) == 1:
+            notes.append(
+                f"{strategy} is the same run from each of {len(own)} seeds: its intervals and tests say nothing of "
+                f"what another start would give."
+            )
+    return notes

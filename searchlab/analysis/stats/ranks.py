@@ -1,0 +1,116 @@
+"""Exact rank tests of two strategies, Holm's correction, and Friedman's test: pure functions over arrays.
+
+The numbers that strategies are compared by are full of ties: some seeds reach a target in the random trials that all
+strategies share, and some never reach it. Both tests here therefore take mid-ranks and the exact distribution given the
+ties. Dynamic programming over doubled mid-ranks, which are whole numbers, gives this distribution. Beyond the sizes
+below the tests take scipy's normal approximation with its correction for ties, which agrees there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
+
+from .curves import Floats
+
+ALPHA = 0.05
+"""Chance, at most, of calling any two equal strategies of a family of tests different."""
+EXACT_RANK_SUM = 100
+"""Most runs of two strategies together for which the rank-sum test is exact."""
+EXACT_SIGNED_RANK = 200
+"""Most pairs for which the signed-rank test is exact."""
+
+
+def rank_sum_test(first: Floats, second: Floats) -> float:
+    """Two-sided p-value of the Wilcoxon-Mann-Whitney test of two samples, shapes (m,) and (n,); 1 if one is empty.
+
+    H0: all orders of the pooled values are equally likely. The p-value is the part of the C(m + n, m) ways to
+    split them whose rank sum lies as far from its mean as the one seen (Mann and Whitney, "On a test of whether
+    one of two random variables is stochastically larger than the other", Annals of Mathematical Statistics 18(1),
+    1947; ties by mid-ranks as in Lehmann, "Nonparametrics: statistical methods based on ranks", 1975). Infinities
+    tie with each other.
+    """
+    size = len(first)
+    ranks = _doubled(rankdata(np.concatenate((first, second))))
+    if size == 0 or size == len(ranks) or (ranks == ranks[0]).all():
+        return 1.0
+    if len(ranks) > EXACT_RANK_SUM:
+        return float(mannwhitneyu(ranks[:size], ranks[size:], method="asymptotic").pvalue)
+    # ways[k, s]: how many subsets of k of the ranks seen so far sum to s.
+    ways = np.zeros((size + 1, int(ranks.sum()) + 1))
+    ways[0, 0] = 1.0
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
+    return _two_sided(ways[size], int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
+
+
+def signed_rank_test(first: Floats, second: Floats) -> float:
+    """Two-sided p-value of Wilcoxon's signed-rank test of pairs, both of shape (n,); 1 where no pair differs.
+
+    H0: within each pair both orders are equally likely, however the pairs are correlated inside. Pairs that are
+    equal, infinities among them, say nothing and are left out. The p-value is the part of the 2^n signs of the
+    other pairs whose sum of positive ranks lies as far from its mean as the one seen (Wilcoxon, "Individual
+    comparisons by ranking methods", Biometrics Bulletin 1(6), 1945). An infinite difference ranks highest.
+    """
+    differ = first != second
+    differences = first[differ] - second[differ]
+    ranks = _doubled(rankdata(np.abs(differences)))
+    if len(ranks) > EXACT_SIGNED_RANK:
+        return float(wilcoxon(np.sign(differences) * ranks, method="asymptotic").pvalue)
+    ways = np.zeros(int(ranks.sum()) + 1)
+    ways[0] = 1.0
+    for rank in ranks:
+        ways[rank:] += ways[: len(ways) - rank]
+    return _two_sided(ways, int(ranks[differences > 0].sum()), ranks.sum() / 2)
+
+
+def _doubled(ranks: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.rint(2 * ranks).astype(np.int64)
+
+
+def _two_sided(ways: Floats, seen: int, mean: float) -> float:
+    """Part of ``ways``, a number per sum, at whose sums the distance from ``mean`` is at least that of ``seen``."""
+    # Sums are whole and the mean is a multiple of 1 / runs, so that unequal distances differ by far more than this.
+    far = np.abs(np.arange(len(ways)) - mean) >= abs(seen - mean) - 1e-3
+    return float(min(1.0, ways[far].sum() / ways.sum()))
+
+
+def holm(p: Floats) -> Floats:
+    """Adjusted p-values of a family of tests, shape (tests,), in the order given.
+
+    Rejecting those of at most alpha keeps the chance of any false rejection at alpha, however the tests depend on
+    each other (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+    Statistics 6(2), 1979).
+    """
+    order = np.argsort(p, kind="stable")
+    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(steps, 1.0)
+    return adjusted
+
+
+def average_ranks(scores: Floats) -> Floats:
+    """Mean rank of each strategy over workloads, 1 for the best: shape (strategies,).
+
+    scores: shape (workloads, strategies), higher is better; ties share their mean rank (Demsar, "Statistical
+    comparisons of classifiers over multiple data sets", JMLR 7, 2006).
+    """
+    ranks: Floats = rankdata(-scores, axis=1).mean(axis=0)
+    return ranks
+
+
+def friedman_test(scores: Floats) -> float:
+    """P-value of Friedman's test that all strategies do as well as each other; 1 where none differs anywhere.
+
+    scores: shape (workloads, strategies), at least 2 and 3 of them. The chi-squared approximation, corrected for
+    ties; where workloads are few, it errs towards a large p-value (Friedman, "The use of ranks to avoid
+    the assumption of normality implicit in the analysis of variance", JASA 32(200), 1937).
+    """
+    if (scores == scores[:, :1]).all():
+        return 1.0
+    return float(friedmanchisquare(*scores.T).pvalue)
+
+
+def pairs(count: int) -> list[tuple[int, int]]:
+    """All pairs of ``count`` strategies, each once, in order."""
+    return [(i, j) for i in range(count) for j in range(i + 1, count)]

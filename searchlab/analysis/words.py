@@ -1,0 +1,29 @@
+"""Numbers and names as the page, the pictures and the sentences of a report spell them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def number_text(value: float | None, digits: int | None = None) -> str:
+    """A number with ``digits`` after the point, or with three significant digits; a dash for None."""
+    if value is None:
+        return "-"
+    if digits is not None:
+        return f"{value:z,.{digits}f}"  # z: no minus before zero
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 1e-3 else "< 0.001" if value > 0 else "> -0.001"
+
+
+def p_text(value: float) -> str:
+    """A p-value."""
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "a, b, c and 3 more"."""
+    shown = list(names[:3])
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown)} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,68 @@
+"""The ``searchlab`` command, put together.
+
+Each command imports what it needs when it runs, so that ``--help`` and ``list`` stay light.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from typing import Never
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ..errors import SearchlabError
+from .best import best, verify
+from .check import check
+from .costmodel import cost_models
+from .exchange import export, import_
+from .fleet import fleet
+from .hypertune import hypertune
+from .list import list_
+from .log import logs
+from .report import report
+from .run import run
+from .schema import schema
+from .space import space_
+from .table import tables
+from .terminal import show_warning
+from .tune import tune
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Which search strategy finds a fast tensor program soonest?",
+    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2.",
+)
+for command in (run, tune, report, best, verify):
+    app.command()(command)
+app.command(name="list")(list_)
+app.command(name="space")(space_)
+app.command()(check)
+app.command()(schema)
+app.command(name="import")(import_)
+app.command(name="export")(export)
+app.command()(hypertune)
+app.add_typer(tables, name="table")
+app.add_typer(fleet, name="fleet")
+app.add_typer(logs, name="log")
+app.add_typer(cost_models, name="costmodel")
+
+
+def main() -> Never:
+    """The ``searchlab`` command."""
+    warnings.showwarning = show_warning
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the command as Ctrl-C does, from the start
+    sys.path.append(os.getcwd())  # `module:Class` may be in the current directory, as for `python -m searchlab`
+    try:
+        app()
+    except SearchlabError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(2)
+    sys.exit(0)

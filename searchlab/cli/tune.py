@@ -1,0 +1,74 @@
+"""``searchlab tune``: one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from .terminal import (
+    FeaturesName,
+    MeasureSpec,
+    SpaceName,
+    TargetOrOwn,
+    Workload,
+    again,
+    interruptible,
+    json_object,
+    milliseconds,
+    out,
+    plugin,
+)
+
+
+def tune(
+    workload: Workload,
+    space: SpaceName,
+    policy: Annotated[
+        str,
+        typer.Option(help="A search policy, as `searchlab list policies` names it; with options: `xgb,epsilon=0.2`."),
+    ],
+    log: Annotated[
+        Path,
+        typer.Option(help="The log of the run. If the file exists, the run goes on from it.", metavar="FILE.jsonl"),
+    ],
+    trials: Annotated[int, typer.Option(min=1, help="The number of trials that the log will have at the end.")] = 64,
+    batch: Annotated[
+        int, typer.Option(min=1, help="The number of configs that the policy is asked for at a time.")
+    ] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Decides everything but the measurements.")] = 0,
+    target: TargetOrOwn = None,
+    cost_model: Annotated[
+        str, typer.Option(help="The cost model, for a policy that takes one: `xgboost`, or `xgboost,objective=rank`.")
+    ] = "xgboost",
+    features: FeaturesName = "knob",
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The log of an earlier run to start from, or a directory of logs. May be repeated.", metavar="LOG"
+        ),
+    ] = None,
+    measure: MeasureSpec = None,
+) -> None:
+    """Search one workload in one space with one policy. To resume, run it again; for more trials, raise `--trials`."""
+    from ..run.study import tune as tune_run
+    from .progress import RunProgress
+
+    with interruptible(again()), RunProgress(out, trials) as progress:
+        result = tune_run(
+            workload, space=plugin(space), policy=plugin(policy), log=log, trials=trials, batch=batch, seed=seed,
+            target=target, cost_model=plugin(cost_model), features=features, warm_start=warm_start or [],
+            measure=json_object(measure, "--measure"), on_trial=progress.start(workload, policy),
+        )  # fmt: skip
+    done = len(result.trials)
+    if done < trials:
+        out.print(f"the space is exhausted after {done} trials")
+    best = result.best
+    reached = f"{best.gflops:.1f} GFLOPS ({milliseconds(best.seconds)})"
+    out.print(f"best of {done}: {reached} with {escape(str(best.config.to_json()))}", soft_wrap=True)
+    if best.tied:
+        names = ", ".join(str(trial.index) for trial in best.tied)
+        out.print(f"it does not win beyond the noise: measured again, trials {names} are as fast", soft_wrap=True)
+    out.print(f"see it: searchlab best {escape(str(log))} --show tir", soft_wrap=True)

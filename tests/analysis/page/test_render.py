@@ -1,0 +1,185 @@
+"""The page itself, as text: what it holds, and that nothing in a log becomes markup."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.analysis import report
+from searchlab.analysis.page.render import embedded
+from searchlab.plugins import Plugin
+from tests.support.analysis.logs import write
+
+HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(2)>'"&<!--$\u2028"""
+
+
+class Page(HTMLParser):
+    """The elements of a page, its text, and what its script elements hold."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def made(directory: Path) -> Page:
+    report(directory)
+    return Page((directory / "report" / "report.html").read_text("utf-8"))
+
+
+def test_the_verdict_comes_first_and_every_part_is_there(tmp_path: Path) -> None:
+    for seed in range(3):
+        write(tmp_path, "random", seed, [1, 2, "crash", 2 + seed])
+        write(tmp_path, "guided", seed, [5, 8, 9, 10 - seed])
+    summary = report(tmp_path)
+    page = made(tmp_path)
+    words = " ".join(page.text.split())
+    (workload,) = summary.workloads
+    parts = (workload.verdict, "Convergence", "Ranking", "Score over budget", "Targets reached", "Where the time went",
+             "Failures", "The best program of each strategy", "How this was measured")  # fmt: skip
+    places = [words.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "crash" in words and "1.0" in words
+
+
+def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {
+        "label": HOSTILE, "space_label": HOSTILE, "space": {"name": HOSTILE},
+        "host": {HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}, "target": {"kind": HOSTILE},
+        "measure": {"kind": HOSTILE},
+    }  # fmt: skip
+    for seed, changed in enumerate((changes, {**changes, "label": "plain"})):
+        path = write(tmp_path, "p", seed, [1, 2, "crash"], space=Plugin("s"))  # such names are no names of files
+        lines = path.read_text("utf-8").rstrip("\n").split("\n")
+        header = json.loads(lines[0]) | changed
+        records = [json.loads(line) | {"config": {HOSTILE: HOSTILE}} for line in lines[1:]]
+        path.write_text("\n".join(map(json.dumps, [header, *records])) + "\n")
+    page = made(tmp_path)
+    tags = {name for name, _ in page.elements}
+    assert not tags & {"img", "iframe", "link", "object", "embed", "form", "input"}
+    assert len(page.all("script")) == 2
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert page.text.count("<script>alert(1)</script>") >= 6, "they are there, as text"
+    data = json.loads(page.scripts[0])
+    assert HOSTILE in data["strategies"] and "plain" in data["strategies"]
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5))
+def test_embedded_data_is_the_same_and_never_ends_its_element(data: Any) -> None:
+    text = embedded(data)
+    assert json.loads(text) == data
+    assert not re.search("[<>&\u2028\u2029]", text)
+
+
+def test_it_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
+    write(tmp_path, "random", 0, [1, 2, 3])
+    page = made(tmp_path)
+    for tag, attributes in page.elements:
+        assert "src" not in attributes and "srcset" not in attributes, tag
+        assert (attributes.get("href") or "#").startswith("#"), tag
+    text = (tmp_path / "report" / "report.html").read_text()
+    assert not re.search(
+        r"https?:|url\((?!#)|@import|fetch\(|XMLHttpRequest|WebSocket", text.replace("url(#${clip})", "")
+    )
+    (policy,) = (meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None and "default-src 'none'" in policy and "unsafe" not in policy
+    digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy, "the script of the page is the one that is allowed"
+    assert not [tag for tag, attributes in page.elements if "style" in attributes], "which the policy would refuse"
+
+
+def test_every_chart_and_bar_has_words(tmp_path: Path) -> None:
+    for seed in range(2):
+        write(tmp_path, "random", seed, [1, 2, "crash", 2 + seed])
+        write(tmp_path, "guided", seed, [5, 8, 9, 10 - seed])
+    page = made(tmp_path)
+    charts = [a for a in page.all("figure") if "data-figure" in a]
+    assert len(charts) == 3
+    assert len(page.all("figcaption")) == len(page.all("figure")) - 1, "programs speak for themselves"
+    pictures = [a for a in page.all("svg") if a.get("aria-hidden") != "true"]
+    assert pictures and all(a.get("role") == "img" and a.get("aria-label") for a in pictures)
+    assert all(a.get("tabindex") == "0" and a.get("aria-label") for a in page.all("div") if a.get("class") == "scroll")
+    (html,) = page.all("html")
+    assert html["lang"] == "en"
+
+
+def test_figures_as_json_and_csv_are_what_the_page_draws(tmp_path: Path) -> None:
+    for seed in range(2):
+        write(tmp_path, "random", seed, [1, 2, "crash", 2 + seed])
+    page = made(tmp_path)
+    drawn = json.loads(page.scripts[0])["figures"]
+    figures = json.loads((tmp_path / "report" / "figures.json").read_text())
+    (workload,) = figures
+    rows = list(csv.DictReader((tmp_path / "report" / "figures.csv").open()))
+    for figure in figures[workload]:
+        for view in figure["views"]:
+            (line,) = view["series"]
+            shown = drawn[f"0-{figure['key']}"]["views"][view["key"]]
+            assert (shown["x"], shown["series"][0][1]) == (view["x"], line["y"])
+            ours = [row for row in rows if (row["figure"], row["view"]) == (figure["key"], view["key"])]
+            assert [float(row["y"]) for row in ours] == [y for y in line["y"] if y is not None]
+    convergence = next(row for row in rows if row["figure"] == "convergence" and row["x"] == "4.0")
+    assert float(convergence["y"]) == pytest.approx(2.5) and float(convergence["upper"]) == pytest.approx(2.75)
+
+
+def test_its_size_does_not_grow_with_seeds_nor_trials(tmp_path: Path) -> None:
+    for directory, seeds, trials in (("one", 2, 250), ("other", 4, 1000)):
+        (tmp_path / directory).mkdir()
+        for strategy in range(8):
+            for seed in range(seeds):
+                found = (np.random.default_rng([strategy, seed]).pareto(1.0, trials) + 1e-3).tolist()
+                write(tmp_path / directory, f"strategy-{strategy}", seed, found)
+        report(tmp_path / directory)
+    one, other = ((tmp_path / d / "report" / "report.html").stat().st_size for d in ("one", "other"))
+    assert one < 300_000 and other < 1.2 * one
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {("a", 0): []},
+        {("a", 0): [1.0]},
+        {("a", 0): ["crash", "crash"], ("b", 0): ["crash"]},
+        {("a", 0): [1.0, 2.0], ("a", 1): [1.0], ("b", 0): []},
+        {("random", 0): [1.0] * 4, ("b", 0): [1.0] * 4},
+        {(f"strategy {i}", 0): [float(i + 1)] * 300 for i in range(25)},
+    ],
+)
+def test_odd_studies_have_a_page(tmp_path: Path, runs: dict[tuple[str, int], list[Any]]) -> None:
+    for (name, seed), found in runs.items():
+        write(tmp_path, name, seed, found, spent=(0, 0, 0, 0))
+    page = made(tmp_path)
+    assert "NaN" not in page.scripts[0] and "Infinity" not in page.scripts[0]
+    assert "None" not in page.text and "nan" not in page.text.split()

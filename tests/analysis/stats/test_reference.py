@@ -1,0 +1,138 @@
+"""The statistics against their reference implementations, of the dependency group ``reference``."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from searchlab.analysis.stats.aggregates import (
+    bootstrap,
+    improvement,
+    improvement_interval,
+    interquartile_mean,
+    mean_of_means,
+    run_score_profile,
+)
+from searchlab.analysis.stats.curves import Floats
+from searchlab.analysis.stats.random_search import cutoff, expected_best, score, score_curve
+from searchlab.analysis.stats.ranks import holm
+
+WHY = "the dependency group `reference` is not installed"
+scores = arrays(np.float64, (7, 3), elements=st.integers(0, 9).map(lambda value: value / 9))
+
+
+@pytest.fixture(scope="module")
+def metrics() -> Any:
+    return pytest.importorskip("rliable.metrics", reason=WHY)
+
+
+@pytest.fixture(scope="module")
+def multitest() -> Any:
+    return pytest.importorskip("statsmodels.stats.multitest", reason=WHY)
+
+
+def columns(matrix: Floats) -> list[Floats]:
+    """rliable's (runs, tasks) as a sample of ours."""
+    return list(matrix.T)
+
+
+@given(scores)
+def test_interquartile_mean_is_rliables(metrics: Any, matrix: Floats) -> None:
+    assert interquartile_mean(columns(matrix)) == pytest.approx(metrics.aggregate_iqm(matrix))
+    assert mean_of_means(columns(matrix)) == pytest.approx(metrics.aggregate_mean(matrix))
+
+
+@given(scores, arrays(np.float64, (4, 3), elements=st.floats(0, 1)))
+def test_probability_of_improvement_is_rliables(metrics: Any, one: Floats, other: Floats) -> None:
+    assert improvement(columns(one), columns(other)) == pytest.approx(metrics.probability_of_improvement(one, other))
+
+
+def test_profile_and_intervals_are_those_rliable_gave() -> None:
+    """Recorded: ``rliable.library`` needs arch < 8, which pandas 3 breaks, so it cannot be installed beside searchlab.
+
+    ``pip install rliable==1.2.0 arch==7.2.0 'pandas<3' numpy==2.4.6``, then of the matrix below
+
+        library.score_distributions(matrix, np.linspace(0.2, 1.0, 9))
+        np.random.seed(0)
+        library.get_interval_estimates(
+            {"a": matrix}, lambda m: np.array([metrics.aggregate_iqm(m), metrics.aggregate_mean(m)]), reps=50000)
+        np.random.seed(0)
+        library.get_interval_estimates({"a": (matrix, other)}, metrics.probability_of_improvement, reps=20000)
+
+    Resampling is random: the ends agree to what some thousand resamples leave open, far less than the intervals' width.
+    """
+    matrix = np.random.default_rng(0).beta(4, 2, (12, 5)).round(3)
+    other = np.random.default_rng(1).beta(4, 3, (12, 5)).round(3)
+    profile = [1.0, 0.95, 0.916667, 0.716667, 0.583333, 0.383333, 0.233333, 0.05, 0.0]
+    assert run_score_profile(columns(matrix), np.linspace(0.2, 1.0, 9)).tolist() == pytest.approx(profile, abs=1e-6)
+    for statistic, value, ends in (
+        (interquartile_mean, 0.638, (0.58203333, 0.69623417)),
+        (mean_of_means, 0.63378333, (0.59068292, 0.67711667)),
+    ):
+        assert statistic(columns(matrix)) == pytest.approx(value)
+        assert bootstrap(columns(matrix), statistic, replicates=20_000) == pytest.approx(ends, abs=0.003)
+    samples = columns(matrix), columns(other)
+    assert improvement(*samples) == pytest.approx(0.59652778)
+    assert improvement_interval(*samples, replicates=20_000) == pytest.approx((0.49305556, 0.69722222), abs=0.004)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_that_of_statsmodels(multitest: Any, p: list[float]) -> None:
+    assert holm(np.array(p)).tolist() == pytest.approx(multitest.multipletests(p, method="holm")[1].tolist())
+
+
+def methodology(path: Path, costs: Floats) -> tuple[Any, Any]:
+    """The statistics and the baseline of autotuning_methodology for a space of ``costs``, failures among them."""
+    pytest.importorskip("autotuning_methodology", reason=WHY)
+    from autotuning_methodology.baseline import RandomSearchCalculatedBaseline
+    from autotuning_methodology.searchspace_statistics import SearchspaceStatistics
+
+    results = [
+        {
+            "configuration": {"tile": i},
+            "times": {"runtimes": [0.1]},
+            "invalidity": "correct" if math.isfinite(cost) else "runtime",
+            "correctness": int(math.isfinite(cost)),
+            "measurements": [{"name": "time", "value": cost if math.isfinite(cost) else "", "unit": "s"}],
+        }
+        for i, cost in enumerate(costs.tolist())
+    ]
+    file = path / "space.json"
+    file.write_text(json.dumps({"schema_version": "1.0.0", "metadata": {"timeunit": "seconds"}, "results": results}))
+    statistics = SearchspaceStatistics("gemm", "cpu", True, ["runtimes"], ["time"], file)
+    return statistics, RandomSearchCalculatedBaseline(statistics)
+
+
+@pytest.mark.parametrize("failures", [0, 200])
+def test_the_baseline_is_near_that_of_the_methodology(tmp_path: Path, failures: int) -> None:
+    """Where costs rise evenly by rank, the cost at the expected rank is the expected cost. Theirs is rounded to a rank,
+    counted from 0 where ours is from 1, and knows no failures, so ours is asked of the configs that work."""
+    costs = np.concatenate((np.arange(1.0, 801.0), np.full(failures, math.inf)))
+    statistics, theirs = methodology(tmp_path, costs)
+    at = np.arange(1, 60)
+    ours = expected_best(costs[:800], 59)
+    curve = theirs.get_curve_over_fevals(at)
+    assert np.abs(ours - 1 - curve).max() <= 0.5 + 1e-9
+    assert abs(cutoff(costs, expected_best(costs[:800], 799), 1.0) - statistics.cutoff_point(0.95)[1]) <= 1
+
+
+def test_the_score_is_that_of_the_methodology(tmp_path: Path) -> None:
+    """Given the same random search, the scores of any curve are the same, and so is their mean."""
+    generator = np.random.default_rng(0)
+    costs = generator.lognormal(0, 1, 500)
+    _, theirs = methodology(tmp_path, costs)
+    at, best = np.arange(1, 40), float(costs.min())
+    baseline = theirs.get_curve_over_fevals(at)
+    for run in range(5):
+        so_far = np.minimum.accumulate(generator.permutation(costs)[: len(at)])
+        expected = theirs.get_standardised_curve(at, so_far, x_type="fevals")
+        assert score_curve(so_far, baseline, best).tolist() == pytest.approx(expected.tolist()), run
+        assert score(so_far, baseline, best) == pytest.approx(expected.mean())

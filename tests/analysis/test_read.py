@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.analysis.read import footing_notes, read_runs
+from searchlab.errors import SearchlabError
+from searchlab.plugins import Plugin
+from tests.support.analysis.logs import WORKLOAD, write
+
+
+def refused(directory: Path) -> str:
+    with pytest.raises(SearchlabError) as caught:
+        read_runs(directory)
+    return str(caught.value)
+
+
+def test_a_missing_directory(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none") == f"there is no directory or log {tmp_path / 'none'} to report on"
+
+
+def test_a_directory_without_logs(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    assert f"{tmp_path} holds no log" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"searchlab_log":1}\n', '{"searchlab_log":99}\n'])
+def test_a_file_that_is_no_log_is_not_skipped(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "good", 0, [1])
+    (tmp_path / "bad.jsonl").write_text(text)
+    assert "bad.jsonl" in refused(tmp_path)
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1, 2, 3])
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(lines[0] + lines[1] + "{]\n" + lines[3])
+    assert f"{path}, line 3 is damaged" in refused(tmp_path)
+
+
+def test_a_time_that_is_none_is_damage(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1])
+    path.write_text(path.read_text().replace('"seconds":[0.001]', '"seconds":[0.0]'))
+    assert f"{path}, line 2 is damaged: Expected `float` > 0.0" in refused(tmp_path)
+
+
+def test_an_unknown_workload_names_the_log(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1], workload="gemm:oops")
+    assert refused(tmp_path).startswith(f"{path} is damaged: workload 'gemm:oops'")
+
+
+def test_two_logs_of_one_run(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path / "copy", "a", 0, [1])
+    assert "are two logs of one run: 'a' on gemm:100x100x50 with seed 0" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": Plugin("a", {"size": 2})},
+        {"cost_model": Plugin("xgb")},
+        {"batch": 7},
+        {"fingerprint": "g"},
+        {"space": Plugin("knob", {"packed": True})},
+    ],
+)
+def test_one_name_for_two_strategies(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path, "a", 1, [1], **changes)
+    message = refused(tmp_path)
+    assert f"both called 'a', but their {next(iter(changes))} differs" in message and "a label of its own" in message
+
+
+@pytest.mark.parametrize("changes", [{"target": {"kind": "cuda"}}, {"measure": {"repeats": 3}}])
+def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path, "b", 0, [1], **changes)
+    assert f"in different ways: their {next(iter(changes))} is" in refused(tmp_path)
+    write(tmp_path / "other", "b", 0, [1], workload="gemm:2x2x2", **changes)
+    next(tmp_path.glob("*-b-0.jsonl")).unlink()
+    assert len(read_runs(tmp_path)) == 2, "but workloads may differ"
+
+
+def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "deeper", "a", 0, [1])
+    for folder in ("report", "study/report/old"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.jsonl").write_text("not a log")
+    assert [run.file for run in read_runs(tmp_path)["gemm:100x100x50"].runs] == [
+        "deep/deeper/gemm-100x100x50-knob-a-0.jsonl"
+    ]
+
+
+def test_the_share_of_trials_that_a_table_answered_by_its_nearest_config_is_told(tmp_path: Path) -> None:
+    for strategy, nearest in (("a", 2), ("b", 0), ("c", 1)):
+        path = write(tmp_path, strategy, 0, [1, 2, 3, 4])
+        path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))
+    runs = read_runs(tmp_path)[WORKLOAD].runs
+    (note,) = footing_notes(runs)
+    assert note.endswith(": 50.0 % of the trials of a, 25.0 % of the trials of c.")
+
+
+def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
+    for seed, ratio in enumerate((1.05, 1.2, 0.5, 1.3)):
+        path = write(tmp_path, "a", seed, [1, 2, 3 + seed])
+        first = 1e-3  # a run of 1 GFLOPS: see logs.WORKLOAD
+        path.write_text(path.read_text().replace('"index":2', f'"sentinel":{first * ratio},"index":2'))
+    runs = read_runs(tmp_path)[WORKLOAD].runs
+    (note,) = footing_notes(runs)
+    assert "during 3 of 4 runs, most in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
+    (note,) = footing_notes(runs[:2])
+    assert note.startswith(
+        "The machine drifted during gemm-100x100x50-knob-a-1.jsonl: its first program once took 1.20"
+    )
+    assert footing_notes(runs[:1]) == []
+
+
+def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [1, 2])
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    write(tmp_path, "b", 0, [1])
+    assert set(read_runs(tmp_path)["gemm:100x100x50"].strategies) == {"a", "b"}
+
+
+def test_runs_that_are_the_same_from_every_seed_are_told(tmp_path: Path) -> None:
+    for seed in range(3):
+        write(tmp_path, "fixed", seed, [3, 2, 1])
+        write(tmp_path, "free", seed, [3, 2, 1 + seed])
+    runs = read_runs(tmp_path)[WORKLOAD].runs
+    (note,) = footing_notes(runs)
+    assert note.startswith("fixed is the same run from each of 3 seeds")

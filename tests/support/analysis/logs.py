@@ -1,0 +1,55 @@
+"""Small logs made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from searchlab.log.format import Header, Record
+from searchlab.log.writer import LogWriter
+from searchlab.plugins import Plugin
+from searchlab.records import Failure
+
+WORKLOAD = "gemm:100x100x50"
+"""One million FLOP: a run of one millisecond is 1 GFLOPS."""
+
+
+def header(strategy: str, seed: int = 0, **changes: Any) -> Header:
+    fields: dict[str, Any] = {
+        "workload": WORKLOAD, "space": Plugin("knob"), "fingerprint": "f", "policy": Plugin(strategy), "seed": seed,
+        "batch": 1, "target": {"kind": "llvm"}, "measure": {"repeats": 1},
+    }  # fmt: skip
+    return Header(**{**fields, **changes})
+
+
+def write(
+    directory: Path,
+    strategy: str,
+    seed: int,
+    gflops: Sequence[float | Failure],
+    *,
+    spent: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+    **changes: Any,
+) -> Path:
+    """A log of a run that found ``gflops``, or failed; ``spent``: seconds to propose, train, build, run each trial."""
+    made = header(strategy, seed, **changes)
+    path = directory / f"{made.workload.replace(':', '-')}-{made.space.name}-{made.name}-{seed}.jsonl"
+    writer = LogWriter(path, made)
+    propose, train, build, run = spent
+    for index, value in enumerate(gflops):
+        failure = value if isinstance(value, str) else None
+        writer.append(
+            Record(
+                index=index,
+                config={"tile": [index, 1]},
+                seconds=() if isinstance(value, str) else (1e-3 / value,),
+                failure=failure,
+                propose_seconds=propose,
+                train_seconds=train,
+                build_seconds=build,
+                run_seconds=run,
+            )
+        )
+    writer.close()
+    return path
