@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..metaschedule import tune_context
-from ..space import Config, Kind, Space, Value
+from .errors import InvalidConfig, SearchlabError, did_you_mean
+from .metaschedule import tune_context
+from .space import Config, Space, Value
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Columns = list[tuple[str, int | str]]
@@ -53,12 +53,19 @@ class KnobFeatures(Features):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self._kinds: dict[str, Kind] = {}  # of the knobs whose choices are tuples
+        # Knobs met whose choices are tuples: tiles, and orders and the like, which are words.
+        self._tiles: set[str] = set()
+        self._orders: set[str] = set()
         self.settle([])
 
     def learn(self, configs: Sequence[Config]) -> None:
-        met = [(name, part) for c in configs for name, value in self._values(c) for part, _ in _coordinates(value)]
-        self.settle(list(dict.fromkeys(met)))
+        met: dict[tuple[str, int | str], None] = {}
+        for config in configs:
+            for name, value in config.items():
+                if isinstance(value, tuple) and name not in self._tiles:
+                    value = self._settled(name, value, config)
+                met.update(((name, part), None) for part, _ in _coordinates(value))
+        self.settle(list(met))
 
     def settle(self, columns: Columns) -> None:
         self.columns = columns
@@ -71,7 +78,9 @@ class KnobFeatures(Features):
     def __call__(self, configs: Sequence[Config]) -> Array:
         matrix = np.full((len(configs), len(self.columns)), np.nan)
         for row, config in zip(matrix, configs, strict=True):
-            for name, value in self._values(config):
+            for name, value in config.items():
+                if isinstance(value, tuple) and name not in self._tiles:
+                    value = self._settled(name, value, config)
                 if isinstance(value, str) and name in self._words:
                     row[self._words[name]] = 0.0
                 for part, number in _coordinates(value):
@@ -79,21 +88,15 @@ class KnobFeatures(Features):
                         row[self._columns[name, part]] = number
         return matrix
 
-    def _values(self, config: Config) -> Iterator[tuple[str, Value]]:
-        """The items of ``config``, a tuple that is no tile spelled as a word."""
-        for name, value in config.items():
-            if isinstance(value, tuple) and self._kind(name, config) == "word":
-                yield name, ",".join(map(str, value))
-            else:
-                yield name, value
-
-    def _kind(self, name: str, config: Config) -> Kind:
-        if name not in self._kinds:
+    def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
+        """``value`` where it is a tile, and spelled as a word where it is not."""
+        if name not in self._orders:
             try:
-                self._kinds.update((knob.name, knob.kind) for knob in self.space.knobs(config) if knob.name == name)
+                kinds = {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
             except InvalidConfig:  # a config of another space, which may name its knobs as this one does
-                return "tile"
-        return self._kinds[name]
+                return value
+            (self._orders if kinds[name] == "word" else self._tiles).add(name)
+        return ",".join(map(str, value)) if name in self._orders else value
 
 
 def _coordinates(value: Value) -> list[tuple[int | str, float]]:
