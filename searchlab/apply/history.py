@@ -110,7 +110,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
             best[workload] = one.best
     if not best:
         raise SearchlabError(
-            f"no log is for the target {target}; the logs are for {listed}: tune for {target}, or build for theirs"
+            f"no log is for the target {target}; the logs are for {listed}; give other logs, or another target"
         )
     return best
 
