@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InvalidConfig, SearchlabError, did_you_mean
-from .metaschedule import tune_context
-from .space import Config, Space, Value
+from ..errors import InvalidConfig, SearchlabError, did_you_mean
+from ..metaschedule import tune_context
+from ..space import Config, Space, Value
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Columns = list[tuple[str, int | str]]
