@@ -40,12 +40,13 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Show the fastest program of a log."""
+    from ..apply import text_of
     from ..log.noise import drift, noise, sentences
     from ..log.result import load_log
 
     result = load_log(log)
     fastest = result.best
-    text = "" if show is Show.config else fastest.text(show.value)
+    text = "" if show is Show.config else text_of(fastest, show.value)
     if as_json:
         record: dict[str, Any] = {
             "workload": result.log.header.workload,
