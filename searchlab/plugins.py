@@ -94,7 +94,7 @@ class PluginKind(Generic[T]):
         """
         spelled = f"{cls.__module__}:{cls.__qualname__}"
         for point in self.installed().values():
-            if point.value == spelled or getattr(sys.modules.get(point.module), point.attr, None) is cls:
+            if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
         return spelled
 

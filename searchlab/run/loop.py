@@ -23,19 +23,19 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     held: the log as it was read before, if it was. Raises SearchlabError where the log is of another run, or where the
     policy asks for another config than the log holds.
     """
-    with LogWriter(run.log, run.header(measurer.workers), durable=not measurer.repeatable, held=held) as log:
+    with LogWriter(run.log, run.header(measurer.workers), durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
-        done = log.log.trials
+        done = writer.log.trials
         if len(done) < run.trials:
-            done = _loop(run, measurer, log, on_trial)
-        finish(run.space, measurer, log, done)
-        return log.log
+            done = _loop(run, measurer, writer, on_trial)
+        finish(run.space, measurer, writer, done)
+        return writer.log
 
 
-def _loop(run: Run, measurer: Measurer, log: LogWriter, on_trial: OnTrial) -> list[Trial]:
+def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) -> list[Trial]:
     searcher = Searcher(run)
-    replay = Replay(log, on_trial)
-    recorder = Recorder(run, log, measurer, searcher, on_trial)
+    replay = Replay(writer, on_trial)
+    recorder = Recorder(run, writer, measurer, searcher, on_trial)
     done: list[Trial] = []
     while len(done) < run.trials and (configs := searcher.ask(run.batch)):
         configs = configs[: run.trials - len(done)]  # a run that goes on beyond this measures the rest of the batch
