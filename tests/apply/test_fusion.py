@@ -13,8 +13,8 @@ from searchlab.run.study import tune
 from searchlab.target import resolve_target
 from searchlab.workload import gemm
 from searchlab_spaces.trace import Trace
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
+from tests.support.logs import write_table
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from searchlab.log.format import read_log
-from tests import toys
-from tests.conftest import write_table
-from tests.core.test_resume import decided
+from tests.support import toys
 from tests.support.cli import searchlab
+from tests.support.logs import decided, write_table
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.toys:Small", label = "small" }]
+spaces = [{ name = "tests.support.toys:Small", label = "small" }]
 policies = ["random", "evolutionary"]
 seeds = 2
 trials = 20

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
+from tests.support.cli import HEAVY, imported, python
+from tests.support.logs import write_table
 
-PLUG_INS = ("searchlab_spaces", "searchlab_policies", "searchlab_costmodels")
-HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", *PLUG_INS)
 WITHOUT_TVM = """
 import sys
 class NoTvm:
@@ -22,19 +18,6 @@ class NoTvm:
             raise ModuleNotFoundError(f"No module named {name!r}")
 sys.meta_path.insert(0, NoTvm())
 """
-
-
-def python(*words: object) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, env=env)
-
-
-def imported(*words: object) -> set[str]:
-    """The top-level packages that a command imports, by ``python -X importtime``."""
-    done = python("-X", "importtime", *words)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
-    return {line.rpartition("|")[2].strip().split(".")[0] for line in lines}
 
 
 @pytest.fixture

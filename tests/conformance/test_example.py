@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from searchlab.log.format import read_log
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
+from tests.support.logs import write_table
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
 

@@ -11,7 +11,7 @@ import pytest
 
 from searchlab.policy import NeverTwice, private_rng
 from searchlab.space import Config
-from tests import toys
+from tests.support import toys
 
 LISTED = list(toys.Small().enumerate())
 

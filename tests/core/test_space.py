@@ -17,7 +17,7 @@ from searchlab.errors import InvalidConfig
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space
 from searchlab.target import Target
 from searchlab.workload import Workload, gemm
-from tests import toys
+from tests.support import toys
 
 SPACES = [toys.Small, toys.Large, toys.Dependent, toys.One, toys.Bare]
 spaces = st.sampled_from([kind() for kind in SPACES])

@@ -16,7 +16,7 @@ from searchlab.costmodel import COST_MODELS, CostModel, Surrogate, load, make_co
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.plugins import Plugin
-from tests import toys
+from tests.support import toys
 
 MODELS = {
     **{name: Plugin(name) for name in COST_MODELS.installed()},

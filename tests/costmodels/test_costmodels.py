@@ -18,7 +18,7 @@ from searchlab_costmodels.random import Random
 from searchlab_costmodels.scikit_learn import GaussianProcess
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.xgb import Xgb
-from tests import toys
+from tests.support import toys
 
 
 def test_xgboost_ranks_configs_that_it_never_saw() -> None:
@@ -115,7 +115,7 @@ def test_random_depends_on_the_row_and_the_seed() -> None:
         ("ridge", {"alpha": -1}, "option 'alpha' is -1"),
         ("mlp", {"layers": 0}, "option 'layers' is 0"),
         ("mlp", {"n_jobs": 4}, "cost model 'mlp' has no option 'n_jobs'"),
-        ("tests.toys:Small", {}, "'tests.toys:Small' is no searchlab.CostModel"),
+        ("tests.support.toys:Small", {}, "'tests.support.toys:Small' is no searchlab.CostModel"),
         ("subprocess:Popen", {"args": ["false"]}, "'subprocess:Popen' is no searchlab.CostModel"),
     ],
 )

@@ -17,9 +17,9 @@ from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import Header, read_log
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
 from tests.support.exchange import DATA, made_log
+from tests.support.logs import write_table
 
 MS = 1e3
 

@@ -21,8 +21,8 @@ from searchlab.run.study import tune
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
-from tests.cli.test_light import HEAVY
-from tests.cli.test_light import imported as imports_of
+from tests.support.cli import HEAVY
+from tests.support.cli import imported as imports_of
 from tests.support.exchange import DATA
 
 AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"

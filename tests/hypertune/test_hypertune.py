@@ -23,8 +23,8 @@ from searchlab.policy import POLICIES, NeverTwice
 from searchlab.run.study import Study
 from searchlab.space import Config, Space
 from searchlab.workload import parse_workload
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
+from tests.support.logs import write_table
 
 WORKLOADS = ["gemm:64x64x64", "gemm:32x32x32", "gemm:16x16x16"]
 PLANTED = "tests.hypertune.test_hypertune:Planted"
@@ -78,7 +78,7 @@ def study(tmp_path: Path) -> Study:
 
 def made(base: Path, workloads: Sequence[str], **more: Any) -> Study:
     spec = {
-        "workloads": list(workloads), "spaces": [{"name": "tests.toys:Small", "label": "small"}],
+        "workloads": list(workloads), "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
         "policies": [PLANTED], "trials": 16, "batch": 4, "measure": {"kind": "table", "path": "tables"},
     }  # fmt: skip
     return Study.from_dict({**spec, **more}, base)
@@ -351,7 +351,8 @@ def test_what_is_wrong_is_one_sentence(
 
 def test_the_command(study: Study, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(
-        f'workloads = {json.dumps(WORKLOADS[:2])}\nspaces = ["tests.toys:Small"]\npolicies = ["random"]\ntrials = 12\n'
+        f'workloads = {json.dumps(WORKLOADS[:2])}\nspaces = ["tests.support.toys:Small"]\n'
+        'policies = ["random"]\ntrials = 12\n'
         'measure = { kind = "table", path = "tables" }\n'
     )
 

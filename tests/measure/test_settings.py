@@ -16,8 +16,8 @@ from searchlab.log.writer import LogWriter
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.measure.table import TableMeasurer
 from searchlab.run.study import Study, tune
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
+from tests.support.logs import write_table
 
 RUN = {
     "number": 1, "repeat": 3, "min_repeat_ms": 10, "prune_factor": 3.0, "build_timeout": 15.0, "run_timeout": 15.0,

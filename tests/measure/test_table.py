@@ -16,9 +16,8 @@ from searchlab.records import Measurement, Trial
 from searchlab.run.study import Study, tune
 from searchlab.space import Config
 from searchlab.target import Target
-from tests import toys
-from tests.conftest import write_table
-from tests.core.test_resume import decided
+from tests.support import toys
+from tests.support.logs import decided, write_table
 from tests.support.spaces.products import Ordered
 
 
@@ -227,7 +226,7 @@ def test_noise_draws_from_the_repeats_and_a_seed_decides_it(tmp_path: Path) -> N
 
 def study(table: str, **more: object) -> Study:
     data = {
-        "workloads": ["gemm:64x64x64"], "spaces": ["tests.toys:Small"], "policies": ["random"], "trials": 5,
+        "workloads": ["gemm:64x64x64"], "spaces": ["tests.support.toys:Small"], "policies": ["random"], "trials": 5,
         "measure": {"kind": "table", "path": table},
     }  # fmt: skip
     return Study.from_dict({**data, **more})
@@ -239,21 +238,23 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
     result = study(str(table)).run(tmp_path / "out")[0]
     assert result.space.target == foreign and len(result.trials) == 5
     tuned = tune(
-        "gemm:64x64x64", space="tests.toys:Small", policy="random", log=tmp_path / "b.jsonl", trials=5,
+        "gemm:64x64x64", space="tests.support.toys:Small", policy="random", log=tmp_path / "b.jsonl", trials=5,
         measure={"kind": "table", "path": str(table)},
     )  # fmt: skip
     assert tuned.space.target == foreign
-    with pytest.raises(SearchlabError, match="not searched in tests.toys:Small: no table is of it for this target"):
+    with pytest.raises(
+        SearchlabError, match="not searched in tests.support.toys:Small: no table is of it for this target"
+    ):
         study(str(table), target="native").run(tmp_path / "native")
 
 
 def test_a_study_is_of_the_workloads_and_spaces_that_its_tables_hold(tmp_path: Path) -> None:
     for kind in (toys.Small, toys.Dependent):
         write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
-    spaces = ["tests.toys:Small", "tests.toys:Dependent", "tests.toys:One"]
+    spaces = ["tests.support.toys:Small", "tests.support.toys:Dependent", "tests.support.toys:One"]
     cells, left_out = study(str(tmp_path), spaces=spaces).plan()
     assert [item.searched.plugin.name for item in cells] == spaces[:2]
-    assert left_out == ["gemm:64x64x64 is not searched in tests.toys:One: no table is of it for this target"]
+    assert left_out == ["gemm:64x64x64 is not searched in tests.support.toys:One: no table is of it for this target"]
 
 
 def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:

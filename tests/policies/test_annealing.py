@@ -15,7 +15,7 @@ from searchlab.space import Config
 from searchlab_policies import annealing
 from searchlab_policies.annealing import Annealing, acceptance
 from searchlab_policies.random import Random
-from tests import toys
+from tests.support import toys
 
 
 def configs(n: int) -> list[Config]:

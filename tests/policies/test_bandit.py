@@ -20,7 +20,7 @@ from searchlab_policies.bandit import Bandit
 from searchlab_policies.evolutionary import Evolutionary
 from searchlab_policies.random import Random
 from searchlab_policies.xgb import Xgb
-from tests import toys
+from tests.support import toys
 
 HERE = "tests.policies.test_bandit"
 

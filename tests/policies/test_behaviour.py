@@ -21,7 +21,7 @@ from searchlab_policies.evolutionary import Evolutionary
 from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.random import Random
 from searchlab_policies.xgb import Xgb, pick
-from tests import toys
+from tests.support import toys
 
 Make = Callable[[Space, int], Policy]
 

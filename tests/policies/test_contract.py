@@ -6,7 +6,7 @@ import pytest
 
 from searchlab.records import Measurement
 from searchlab.space import Config
-from tests import toys
+from tests.support import toys
 from tests.support.policies import names, start
 
 LEARN_NOTHING = ("random", "grid", "qmc")

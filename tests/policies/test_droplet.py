@@ -10,7 +10,7 @@ from searchlab.records import Measurement, Trial
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.droplet import Droplet, faster
 from searchlab_policies.random import Random
-from tests import toys
+from tests.support import toys
 from tests.support.spaces.products import ORDERS, Ordered
 
 

@@ -16,7 +16,7 @@ from searchlab_costmodels.random import Random as RandomModel
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary_model import EvolutionaryModel
 from searchlab_policies.random import Random
-from tests import toys
+from tests.support import toys
 
 
 def evolution(space: Space, seed: int = 0, **options: Any) -> EvolutionaryModel:

@@ -20,7 +20,7 @@ from searchlab_policies.random import Random
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.sketch import Sketch
 from searchlab_spaces.trace import Trace
-from tests import toys
+from tests.support import toys
 
 CPU = Target({"kind": "llvm", "num-cores": 2})
 CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})

@@ -26,7 +26,7 @@ from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.qmc import Qmc
 from searchlab_policies.random import Random
 from searchlab_spaces.templates.knobs import ReorderKnob
-from tests import toys
+from tests.support import toys
 from tests.support.spaces.products import ORDERS
 
 # --- parameters -------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from searchlab.errors import SearchlabError\n"
         "from searchlab_policies.optuna.gp import Gp\n"
-        "from tests import toys\n"
+        "from tests.support import toys\n"
         "try: Gp(toys.Small(), seed=0)\n"
         "except SearchlabError as error: print(error)\n"
     )

@@ -12,7 +12,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Space
 from searchlab_policies.qmc import Qmc, enough
 from searchlab_policies.random import Random
-from tests import toys
+from tests.support import toys
 from tests.support.spaces.products import Product
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from searchlab.errors import InvalidConfig
 from searchlab.space import Config, Space
-from tests import toys
+from tests.support import toys
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_spaces.sketch import Sketch
-from tests import toys
+from tests.support import toys
 
 OPTIONS: dict[str, dict[str, Any]] = {
     # Small populations and short anneals: these tests are of what is proposed, not of how good it is.

@@ -6,7 +6,7 @@ from typing import Any
 
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab_spaces.templates.knobs import ReorderKnob
-from tests import toys
+from tests.support import toys
 
 ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 

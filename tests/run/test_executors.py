@@ -11,17 +11,16 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.run.study import Study
-from tests import toys
-from tests.conftest import write_table
-from tests.core.test_resume import decided
+from tests.support import toys
+from tests.support.logs import decided, write_table
 
 
 def replayed(tmp_path: Path, jobs: int) -> dict[str, object]:
     """What a study from a table decided, and its progress."""
     study = Study.from_dict(
         {
-            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.toys:Small"}], "policies": ["random", "grid"],
-            "seeds": 2, "trials": 12, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
+            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}],
+            "policies": ["random", "grid"], "seeds": 2, "trials": 12, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
         },
         tmp_path,
     )  # fmt: skip
@@ -42,7 +41,7 @@ def test_a_failure_or_interrupt_ends_all_jobs(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     study = Study.from_dict(
         {
-            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.toys:Small"}], "policies": ["random"],
+            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}], "policies": ["random"],
             "seeds": 4, "trials": 12, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
         },
         tmp_path,

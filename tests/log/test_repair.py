@@ -17,7 +17,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import Final, Finalist, find_logs, read_log
 from searchlab.log.repair import examine, repair
 from searchlab.log.writer import LogWriter
-from tests.core.test_log import HEADER, trial, written
+from tests.support.logs import HEADER, trial, written
 
 
 def lines_of(path: Path, count: int = 8) -> list[bytes]:

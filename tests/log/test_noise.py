@@ -18,9 +18,8 @@ from searchlab.records import Measurement, Trial
 from searchlab.run.finalists import measure_finalists
 from searchlab.run.study import tune
 from searchlab.space import Config
-from tests import toys
-from tests.conftest import write_table
-from tests.core.test_log import HEADER
+from tests.support import toys
+from tests.support.logs import HEADER, write_table
 
 
 def written(path: Path, *lines: Record | Final) -> Path:

@@ -19,7 +19,7 @@ from searchlab.tables.costmodels import evaluate, mean_quality
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
-from tests import toys
+from tests.support import toys
 from tests.support.cli import searchlab
 
 MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("random")]
@@ -40,8 +40,8 @@ def write(path: Path, space: Space, name: str, trials: int = 80, cost: toys.Cost
 @pytest.fixture(scope="module")
 def toy_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("logs")
-    write(folder / "large.jsonl", toys.Large(), "tests.toys:Large", 150)
-    write(folder / "dependent.jsonl", toys.Dependent(), "tests.toys:Dependent", 150)
+    write(folder / "large.jsonl", toys.Large(), "tests.support.toys:Large", 150)
+    write(folder / "dependent.jsonl", toys.Dependent(), "tests.support.toys:Dependent", 150)
     return folder
 
 
@@ -112,7 +112,7 @@ def test_bad_input_is_named(
 ) -> None:
     (tmp_path / "empty").mkdir()
     if logs == ["few.jsonl"]:
-        write(tmp_path / "few.jsonl", toys.Large(), "tests.toys:Large", 7, toys.all_equal)
+        write(tmp_path / "few.jsonl", toys.Large(), "tests.support.toys:Large", 7, toys.all_equal)
     where = toy_logs if logs == ["large.jsonl"] else tmp_path
     with pytest.raises(SearchlabError, match=said):
         evaluate([where / name for name in logs], **({"models": MODELS} | options))

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +15,8 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.records import Trial
 from searchlab.run.study import tune
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
+from tests.support.logs import decided, write_table
 from tests.support.policies import OPTIONS, names, space_for
 
 TRIALS = 60
@@ -30,15 +29,6 @@ def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, 
         space.workload, space=space, policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log,
         trials=trials, batch=batch, seed=3, measure={"kind": "table", "path": str(tables)},
     )  # fmt: skip
-
-
-def decided(log: Path) -> list[dict[str, Any]]:
-    """All of a log that a measurement or the clock did not decide, and what was measured."""
-    timing = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
-    return json.loads(
-        f"[{','.join(log.read_text().splitlines())}]",
-        object_hook=lambda found: {k: v for k, v in found.items() if k not in timing},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +45,7 @@ FORK_SERVER = """
 import json, os, signal, sys, time
 import optuna, xgboost  # so that a run starts at once; no thread has run in this process when it forks
 from pathlib import Path
-from tests.core.test_resume import run
+from tests.run.test_resume import run
 for line in sys.stdin:
     size, delay, policy, space, table, log = json.loads(line)
     pid = os.fork()

@@ -18,8 +18,8 @@ from searchlab.run.study import Study
 from searchlab.space import Config
 from searchlab.tables.build import build_tables, placed, plan_tables, table_study
 from searchlab.tables.info import TableInfo
-from tests import toys
-from tests.conftest import write_table
+from tests.support import toys
+from tests.support.logs import write_table
 
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 GEMM = "gemm:16x16x16"
@@ -30,7 +30,7 @@ def quiet(*_: object) -> OnTrial:
 
 
 def small_study(**more: object) -> Study:
-    data = {"workloads": [GEMM], "spaces": ["tests.toys:Small"], "policies": ["grid", "xgb"], "seeds": 3}
+    data = {"workloads": [GEMM], "spaces": ["tests.support.toys:Small"], "policies": ["grid", "xgb"], "seeds": 3}
     return Study.from_dict({**data, "measure": QUICK, **more})
 
 
@@ -83,7 +83,7 @@ def test_a_sample_goes_on_where_it_was_and_is_compressed_when_it_is_complete(tmp
 def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
     study = small_study(
         workloads=[GEMM, "gemm:64x64x64", "conv2d:1x8x8x8x8x3x3"],
-        spaces=[{"name": "tests.toys:Small", "label": "small"}, "guided-gemm"], warm_start=[],
+        spaces=[{"name": "tests.support.toys:Small", "label": "small"}, "guided-gemm"], warm_start=[],
         target={"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2},  # a space may differ from CPU to CPU
     )  # fmt: skip
     runs, left_out = plan_tables(study, limit=70, seed=4)

@@ -21,11 +21,10 @@ from searchlab.run.study import Study, tune
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
-from tests import toys
-from tests.conftest import write_table
-from tests.core.test_resume import decided
+from tests.support import toys
+from tests.support.logs import decided, write_table
 
-SMALL, DEPENDENT = "tests.toys:Small", "tests.toys:Dependent"
+SMALL, DEPENDENT = "tests.support.toys:Small", "tests.support.toys:Dependent"
 TARGET = {"kind": "llvm"}
 
 

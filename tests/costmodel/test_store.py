@@ -18,7 +18,7 @@ from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_spaces.templates import KnobTemplate
-from tests import toys
+from tests.support import toys
 
 
 def trained() -> Surrogate:

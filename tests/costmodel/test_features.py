@@ -12,7 +12,7 @@ from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
-from tests import toys
+from tests.support import toys
 from tests.support.spaces.products import Ordered
 
 

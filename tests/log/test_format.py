@@ -11,30 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Header, Record, read_log
+from searchlab.log.format import Record, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES, Measurement, Trial
 from searchlab.space import Config
-
-HEADER = Header(
-    workload="gemm:64x64x64", space=Plugin("toy"), fingerprint="f", policy=Plugin("random", {"x": 1}), seed=0, batch=4,
-    target={"kind": "llvm"}, measure={"kind": "local"}, host={"cpu": "x"}, versions={"numpy": "2"}, created=1.0,
-)  # fmt: skip
-
-
-def trial(index: int, seconds: float = 1e-3) -> Record:
-    measured = Measurement((seconds, 2 * seconds, seconds), build_seconds=0.1, run_seconds=0.2, program="ab")
-    return Record.of(Trial(index, Config({"tile": (4, 2), "order": "ijk"}), measured), 0.01, 0.02)
-
-
-def written(path: Path, count: int) -> bytes:
-    writer = LogWriter(path, HEADER)
-    for index in range(count):
-        writer.append(trial(index))
-    writer.sync()
-    writer.close()
-    return path.read_bytes()
+from tests.support.logs import HEADER, trial, written
 
 
 def test_a_log_that_need_not_survive_is_the_same_log_once_it_is_closed(tmp_path: Path) -> None:
@@ -161,7 +143,8 @@ def test_two_processes_cannot_write_one_log(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     writer = LogWriter(path, HEADER)
     code = (
-        "import sys\nfrom tests.core.test_log import HEADER, LogWriter, SearchlabError\n"
+        "import sys\nfrom searchlab.errors import SearchlabError\n"
+        "from searchlab.log.writer import LogWriter\nfrom tests.support.logs import HEADER\n"
         "try: LogWriter(sys.argv[1], HEADER)\nexcept SearchlabError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
@@ -175,7 +158,8 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing_whole(tmp_path: Path) -> 
     """With a real limit on the size of files, as a full disk would set one."""
     path = tmp_path / "a.jsonl"
     code = (
-        "import resource, signal, sys\nfrom tests.core.test_log import HEADER, LogWriter, SearchlabError, trial\n"
+        "import resource, signal, sys\nfrom searchlab.errors import SearchlabError\n"
+        "from searchlab.log.writer import LogWriter\nfrom tests.support.logs import HEADER, trial\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "writer = LogWriter(sys.argv[1], HEADER)\n"

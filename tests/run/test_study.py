@@ -20,13 +20,15 @@ from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_spaces.guided.gemm import GuidedGemm
-from tests import toys
-from tests.conftest import write_table
-from tests.core.test_resume import decided
+from tests.support import toys
+from tests.support.logs import decided, write_table
 
 BASE: dict[str, Any] = {
     "workloads": ["gemm:64x64x64"],
-    "spaces": [{"name": "tests.toys:Small", "label": "small"}, {"name": "tests.toys:Dependent", "label": "dependent"}],
+    "spaces": [
+        {"name": "tests.support.toys:Small", "label": "small"},
+        {"name": "tests.support.toys:Dependent", "label": "dependent"},
+    ],
     "policies": ["random", "grid", "evolutionary", "xgb", "tpe"],
     "seeds": 2,
     "trials": 20,
@@ -63,7 +65,7 @@ def test_a_study_runs_every_cell_and_runs_only_what_is_missing(base: dict[str, A
 
 def test_one_space_with_two_labels_is_reported_as_two(base: dict[str, Any], tmp_path: Path) -> None:
     write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
-    spaces = [{"name": "tests.toys:Small", "label": label} for label in ("one", "two")]
+    spaces = [{"name": "tests.support.toys:Small", "label": label} for label in ("one", "two")]
     Study.from_dict({**base, "spaces": spaces, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
     rows = report(tmp_path / "out").workloads[0].strategies
     assert {row.strategy for row in rows} == {"one / random", "two / random"}

@@ -1,0 +1,55 @@
+"""Logs that tests write and read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from searchlab.log.format import Header, Record
+from searchlab.log.writer import LogWriter
+from searchlab.plugins import Plugin
+from searchlab.records import Measurement, Trial
+from searchlab.space import Config, Space
+from tests.support.toys import Cost
+
+HEADER = Header(
+    workload="gemm:64x64x64", space=Plugin("toy"), fingerprint="f", policy=Plugin("random", {"x": 1}), seed=0, batch=4,
+    target={"kind": "llvm"}, measure={"kind": "local"}, host={"cpu": "x"}, versions={"numpy": "2"}, created=1.0,
+)  # fmt: skip
+
+
+def trial(index: int, seconds: float = 1e-3) -> Record:
+    measured = Measurement((seconds, 2 * seconds, seconds), build_seconds=0.1, run_seconds=0.2, program="ab")
+    return Record.of(Trial(index, Config({"tile": (4, 2), "order": "ijk"}), measured), 0.01, 0.02)
+
+
+def written(path: Path, count: int) -> bytes:
+    writer = LogWriter(path, HEADER)
+    for index in range(count):
+        writer.append(trial(index))
+    writer.sync()
+    writer.close()
+    return path.read_bytes()
+
+
+def write_table(path: Path, space: Space, cost: Cost) -> Path:
+    """A log of every config of a toy space, at its made-up cost."""
+    header = Header(
+        workload=str(space.workload), space=Plugin("toy"), fingerprint=space.fingerprint, policy=Plugin("grid"),
+        seed=0, batch=1, target=space.target.to_json(), measure={},
+    )  # fmt: skip
+    writer = LogWriter(path, header)
+    for index, config in enumerate(space.enumerate()):
+        writer.append(Record.of(Trial(index, config, cost(config)), 0.0, 0.0))
+    writer.close()
+    return path
+
+
+def decided(log: Path) -> list[dict[str, Any]]:
+    """All of a log that a measurement or the clock did not decide, and what was measured."""
+    timing = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
+    return json.loads(
+        f"[{','.join(log.read_text().splitlines())}]",
+        object_hook=lambda found: {k: v for k, v in found.items() if k not in timing},
+    )
