@@ -120,8 +120,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         sentinel: float | None = None,
     ) -> Self:
         m = trial.measurement
+        config = {name: list(v) if isinstance(v, tuple) else v for name, v in trial.config.items()}  # as it is read
         return cls(
-            index=trial.index, config=trial.config.to_json(), seconds=m.seconds, failure=m.failure, message=m.message,
+            index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
             nearest=m.nearest, pruned=m.pruned, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,

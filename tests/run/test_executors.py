@@ -20,7 +20,8 @@ def replayed(tmp_path: Path, jobs: int) -> dict[str, object]:
     study = Study.from_dict(
         {
             "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}],
-            "policies": ["random", "grid"], "seeds": 2, "trials": 12, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
+            "policies": ["random", "grid"], "seeds": 2, "trials": 12,
+            "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
         },
         tmp_path,
     )  # fmt: skip

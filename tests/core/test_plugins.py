@@ -1,0 +1,140 @@
+"""Plug-ins by name: registered names in logs, modules that have moved, options by their earlier names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from searchlab import SearchlabError, tune
+from searchlab.costmodel import COST_MODELS
+from searchlab.log.format import read_log
+from searchlab.plugins import Plugin
+from searchlab.policy import POLICIES, NeverTwice
+from searchlab.space import SPACES
+from tests.support import toys
+from tests.support.logs import write_table
+
+POLICY = """
+from searchlab import NeverTwice
+
+class Climb(NeverTwice):
+    renamed = {"warm": "n_startup"}
+
+    def __init__(self, space, *, seed, n_startup=4):
+        super().__init__(space, seed=seed)
+
+    def propose(self, n, rng):
+        return []
+"""
+
+Install = Callable[[str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs, for real, the package ``acme`` with a registered policy in the module of the given name."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def put(module: str) -> None:
+        forget()
+        for path in tmp_path.glob("acme/*.py"):
+            path.unlink()
+        for folder in ("acme", "acme-1.dist-info"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / "acme" / "__init__.py").touch()
+        (tmp_path / "acme" / f"{module}.py").write_text(POLICY)
+        (tmp_path / "acme-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+        entry = f"[searchlab.policies]\nclimb = acme.{module}:Climb\n"
+        (tmp_path / "acme-1.dist-info" / "entry_points.txt").write_text(entry)
+        importlib.invalidate_caches()
+
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "acme"]:
+            del sys.modules[name]
+
+    yield put
+    forget()
+
+
+def run(policy: object, folder: Path, trials: int) -> None:
+    tune(
+        toys.WORKLOAD, space=toys.Small(), policy=policy, log=folder / "run.jsonl", trials=trials,  # type: ignore[arg-type]
+        measure={"kind": "table", "path": str(folder / "table.jsonl")},
+    )  # fmt: skip
+
+
+def test_a_run_of_a_class_resumes_after_its_module_has_moved(install: Install, tmp_path: Path) -> None:
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    install("first")
+    run(POLICIES.load("climb"), tmp_path, 5)
+    assert read_log(tmp_path / "run.jsonl").header.policy == Plugin("climb")
+    install("second")
+    run(POLICIES.load("climb"), tmp_path, 9)
+    assert len(read_log(tmp_path / "run.jsonl").records) == 9
+
+
+def test_a_log_that_names_a_module_which_has_moved_resumes(install: Install, tmp_path: Path) -> None:
+    """As logs of 0.1 do, with an option by the name that it had then."""
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    install("first")
+    run({"name": "climb", "options": {"n_startup": 8}}, tmp_path, 5)
+    log = tmp_path / "run.jsonl"
+    log.write_text(log.read_text().replace('"name":"climb"', '"name":"acme.first:Climb"').replace("n_startup", "warm"))
+    install("second")
+    run({"name": "climb", "options": {"n_startup": 8}}, tmp_path, 9)
+    assert len(read_log(log).records) == 9
+    with pytest.raises(SearchlabError, match="is the log of another run: its policy is"):
+        run({"name": "climb", "options": {"n_startup": 9}}, tmp_path, 9)
+
+
+def test_another_class_of_the_same_name_is_another_plug_in(install: Install, tmp_path: Path) -> None:
+    install("first")
+    (tmp_path / "acme" / "second.py").write_text(POLICY)
+    importlib.invalidate_caches()
+    assert not POLICIES.same(Plugin("acme.second:Climb"), Plugin("climb"))
+    assert POLICIES.same(Plugin("acme.first:Climb"), Plugin("climb"))
+    assert POLICIES.same(Plugin("acme.gone:Climb"), Plugin("climb"))
+    assert not POLICIES.same(Plugin("elsewhere.first:Climb"), Plugin("climb"))
+    assert not POLICIES.same(Plugin("random"), Plugin("climb"))
+
+
+def test_a_class_that_a_package_hands_on_has_the_name_it_is_registered_by() -> None:
+    for kind in (SPACES, POLICIES, COST_MODELS):
+        for name in kind.installed():
+            if name != "gp":  # which needs PyTorch
+                assert kind.name_of(kind.load(name)) == name
+    assert POLICIES.name_of(toys.Small) == "searchlab.conformance.toys:Small"
+
+
+def test_an_option_by_its_earlier_name_is_refused_with_the_name_it_has(install: Install) -> None:
+    install("first")
+    with pytest.raises(SearchlabError, match="policy 'climb' has no option 'warm'; it is called 'n_startup' now"):
+        POLICIES.check_options("climb", POLICIES.load("climb"), {"warm": 3})
+    with pytest.raises(SearchlabError, match="no option 'n_startups'; did you mean 'n_startup'"):
+        POLICIES.check_options("climb", POLICIES.load("climb"), {"n_startups": 3})
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("climbing", "unknown policy 'climbing'"),
+        ("searchlab.gone:Policy", "cannot be loaded"),
+        ("searchlab.policy:POLICIES", "not a class"),
+        ({"policy": "random"}, "given as a name, or as"),
+        ({"name": "random", "option": {}}, "given as a name, or as"),
+    ],
+)
+def test_a_wrong_name_is_one_sentence(spec: str, said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        POLICIES.named(spec)
+
+
+def test_what_a_log_names_is_a_plug_in_before_it_is_called() -> None:
+    with pytest.raises(SearchlabError, match="'subprocess:Popen' is no searchlab.Space"):
+        SPACES.make(Plugin("subprocess:Popen"), None, None)
+    with pytest.raises(SearchlabError, match=f"is no searchlab.{NeverTwice.__bases__[0].__name__}"):
+        POLICIES.make(Plugin("subprocess:Popen"), None, seed=0)
