@@ -305,7 +305,7 @@ def read_held(path: Path) -> Log | None:
 
     The log is not locked. Raises SearchlabError where it is foreign or damaged.
     """
-    if not path.exists():
+    if not path.is_file():
         return None
     data = read_bytes(path)
     if b"\n" not in data and (_FIRST.startswith(data) or data.startswith(_FIRST)):
