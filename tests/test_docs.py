@@ -22,8 +22,8 @@ def blocks(document: str, language: str) -> list[str]:
 
 def test_the_study_file_of_the_readme() -> None:
     (text,) = blocks("README.md", "toml")
-    cells, left_out = Study.from_dict(tomllib.loads(text)).plan()
-    assert len(cells) == 2 * 3 * 5 and not left_out
+    runs, left_out = Study.from_dict(tomllib.loads(text)).plan()
+    assert len(runs) == 2 * 3 * 5 and not left_out
 
 
 def test_the_python_of_the_readme(
