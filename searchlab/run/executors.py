@@ -22,7 +22,7 @@ from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Log, read_held, read_log
 from ..log.writer import check_identity
 from ..machine.host import available_cores
-from ..measure.contract import Cache, Measurer
+from ..measure.contract import KnownPrograms, Measurer
 from ..measure.process import Worker, WorkerDied, die_with
 from ..measure.settings import Settings
 from ..records import Measurement, Trial
@@ -58,19 +58,19 @@ def execute(runs: Sequence[Run], base: Path, on_run: OnRun, jobs: int = 1) -> It
     settings = runs[0].settings
     check_jobs(jobs, settings)
     check_apart([run.warm_start for run in runs], [run.log for run in runs])
-    cache: Cache = {}
-    with settings.make(runs[0].space.target, cache, base) as measurer:
-        held = [_recall(run, measurer, cache) for run in runs]
+    known: KnownPrograms = {}
+    with settings.make(runs[0].space.target, known, base) as measurer:
+        held = [_recall(run, measurer, known) for run in runs]
         if jobs > 1:
-            yield from _in_jobs(runs, base, cache, jobs, on_run)
+            yield from _in_jobs(runs, base, known, jobs, on_run)
             return
         for number, run in enumerate(runs, 1):
             log, held[number - 1] = held[number - 1], None
             yield run, search(run, measurer, on_run(run, number, len(runs), 0), log)
 
 
-def _recall(run: Run, measurer: Measurer, cache: Cache) -> Log | None:
-    """The log of ``run``, where there is one to go on with; its measurements are put into ``cache``.
+def _recall(run: Run, measurer: Measurer, known: KnownPrograms) -> Log | None:
+    """The log of ``run``, where there is one to go on with; its measurements are put into ``known``.
 
     Raises SearchlabError where it is damaged, or of another run.
     """
@@ -79,8 +79,8 @@ def _recall(run: Run, measurer: Measurer, cache: Cache) -> Log | None:
         return None
     check_identity(run.log, log.header, run.header(measurer.workers))
     for record in () if measurer.repeatable else log.records:  # a table answers at once
-        if record.program and (record.program not in cache or cache[record.program].pruned):
-            cache[record.program] = replace(record.measurement, reused=False)
+        if record.program and (record.program not in known or known[record.program].pruned):
+            known[record.program] = replace(record.measurement, reused=False)
     return log
 
 
@@ -113,11 +113,11 @@ class _Ended:
 
 
 def _in_jobs(
-    runs: Sequence[Run], base: Path, cache: Mapping[str, Measurement], jobs: int, on_run: OnRun
+    runs: Sequence[Run], base: Path, known: Mapping[str, Measurement], jobs: int, on_run: OnRun
 ) -> Iterator[tuple[Run, Log]]:
     """Execute ``runs``, ``jobs`` of them at a time; the first failure, or an interrupt, ends them all.
 
-    Each run starts with what ``cache`` holds, and learns nothing of those that run beside or before it. So it does not
+    Each run starts with what ``known`` holds, and learns nothing of those that run beside or before it. So it does not
     matter which of them are quick.
     """
     waiting = deque(enumerate(runs, 1))
@@ -136,7 +136,7 @@ def _in_jobs(
             worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.job")
             ends.callback(worker.kill)
             job_of[worker] = job
-            worker.send(_Begin(msgspec.to_builtins(runs[0].settings), base, dict(cache)))
+            worker.send(_Begin(msgspec.to_builtins(runs[0].settings), base, dict(known)))
             start(worker, job)
         while running:
             answered = wait([worker.connection for worker in running])
@@ -173,18 +173,18 @@ def main() -> None:
     warnings.showwarning = show_warning
     begin: _Begin = connection.recv()
     settings = msgspec.convert(begin.settings, Settings)
-    cache: Cache = {}
+    known: KnownPrograms = {}
     measurer: Measurer | None = None
     while True:
         try:
             data = connection.recv()
         except EOFError:
             return
-        cache.clear()
-        cache.update(begin.known)
+        known.clear()
+        known.update(begin.known)
         try:
             run: Run = replace(pickle.loads(data), settings=settings)
-            measurer = measurer or settings.make(run.space.target, cache, begin.base)
+            measurer = measurer or settings.make(run.space.target, known, begin.base)
             search(run, measurer, connection.send)
         except SearchlabError as error:
             connection.send(_Ended(refused=str(error)))

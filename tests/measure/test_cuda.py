@@ -142,7 +142,7 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
     assert {failure for failure in FAILURES if survives("llvm", failure)} == {"run_error", "wrong_answer"}
     assert not any(survives("cuda", failure) for failure in FAILURES)
     space = Faulty(WORKLOAD, measurer.target)
-    measurer.cache.clear()
+    measurer.known.clear()
     runners = []
     for fault in ("none", "does not link", "is wrong", "tiled", "segfaults"):
         list(measurer.measure(space, [Config({"fault": fault})]))
@@ -260,7 +260,7 @@ def test_a_kernel_that_fails_harms_no_other() -> None:
     }
     with LocalMeasurer(LocalSettings(repeat=2), target, {}, 2) as measurer:
         for fault in FAULTS:
-            measurer.cache.clear()
+            measurer.known.clear()
             configs = [Config({"fault": one}) for one in (fault, "none")]
             failed, fine = measurer.measure(FaultyCuda(WORKLOAD, target), configs)
             kinds = {expected[fault], "crash"} if fault == "traps" else {expected[fault]}
