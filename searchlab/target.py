@@ -118,20 +118,20 @@ class Target:
 
 def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
     """The data caches of this machine as Linux reports them, or the generic ones where it does not."""
-    found: dict[int, Cache] = {}
+    caches: dict[int, Cache] = {}
     for index in sorted(Path(root).glob("index*")):
         try:
             if (index / "type").read_text().strip() not in ("Data", "Unified"):
                 continue
             size = (index / "size").read_text().strip()
-            found[int((index / "level").read_text())] = Cache(
+            caches[int((index / "level").read_text())] = Cache(
                 int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]],
                 int((index / "ways_of_associativity").read_text()),
                 int((index / "coherency_line_size").read_text()),
             )
         except (OSError, ValueError, KeyError):
             continue
-    levels = [found[level] for level in sorted(found) if found[level].ways > 0]
+    levels = [caches[level] for level in sorted(caches) if caches[level].ways > 0]
     return tuple(levels) if len(levels) >= 2 else GENERIC_CACHES
 
 

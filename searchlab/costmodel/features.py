@@ -131,15 +131,15 @@ class ProgramFeatures(Features):
 
         extractor = ms.feature_extractor.PerStoreFeature()
         context = tune_context(self.space.workload.module, self.space.target.tvm)
-        made: list[tuple[Config, Any]] = []
+        candidates: list[tuple[Config, Any]] = []
         for config in configs:
             self._rows[config] = np.full(328, np.nan)
             try:
-                made.append((config, ms.MeasureCandidate(self.space.schedule(config), [])))
+                candidates.append((config, ms.MeasureCandidate(self.space.schedule(config), [])))
             except InvalidConfig:
                 continue
-        stores = extractor.extract_from(context, [candidate for _, candidate in made])
-        for (config, _), store in zip(made, stores, strict=True):
+        stores = extractor.extract_from(context, [candidate for _, candidate in candidates])
+        for (config, _), store in zip(candidates, stores, strict=True):
             matrix = store.numpy().astype(np.float64)
             self._rows[config] = np.concatenate([matrix.max(axis=0), matrix.mean(axis=0)])
 

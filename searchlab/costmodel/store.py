@@ -68,8 +68,8 @@ def load(path: str | Path, space: Space) -> Surrogate:
     except OSError as error:
         raise SearchlabError(f"cannot read the cost model {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, EOFError, TypeError, AttributeError, RuntimeError, BadZipFile, zlib.error) as error:
-        said = error if is_zipfile(path) else "it is not an .npz archive"
-        raise SearchlabError(f"{path} is no cost model that searchlab saved: {said}") from None
+        why = error if is_zipfile(path) else "it is not an .npz archive"
+        raise SearchlabError(f"{path} is no cost model that searchlab saved: {why}") from None
     columns = len(saved.columns) if saved.features == "knob" else rows.features.shape[-1]
     shapes = {"features": (rows.scores.size, columns), "scores": (rows.scores.size,), "groups": (rows.scores.size,)}
     for name, part in rows._asdict().items():

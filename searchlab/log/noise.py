@@ -53,26 +53,26 @@ def largest_drift(log: Log) -> float | None:
 
 def sentences(log: Log) -> list[str]:
     """What a reader of the run's best should know of its times."""
-    said = []
+    facts = []
     if log.final is not None:
         first, tied = winner(log.final)
         others = len(log.final.finalists) - 1
         again = f"measured again {len(first.seconds)} times"
         if not others:
-            said.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
+            facts.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
         elif tied:
             names = ", ".join(str(one.index) for one in tied)
-            said.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
+            facts.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
         else:
-            said.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
+            facts.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
     if (spread := noise(log)) is not None:
-        said.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
+        facts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
     if readings := drift(log):
-        said.append(
+        facts.append(
             f"the machine drifted: its first program took {min(readings):.2f} to {max(readings):.2f} times as long "
             f"({len(readings)} readings)"
         )
-    return said
+    return facts
 
 
 def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:

@@ -91,25 +91,25 @@ def repair(path: Path) -> Repaired | None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SearchlabError(f"another process is writing {path}; wait for it") from None
-        found = examine(path)
-        if not found.problems:
+        examined = examine(path)
+        if not examined.problems:
             return None
-        if not found.prefix:
+        if not examined.prefix:
             raise SearchlabError(
-                f"{path} cannot be repaired: line 1: {found.problems[0].text}. Without a header nothing says what its "
+                f"{path} cannot be repaired: line 1: {examined.problems[0].text}. Without a header nothing says what its "
                 f"trials are of; take the first line from another log of the same run"
             )
         try:
             saved = _free(path, ".damaged")
             shutil.copyfile(path, saved)
             rest = None
-            if found.rest:
+            if examined.rest:
                 rest = _free(path, ".rest")
-                _write(rest, [found.prefix[0], *found.rest])
-            _write(path, found.prefix)
+                _write(rest, [examined.prefix[0], *examined.rest])
+            _write(path, examined.prefix)
         except OSError as error:
             raise SearchlabError(f"cannot write beside {path}: {error.strerror}; it is as it was") from None
-    return Repaired(found.trials, saved, rest, found.rest_trials)
+    return Repaired(examined.trials, saved, rest, examined.rest_trials)
 
 
 def _free(path: Path, ending: str) -> Path:

@@ -63,8 +63,8 @@ class Result:
         """Raises SearchlabError where no trial gave a program that runs."""
         if not np.isfinite(self.log.costs).any():
             kinds = Counter(record.failure for record in self.log.records)
-            said = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
-            raise SearchlabError(f"{self.log.path} has no successful trial: {said}")
+            failures = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
+            raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
         trials = self.log.trials
         if self.log.final is None:
             trial = trials[int(np.argmin(self.log.costs))]

@@ -76,7 +76,7 @@ def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
     for given in paths:
         if not find_logs(given):
             raise SearchlabError(f"there is no log (*.jsonl) in {given} to start from")
-    for path in (found for given in paths for found in find_logs(given)):
+    for path in (path for given in paths for path in find_logs(given)):
         run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32])
         if not run.trials:
             raise SearchlabError(f"{path} has no measured trial to start from")

@@ -131,13 +131,13 @@ def _by_task(tasks: Sequence[_Task]) -> Iterator[_Part]:
 
 
 def _tried(model: Plugin, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
-    made = make_cost_model(model, seed)
+    cost_model = make_cost_model(model, seed)
     start = time.perf_counter()
-    made.fit(*part.train)
+    cost_model.fit(*part.train)
     train_seconds = time.perf_counter() - start
     for task, features, scores in part.tests:
         start = time.perf_counter()
-        predicted = made.predict(features)
+        predicted = cost_model.predict(features)
         predict_seconds = time.perf_counter() - start
         quality = model_quality(
             predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
@@ -163,11 +163,11 @@ def model_name(model: Plugin) -> str:
     return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
 
 
-def mean_quality(found: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
+def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
     """Of each model, by name, the mean of each figure over the logs that define it, weighted by held-out trials."""
     means: dict[str, dict[str, float | None]] = {}
-    for name in dict.fromkeys(model_name(held.model) for held in found):
-        qualities = [held.quality for held in found if model_name(held.model) == name]
+    for name in dict.fromkeys(model_name(held.model) for held in held_out):
+        qualities = [held.quality for held in held_out if model_name(held.model) == name]
         means[name] = {column: _mean(qualities, column) for column in COLUMNS}
     return means
 
@@ -177,11 +177,11 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
     return sum(value * trials for value, trials in known) / sum(trials for _, trials in known) if known else None
 
 
-def quality_table(found: Sequence[HeldOut], title: str) -> Table:
+def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
     """A row a model; the best of each column in bold where there is more than one."""
     table = Table(title=escape(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("cost model", overflow="fold", max_width=40)
-    means = mean_quality(found)
+    means = mean_quality(held_out)
     columns: list[list[str]] = []
     for column, heading in COLUMNS.items():
         table.add_column(heading, justify="right", no_wrap=True)

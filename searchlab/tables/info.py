@@ -61,11 +61,11 @@ class TableInfo:
 
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
-        found = {"file": str(self.log.path)} | {
+        facts = {"file": str(self.log.path)} | {
             name: header[name]
             for name in ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
         }
-        found |= {
+        facts |= {
             "configs": len(self.log.records),
             "space_size": self.log.header.space_size,
             "exhaustive": self.exhaustive,
@@ -75,12 +75,12 @@ class TableInfo:
             "seconds": self.seconds,
         }
         if len(self.gflops):
-            found |= {
+            facts |= {
                 "gflops": {"best": self.gflops[-1], "median": np.median(self.gflops), "worst": self.gflops[0]},
                 "quantiles": {f"{q:g}": np.quantile(self.gflops, q) for q in QUANTILES},
                 "near_best": self.near_best,
             }
-        return found
+        return facts
 
 
 def info_table(info: TableInfo) -> Table:
@@ -89,7 +89,7 @@ def info_table(info: TableInfo) -> Table:
     options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
     date = datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else ""
     target = {name: value for name, value in header.target.items() if name != "caches"}
-    noise = info.noise
+
     nearest = sum(record.nearest for record in info.log.records)
     rows = {
         "workload": header.workload,
@@ -102,7 +102,7 @@ def info_table(info: TableInfo) -> Table:
         "answered by the nearest": f"{nearest:,}" if nearest else "",
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
         **_speeds(info),
-        "spread of the repeats": f"{100 * noise:.1f} % (median)" if noise is not None else "",
+        "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
         "seconds charged": f"{info.seconds:,.0f}",
     }
     table = Table(title=escape(str(info.log.path)), title_justify="left", box=SIMPLE_HEAD, show_header=False)

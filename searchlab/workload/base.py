@@ -78,14 +78,14 @@ class Workload(ABC):
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random operands by name, the same for the same seed: standard normal, or in [-8, 8) for int8."""
         rng = np.random.default_rng(seed)
-        made: dict[str, Array] = {}
+        operands: dict[str, Array] = {}
         for name, shape in list(self.shapes.items())[:-1]:
             dtype = self.out_dtype if name == "bias" else self.dtype
             if self.dtype == "int8":
-                made[name] = rng.integers(-8, 8, size=shape).astype(dtype)
+                operands[name] = rng.integers(-8, 8, size=shape).astype(dtype)
             else:
-                made[name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
-        return made
+                operands[name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+        return operands
 
     def tolerance(self) -> tuple[float, float]:
         """(rtol, atol) within which a right result lies, however its sum was ordered.

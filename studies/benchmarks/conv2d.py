@@ -41,16 +41,16 @@ def against_onednn(workload: Conv2d, target: Target, config: Config, rounds: int
         return result.relu_() if workload.relu else result
 
     with torch.inference_mode():
-        found = compare([lambda: program(*args), onednn], rounds)
+        compared = compare([lambda: program(*args), onednn], rounds)
         theirs = onednn().numpy()
     rtol, atol = workload.tolerance()
     expected = workload.reference(workload.inputs())
     for result in (args[-1].numpy(), theirs):
         np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
     return {
-        "ours_gflops": workload.flops / found.pop("ours_seconds") / 1e9,
-        "onednn_gflops": workload.flops / found.pop("theirs_seconds") / 1e9,
-        **found,
+        "ours_gflops": workload.flops / compared.pop("ours_seconds") / 1e9,
+        "onednn_gflops": workload.flops / compared.pop("theirs_seconds") / 1e9,
+        **compared,
     }
 
 

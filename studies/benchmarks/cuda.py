@@ -108,14 +108,14 @@ def rows_of(name: str, target: Target, options: argparse.Namespace) -> list[dict
     configs = {space: search(space, workload, target, options.trials, options.seed) for space in FAMILIES}
     sides = {space: tvm_side(space, workload, target, config) for space, config in configs.items()}
     times = in_turn({**sides, CUDNN: cudnn_side(workload)}, options.rounds)
-    made = []
+    rows = []
     for side, each in times.items():
         low, median, high = (float(value) for value in np.percentile(each, [25, 50, 75]))
         ratio = float(np.median(np.array(times[CUDNN]) / np.array(each)))
         config = configs[side].to_json() if side in configs else None
         row = {"workload": name, "side": side, "ms": median, "ms_quartiles": [low, high], "ratio": ratio}
-        made.append({**row, "gflops": workload.flops / median / 1e6, "config": config, "gpu": gpu_name()})
-    return made
+        rows.append({**row, "gflops": workload.flops / median / 1e6, "config": config, "gpu": gpu_name()})
+    return rows
 
 
 def main(argv: Sequence[str] | None = None) -> None:

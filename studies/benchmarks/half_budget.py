@@ -50,7 +50,7 @@ def tables(directory: Path, trials: int | None) -> dict[tuple[str, str], list[di
     for workload, item in read_runs(directory).items():
         for run in item.runs:
             by_place[workload, run.space][run.log.header.name].append(run)
-    made = {}
+    tables_of = {}
     for place, policies in by_place.items():
         if BASELINE not in policies:
             raise SystemExit(f"{directory} holds no run of {BASELINE!r} on {place[0]} in {place[1]}")
@@ -64,8 +64,8 @@ def tables(directory: Path, trials: int | None) -> dict[tuple[str, str], list[di
         others = [row for row in rows if row["policy"] != BASELINE]
         for row, p in zip(others, holm(np.array([row["p"] for row in others])), strict=True):
             row["p"] = float(p)
-        made[place] = sorted(rows, key=lambda row: -row["ratio"])
-    return made
+        tables_of[place] = sorted(rows, key=lambda row: -row["ratio"])
+    return tables_of
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -74,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, help="the half of the budget (half of the trials there are)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     options = parser.parse_args(argv)
-    found = tables(options.results, options.trials)
-    for (workload, space), rows in found.items():
+    by_place = tables(options.results, options.trials)
+    for (workload, space), rows in by_place.items():
         print(f"\n{workload} in {space}, {rows[0]['seeds']} seeds, after {rows[0]['trials']} trials\n")
         print(
             "| policy | GFLOPS | over random | better than random | p | where random ends |\n|---|---|---|---|---|---|"
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             p = "" if row["policy"] == BASELINE else f"{row['p']:.1g}"
             print(f"| {row['policy']} | {row['gflops']:.0f} | {ratio} | {chance} | {p} | {there} |")
     if options.json:
-        rows = [{"workload": w, "space": s, **row} for (w, s), found_rows in found.items() for row in found_rows]
+        rows = [{"workload": w, "space": s, **row} for (w, s), own in by_place.items() for row in own]
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 

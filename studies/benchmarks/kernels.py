@@ -37,13 +37,13 @@ def against_blas(workload: Workload, target: Target, config: Config, rounds: int
     program, args = build(SPACE, workload, target, config)["main"], arguments(workload, target)
     a, b = np.from_dlpack(args[0]), np.from_dlpack(args[1])
     result = np.empty(list(workload.shapes.values())[-1], workload.out_dtype)
-    found = compare([lambda: program(*args), lambda: np.matmul(a, b, out=result)], rounds)
+    compared = compare([lambda: program(*args), lambda: np.matmul(a, b, out=result)], rounds)
     rtol, atol = workload.tolerance()
     np.testing.assert_allclose(args[-1].numpy(), workload.reference(workload.inputs()), rtol=rtol, atol=atol)
     return {
-        "ours_gflops": workload.flops / found.pop("ours_seconds") / 1e9,
-        "blas_gflops": workload.flops / found.pop("theirs_seconds") / 1e9,
-        **found,
+        "ours_gflops": workload.flops / compared.pop("ours_seconds") / 1e9,
+        "blas_gflops": workload.flops / compared.pop("theirs_seconds") / 1e9,
+        **compared,
         "blas_kernels": next(info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"),
     }
 

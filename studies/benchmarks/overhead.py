@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     numbers = sorted(options.trials)
     head = "".join(f"  ask {n:>6}  tell {n:>6}" for n in numbers)
     print(f"{'space':8} {'policy':20}{head}  growth  share of a run")
-    found = []
+    measured = []
     for kind, space in spaces().items():
         for name in options.policies:
             try:
@@ -97,13 +97,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             except SearchlabError as error:
                 print(f"{kind:8} {name:20}  {error}", flush=True)
                 continue
-            found += [{"space": kind, "policy": name, **row} for row in rows]
+            measured += [{"space": kind, "policy": name, **row} for row in rows]
             first, last = rows[0]["ask"] + rows[0]["tell"], rows[-1]["ask"] + rows[-1]["tell"]
             seconds = "".join(f"  {row['ask']:10.4f}  {row['tell']:11.4f}" for row in rows)
             share = last / (last + BATCH * RUN_SECONDS)
             print(f"{kind:8} {name:20}{seconds}  {last / first:6.1f}  {share:6.1%}", flush=True)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        options.json.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

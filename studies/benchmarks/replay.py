@@ -82,7 +82,7 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
 
     cache = folder / "cache.json"
     params = json.loads(cache.read_text())["tune_params"]
-    made = 0
+    trials_made = 0
     for seed in range(runs):
         random.seed(seed)
         np.random.seed(seed)
@@ -90,8 +90,8 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
             "replayed", "", 1, [], params, strategy=STRATEGIES[strategy][1], strategy_options={"max_fevals": trials},
             lang="C", cache=str(cache), simulation_mode=True, quiet=True,
         )  # fmt: skip
-        made += len({tuple(result[name] for name in params) for result in results})
-    return made
+        trials_made += len({tuple(result[name] for name in params) for result in results})
+    return trials_made
 
 
 def write_cache(table: Path, cache: Path) -> None:
@@ -125,13 +125,13 @@ def write_cache(table: Path, cache: Path) -> None:
 def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[str, float]:
     """Trials a second of one side by strategy."""
     run = {"searchlab": run_searchlab, "kernel_tuner": run_kernel_tuner}[side]
-    found = {}
+    speeds = {}
     for strategy in STRATEGIES:
         run(table, strategy, 1, FIRST, folder)
         start = time.perf_counter()
-        made = run(table, strategy, runs, trials, folder)
-        found[strategy] = made / (time.perf_counter() - start)
-    return found
+        count = run(table, strategy, runs, trials, folder)
+        speeds[strategy] = count / (time.perf_counter() - start)
+    return speeds
 
 
 # --- both sides in turn -------------------------------------------------------------------------------

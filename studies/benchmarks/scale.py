@@ -56,7 +56,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
         log = read_log(path)
         read = time.perf_counter()
         trials = log.trials
-        made = time.perf_counter()
+        decoded = time.perf_counter()
         alone, _ = run.start()
         for first in range(0, records, batch):
             alone.ask(batch)
@@ -67,8 +67,8 @@ def time_log(records: int, policy: str, batch: int) -> None:
         resumed = time.perf_counter()
         size = path.stat().st_size / 1e6
     print(f"{records:,} records, {size:.1f} MB, policy {policy}")
-    print(f"read in {read - start:.2f} s, its trials made in {made - read:.2f} s")
-    print(f"resumed in {resumed - policy_done:.2f} s; the policy alone takes {policy_done - made:.2f} s of that")
+    print(f"read in {read - start:.2f} s, its trials decoded in {decoded - read:.2f} s")
+    print(f"resumed in {resumed - policy_done:.2f} s; the policy alone takes {policy_done - decoded:.2f} s of that")
 
 
 def megabytes(process: psutil.Process) -> float:

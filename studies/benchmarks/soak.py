@@ -66,7 +66,7 @@ def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
 def decided(log: Path) -> list[Any]:
     """The log without what the clock decided."""
     return [
-        json.loads(line, object_hook=lambda found: {k: v for k, v in found.items() if k not in CLOCKS})
+        json.loads(line, object_hook=lambda fields: {k: v for k, v in fields.items() if k not in CLOCKS})
         for line in log.read_text().splitlines()
     ]
 

@@ -45,11 +45,11 @@ SETTINGS = {
 def different(space: Space, count: int, seed: int) -> list[Config]:
     """``count`` random configs that make different programs."""
     rng = np.random.default_rng(seed)
-    found: dict[int, Config] = {}
-    while len(found) < count:
+    config_of: dict[int, Config] = {}
+    while len(config_of) < count:
         for config in space.sample_new(rng, count, {}):
-            found.setdefault(structural_hash(space.schedule(config).mod), config)
-    return list(found.values())[:count]
+            config_of.setdefault(structural_hash(space.schedule(config).mod), config)
+    return list(config_of.values())[:count]
 
 
 def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
@@ -74,20 +74,20 @@ def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, floa
 
 def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int) -> dict[str, float]:
     start = time.perf_counter()
-    found = []
+    measurements = []
     best = math.inf
     with LocalMeasurer(settings, space.target, {}, cores) as measurer:
         for batch in batches(configs, size):
-            found += measurer.measure(space, batch, best)
-            best = min(best, *(measurement.cost for measurement in found))
+            measurements += measurer.measure(space, batch, best)
+            best = min(best, *(measurement.cost for measurement in measurements))
         seconds = time.perf_counter() - start
     return {
         "seconds": seconds,
-        "build": sum(measurement.build_seconds for measurement in found) / cores,
-        "run": sum(measurement.run_seconds for measurement in found),
+        "build": sum(measurement.build_seconds for measurement in measurements) / cores,
+        "run": sum(measurement.run_seconds for measurement in measurements),
         "best": best,
-        "failed": sum(measurement.failure is not None for measurement in found),
-        "pruned": sum(measurement.pruned for measurement in found),
+        "failed": sum(measurement.failure is not None for measurement in measurements),
+        "pruned": sum(measurement.pruned for measurement in measurements),
     }
 
 

@@ -149,8 +149,8 @@ def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return answer
 
 
 def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
