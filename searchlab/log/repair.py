@@ -96,8 +96,8 @@ def repair(path: Path) -> Repaired | None:
             return None
         if not examined.prefix:
             raise SearchlabError(
-                f"{path} cannot be repaired: line 1: {examined.problems[0].text}. Without a header nothing says what its "
-                f"trials are of; take the first line from another log of the same run"
+                f"{path} cannot be repaired: line 1: {examined.problems[0].text}. Without a header its trials "
+                f"mean nothing; take the first line from another log of the same run"
             )
         try:
             saved = _free(path, ".damaged")
