@@ -47,7 +47,7 @@ class Searched:
         """
         if isinstance(spec, Space):
             if str(spec.workload) != str(workload):
-                raise SearchlabError(f"the space is for {spec.workload}, not for {workload}; make it for that")
+                raise SearchlabError(f"the space is for {spec.workload}; make one for {workload}")
             if target is not None and target != spec.target:
                 raise SearchlabError(
                     f"the space is for the target {spec.target}, not for {target}; leave the target out"

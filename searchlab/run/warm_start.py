@@ -104,7 +104,7 @@ def check_used(runs: Sequence[EarlierRun], warm_starts: Sequence[WarmStart]) -> 
         if run.digest not in used:
             header = run.log.header
             raise SearchlabError(
-                f"{run.log.path} cannot warm-start this search: it is a run on {header.workload} in {header.space_name}, "
+                f"{run.log.path} cannot warm-start this run: it is a run on {header.workload} in {header.space_name}, "
                 f"not in the space that is searched here, and only program features carry over to another space; "
                 f'set features = "program", with a policy that takes a cost model'
             )
