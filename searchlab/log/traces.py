@@ -1,6 +1,6 @@
-"""Schedule traces of logged configs, made in a process of its own: ``python -m searchlab.log.traces``.
+"""Schedule traces of logged configs, made in a separate process: ``python -m searchlab.log.traces``.
 
-It takes a space, hence its plug-in and TVM, which whoever reads logs can do without.
+A trace needs the space, its plug-in and TVM; readers of logs need none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from ..errors import described
 
 LONGEST = 20_000
-"""Most characters of a trace."""
+"""A trace is cut off after this many characters."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """The trace of what was asked for as ``number``; or None, and ``note`` says why."""
+    """The trace of the trial with the key ``number``; or None, and ``note`` says why."""
 
     number: int
     trace: str | None
@@ -31,7 +31,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """What standard input asks for, a JSON object of :class:`Wanted` by number, as lines of :class:`Made`."""
+    """Read a JSON object of :class:`Wanted` by number from standard input; write a line of :class:`Made` for each."""
     from .result import Result, load_log
 
     spaces: dict[bytes, Result] = {}
@@ -43,7 +43,7 @@ def main() -> None:
             space = spaces.setdefault(key, result).space
             trace = str(space.schedule(result.trials[want.index].config).trace)
             made = Made(number, trace[:LONGEST] + "\n..." * (len(trace) > LONGEST), "")
-        except Exception as error:  # whatever a plug-in raises is said in the place of the trace
+        except Exception as error:  # any error of a plug-in takes the place of the trace
             made = Made(number, None, described(error)[:300])
         sys.stdout.buffer.write(msgspec.json.encode(made) + b"\n")
         sys.stdout.buffer.flush()

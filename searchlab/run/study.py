@@ -94,7 +94,7 @@ class Study:
     def _spaces(
         self, workloads: Sequence[Workload], entries: Sequence[Named], target: Target, left_out: list[str]
     ) -> list[tuple[str, Searched]]:
-        """Each space of each workload, with its name in paths. A sentence for each other one is added to ``left_out``."""
+        """Each space of each workload, with its name in paths. ``left_out`` gets the reasons for the others."""
         spaces: list[tuple[str, Searched]] = []
         for workload in workloads:
             for entry in entries:
