@@ -179,7 +179,7 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
     ("program", "said"),
     [
         ("LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
-         "no CUDA device was found: .*; run this where there is one, or answer from recorded measurements"),
+         "no CUDA device was found: .*; use another machine, or recorded measurements"),
         ("resolve_target('cuda')", "no CUDA device was found, .* or give an arch, as "),
     ],
 )  # fmt: skip
@@ -195,9 +195,7 @@ def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> 
 
 
 def test_programs_of_another_kind_cannot_be_measured_here() -> None:
-    with pytest.raises(
-        SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; run this where"
-    ):
+    with pytest.raises(SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; use another"):
         LocalSettings().make(resolve_target({"kind": "webgpu"}), {})
 
 
