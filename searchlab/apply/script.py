@@ -32,7 +32,7 @@ Names = Mapping[int, str]
 def python_script(schedule: Schedule, workload: Workload, target: Target, title: str) -> str:
     """The script that makes the module of ``schedule``, asserts that it did, and prints it; ``title`` is its comment.
 
-    It also defines ``module``, ``apply_trace``, ``sch`` and ``target``. Raises SearchlabError where the schedule is
+    It also defines ``module``, ``apply_trace``, ``sch`` and ``target``. Raises SearchlabError if the schedule is
     no transformation of the workload's module, or holds what has no spelling in Python.
     """
     import tvm
@@ -148,7 +148,7 @@ _FUNCTIONS = {"Min": "tvm.tirx.min", "Max": "tvm.tirx.max"}
 
 
 def _value(value: Any, names: Names) -> str:
-    """``value`` as a Python expression; a random variable by its name. Raises SearchlabError where it has none."""
+    """``value`` as a Python expression; a random variable by its name. Raises SearchlabError if it has none."""
     if isinstance(value, str):
         return json.dumps(str(value), ensure_ascii=False)  # whose escapes are Python's too
     if value is None or isinstance(value, bool | int):

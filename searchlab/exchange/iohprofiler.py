@@ -25,7 +25,7 @@ VERSION = "0.3.5"
 def export(logs: Sequence[Log], out: Path) -> list[str]:
     """Write ``logs`` into the new directory ``out``, a folder for each strategy; what is not in it, a sentence a log.
 
-    Raises SearchlabError where ``out`` is there already.
+    Raises SearchlabError if ``out`` is there already.
     """
     if out.exists():
         raise SearchlabError(f"{out} is there already; choose another directory as --out")

@@ -212,7 +212,7 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
 
 
 def _check_survived(run: Callable[[], object]) -> None:
-    """Raise InvalidConfig where ``run`` ends the process, or takes long: TVM trusts a trace to be one of its own.
+    """Raise InvalidConfig if ``run`` ends the process, or takes long: TVM trusts a trace to be one of its own.
 
     It is run in a copy of this process; what it raises is for the caller to see when it runs it again.
     """

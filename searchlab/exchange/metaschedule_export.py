@@ -28,7 +28,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
 
     A record has one time, the median of its repeats (they are in its :class:`~.metaschedule.Note`): TVM goes by the
     mean. So ``compile_tir`` gives the program that is the best of the log. Schedules every config, which imports the
-    log's plug-in and TVM. Raises SearchlabError where there is a database already, or a space is not there any more.
+    log's plug-in and TVM. Raises SearchlabError if there is a database already, or a space is not there any more.
     """
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
@@ -78,7 +78,7 @@ def _fill(database: JSONDatabase, results: Sequence[Result], spaces: Sequence[Sp
 
 
 def _schedule(result: Result, record: Record) -> Schedule | None:
-    """The schedule of what was measured; None where that is no program. Raises SearchlabError where it fails now."""
+    """The schedule of what was measured; None where that is no program. Raises SearchlabError if it fails now."""
     # What hung or crashed before there was a program would do so here too.
     ended = record.failure in ("build_timeout", "crash") and not record.program
     if record.nearest or record.failure == "invalid" or ended:

@@ -83,7 +83,7 @@ def cudnn_side(workload: Conv2d) -> Side:
 
 
 def check(name: str, workload: Conv2d, result: np.ndarray[Any, Any], rtol: float, atol: float) -> None:
-    """Raise AssertionError where ``result`` is not what numpy computes."""
+    """Raise AssertionError if ``result`` is not what numpy computes."""
     expected = workload.reference(workload.inputs())
     np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol, err_msg=name)
 

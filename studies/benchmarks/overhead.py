@@ -57,7 +57,7 @@ def cost(config: Config) -> Measurement:
 
 
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """Seconds of one ask and of one tell after each number of trials. Raises SearchlabError where it is refused."""
+    """Seconds of one ask and of one tell after each number of trials. Raises SearchlabError if it is refused."""
     strategy = Strategy.of(name, "xgboost", "knob")
     known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
     trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]

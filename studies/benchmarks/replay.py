@@ -95,7 +95,7 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
 
 
 def write_cache(table: Path, cache: Path) -> None:
-    """The table as kernel_tuner's cache file. Raises SearchlabError where kernel_tuner has no such space."""
+    """The table as kernel_tuner's cache file. Raises SearchlabError if kernel_tuner has no such space."""
     from searchlab.log.result import load_log
 
     result = load_log(table)
