@@ -1,13 +1,13 @@
-"""How many candidates a second are built and timed: here, by MetaSchedule's LocalBuilder and LocalRunner, and at best.
+"""Candidates built and timed per second: by searchlab, by MetaSchedule's LocalBuilder and LocalRunner, and at best.
 
     python studies/benchmarks/throughput.py [--candidates 64] [--batch 16] [--sides S ...] [--json FILE]
 
-The same random sketches of one GEMM, each a different program, in batches, with the same settings of the evaluator,
-run on all cores. ``floor`` is what the work itself takes in one warm process: building, summed and divided by the
-cores, and loading and timing, summed. ``equal`` does what MetaSchedule does, which checks no result; ``default`` is
-what searchlab does by default: the result of each program is checked, and one much slower than the best so far is not
-repeated; ``checked`` checks and repeats all. The start of their processes is in the time of all sides but the floor;
-what it takes to schedule a program is in that of all but MetaSchedule.
+All sides measure the same random sketches of one GEMM, each a different program, in batches, on all cores, with the
+same settings of the evaluator. ``floor`` is the time of the work itself in one warm process: the sum of building,
+divided by the cores, and the sum of loading and timing. ``equal`` does the same as MetaSchedule, which checks no
+result. ``default`` is searchlab's default: each result is checked, and a program much slower than the best so far is
+not repeated. ``checked`` checks and repeats all. Every time but the floor includes the start of processes, and every
+time but MetaSchedule's includes scheduling the programs.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     options = parser.parse_args(argv)
     cores = available_cores()
-    os.environ["TVM_NUM_THREADS"] = str(cores)  # TVM would leave half of them to hyper-threading
+    os.environ["TVM_NUM_THREADS"] = str(cores)  # by default TVM takes half of them for hyper-threads
     space = SPACES.make(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
     configs = different(space, options.candidates, options.seed)
     sides: dict[str, Callable[[], dict[str, float]]] = {
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _ratio(row: dict[str, Any], rows: Sequence[dict[str, Any]], side: str) -> float:
-    """Its seconds over those of ``side``, NaN where that was not run before it."""
+    """Its seconds, divided by those of ``side``; NaN if that side was not run before."""
     return next((float(row["seconds"] / other["seconds"]) for other in rows if other["side"] == side), math.nan)
 
 
