@@ -107,7 +107,7 @@ class Space(ABC):
 
     A subclass gives :meth:`decide` and :meth:`schedule`; sampling, mutation, crossover, neighbours,
     enumeration, membership and Optuna's ``suggest`` follow from ``decide`` alone. Its constructor takes
-    ``(workload, target)`` and, as keyword arguments, whatever a study file may set; it raises
+    ``(workload, target)`` and, as keyword arguments, the options of a study file; it raises
     :class:`~searchlab.errors.UnsupportedWorkload` for a workload or target that it has no program for.
     It must pickle: measuring workers rebuild it.
     """

@@ -45,7 +45,7 @@ class Computation:
         arguments = [_argument(parameter) for parameter in self.func.params]
         if None in arguments or not isinstance(self.func.body, SBlockRealize):
             return None
-        return tuple(one for one in arguments if one is not None)
+        return tuple(argument for argument in arguments if argument is not None)
 
     @cached_property
     def _plain(self) -> PrimFunc:
@@ -64,8 +64,10 @@ class Computation:
         func = self._plain
         parameters = [func.params[index] for index in order]
         sizes = [_argument(parameter) for parameter in parameters]
-        flat = [decl_buffer((size,), dtype) for dtype, size in (one for one in sizes if one is not None)]
-        views = [DeclBuffer(one, data=buffer_data(whole)) for one, whole in zip(parameters, flat, strict=True)]
+        flat = [decl_buffer((size,), dtype) for dtype, size in (argument for argument in sizes if argument is not None)]
+        views = [
+            DeclBuffer(parameter, data=buffer_data(buffer)) for parameter, buffer in zip(parameters, flat, strict=True)
+        ]
         attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
         flattened = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
         return _lowered()(IRModule({"main": flattened}))["main"]
@@ -125,7 +127,7 @@ def _copies(block: Any, inner: Sequence[Any]) -> bool:
         return False
     place = list(store.indices)
     return (
-        any(store.buffer.same_as(one) for one in inner)
+        any(store.buffer.same_as(buffer) for buffer in inner)
         and structural_equal(place, [axis.var for axis in block.iter_vars])
         and structural_equal(place, list(store.value.indices))
         and structural_equal(list(store.buffer.shape), list(store.value.source.ty.shape))

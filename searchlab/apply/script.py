@@ -156,9 +156,9 @@ def _value(value: Any, names: Names) -> str:
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f'float("{value}")'
     if isinstance(value, Mapping) or hasattr(value, "items"):
-        return "{" + ", ".join(f"{_value(key, names)}: {_value(one, names)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_value(key, names)}: {_value(item, names)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(_value(one, names) for one in value) + "]"
+        return "[" + ", ".join(_value(item, names) for item in value) + "]"
     if name := names.get(_address(value)):
         return name
     kind = type(value).__name__

@@ -157,8 +157,10 @@ def _cells(row: Compared | ProblemScores) -> list[str]:
     return [_estimate(row.default), _estimate(row.found), _estimate(row.gain, "+")]
 
 
-def _estimate(one: Estimate, sign: str = "") -> str:
-    return escape(" ".join((f"{one.value:{sign}.3f}", f"[{one.lower:{sign}.3f}, {one.upper:{sign}.3f}]")))
+def _estimate(estimate: Estimate, sign: str = "") -> str:
+    return escape(
+        " ".join((f"{estimate.value:{sign}.3f}", f"[{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"))
+    )
 
 
 def _options(options: Mapping[str, Any]) -> str:

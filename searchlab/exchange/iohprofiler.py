@@ -66,7 +66,7 @@ def _write(folder: Path, algorithm: str, number: int, function: str, by_dimensio
         (folder / path).write_text("".join(_data(log) for log in logs))
         scenarios.append({"dimension": dimension, "path": path, "runs": [_run(log) for log in logs]})
     header = logs[0].header
-    whole = {
+    content = {
         "version": VERSION,
         "suite": "searchlab",
         "function_id": number,
@@ -76,7 +76,7 @@ def _write(folder: Path, algorithm: str, number: int, function: str, by_dimensio
         "attributes": ["evaluations", "raw_y", "elapsed"],
         "scenarios": scenarios,
     }
-    (folder / f"IOHprofiler_f{number}_{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    (folder / f"IOHprofiler_f{number}_{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _data(log: Log) -> str:

@@ -36,12 +36,12 @@ def export_t4(log: Log, out: Path) -> list[str]:
     """Write the trials of ``log`` to ``out``. Facts about the run are under ``metadata``."""
     header = log.header
     run = {"workload": header.workload, "space": header.space.name, "policy": header.policy.name, "seed": header.seed}
-    whole = {
+    content = {
         "schema_version": VERSION,
         "metadata": {**run, "target": header.target, "host": header.host, "objective_unit": "ms"},
         "results": [_result(record) for record in log.records],
     }
-    _write(out, whole)
+    _write(out, content)
     return []
 
 
@@ -109,6 +109,6 @@ def _parameter(value: Any) -> Any:
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
-def _write(out: Path, whole: dict[str, Any]) -> None:
+def _write(out: Path, content: dict[str, Any]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(whole, indent=1) + "\n")
+    out.write_text(json.dumps(content, indent=1) + "\n")

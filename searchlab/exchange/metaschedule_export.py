@@ -135,7 +135,7 @@ def _times(log: Log) -> dict[int, float]:
     times = {record.index: record.measurement.cost for record in log.records if record.failure is None}
     if log.final is None:
         return times
-    again = {one.index: statistics.median(one.seconds) for one in log.final.finalists}
+    again = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
     winner = Result(log).best.trial.index
     least = times[winner]
     scaled = {index: least * seconds / again[winner] for index, seconds in again.items()}

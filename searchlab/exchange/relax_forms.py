@@ -26,7 +26,7 @@ def relax_forms(workload: Workload) -> list[tvm.IRModule]:
     ])(legal)  # fmt: skip
     forms: list[tvm.IRModule] = []
     for module in (legal, fused):
-        functions = [one for one in module.functions.values() if isinstance(one, tvm.tirx.PrimFunc)]
+        functions = [function for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)]
         if len(functions) > 1:
             continue  # the epilogue is in other functions, which are no workloads
         form = tvm.IRModule({"main": _named(functions[0], workload).with_attr("global_symbol", "main")})
@@ -89,8 +89,9 @@ def _named(function: Any, workload: Workload) -> Any:
     names = [COPY] * (len(blocks) - len(own_blocks)) + own_blocks
     renamed = dict(zip(blocks, names, strict=True))
     copied = [COPY] * (len(buffers) - len(own_buffers))
-    titles = [*(one.name for one in own_buffers[:inputs]), *copied, *(one.name for one in own_buffers[inputs:])]
-    variables = {one: Var(title, one.ty) for one, title in zip(buffers, titles, strict=True)}
+    own_names = [buffer.name for buffer in own_buffers]
+    titles = [*own_names[:inputs], *copied, *own_names[inputs:]]
+    variables = {buffer: Var(title, buffer.ty) for buffer, title in zip(buffers, titles, strict=True)}
 
     def rename(block: Any) -> Any:
         if block.name_hint not in renamed:
@@ -100,11 +101,11 @@ def _named(function: Any, workload: Workload) -> Any:
             block.alloc_buffers, block.match_buffers, block.annotations,
         )  # fmt: skip
 
-    return structural_map(function, [(SBlock, rename), (Var, lambda one: variables.get(one, one))])
+    return structural_map(function, [(SBlock, rename), (Var, lambda variable: variables.get(variable, variable))])
 
 
 def _parts(function: Any) -> tuple[list[str], list[Any]]:
     """Names of the blocks of a function, in order, and its buffers: parameters, then allocated ones."""
     schedule = Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
-    blocks = [str(schedule.get(one).name_hint) for one in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    blocks = [str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
     return blocks, [*function.params, *function.body.block.alloc_buffers]

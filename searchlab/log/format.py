@@ -34,7 +34,7 @@ _FINAL = b'{"final":'
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The identity of a run, the fields in ``IDENTITY``, the same when it resumes; and facts about it."""
+    """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
 
     searchlab_log: int = FORMAT
     workload: str
@@ -173,7 +173,7 @@ class Log:
 
     @cached_property
     def costs(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Median seconds of each trial, infinity where it failed: shape (trials,)."""
+        """Median seconds of each trial, infinity if it failed: shape (trials,)."""
         return np.array([record.measurement.cost for record in self.records], dtype=np.float64)
 
     @cached_property
@@ -257,9 +257,11 @@ def _check_final(final: Final, trials: int) -> None:
     """Raise msgspec.ValidationError where ``final`` cannot stand after so many trials."""
     if final.final != trials:
         raise msgspec.ValidationError(f"it is of {final.final} trials, but {trials} precede it")
-    if not final.finalists or not all(0 <= one.index < trials and one.seconds for one in final.finalists):
+    if not final.finalists or not all(
+        0 <= finalist.index < trials and finalist.seconds for finalist in final.finalists
+    ):
         raise msgspec.ValidationError("it names no trial before it, or a trial without times")
-    if len({len(one.seconds) for one in final.finalists}) > 1:
+    if len({len(finalist.seconds) for finalist in final.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 

@@ -61,7 +61,7 @@ def sentences(log: Log) -> list[str]:
         if not others:
             facts.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
         elif tied:
-            names = ", ".join(str(one.index) for one in tied)
+            names = ", ".join(str(finalist.index) for finalist in tied)
             facts.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
         else:
             facts.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
@@ -80,8 +80,10 @@ def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
 
     The winner beats another finalist if it was faster in all rounds but :data:`LOST_ROUNDS`.
     """
-    first = min(final.finalists, key=lambda one: statistics.median(one.seconds))
-    tied = tuple(one for one in final.finalists if one is not first and _lost(first, one) > LOST_ROUNDS)
+    first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
+    tied = tuple(
+        finalist for finalist in final.finalists if finalist is not first and _lost(first, finalist) > LOST_ROUNDS
+    )
     return first, tied
 
 

@@ -71,7 +71,7 @@ class Result:
             return Best(trial, self.log.flops / trial.cost / 1e9, trial.cost, None, self)
         first, tied = winner(self.log.final)
         seconds = statistics.median(first.seconds)
-        others = tuple(trials[one.index] for one in tied)
+        others = tuple(trials[finalist.index] for finalist in tied)
         return Best(trials[first.index], self.log.flops / seconds / 1e9, seconds, others, self)
 
     @property

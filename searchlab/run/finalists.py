@@ -52,7 +52,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
 
 
 def finish(space: Space, measurer: Measurer, log: LogWriter, trials: Sequence[Trial]) -> None:
-    """End a run: measure its finalists again and log that, if the measurer can and the log does not hold it yet."""
+    """End a run: measure its finalists again and log them, if the measurer can and the log has none yet."""
     has_final = log.final is not None and log.final.final == len(trials)
     if isinstance(measurer, Remeasurer) and measurer.finalists and not has_final:
         final = measure_finalists(measurer, space, trials)

@@ -132,7 +132,7 @@ class Run:
         return replace(self, strategy=replace(self.strategy, policy=policy))
 
     def header(self, workers: int) -> Header:
-        """The header of its log. workers: how many programs its measurer builds at the same time."""
+        """The header of its log. workers: the number of programs that its measurer builds at the same time."""
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
         strategy = self.strategy

@@ -22,7 +22,7 @@ class Replay:
         self._taken = 0
 
     def take(self, configs: Sequence[Config]) -> list[Trial]:
-        """The logged trials of ``configs``; fewer where the log ends.
+        """The logged trials of ``configs``; fewer if the log ends.
 
         Raises SearchlabError, which names the first difference, if the log holds another config.
         """

@@ -46,7 +46,7 @@ class Searcher:
         return configs
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from a batch if it is whole. A run that ends within a batch is completed before it is told."""
+        """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
         if len(trials) == self._batch_size:
             start = time.perf_counter()
             self.policy.tell(trials)

@@ -114,12 +114,12 @@ def write_cache(table: Path, cache: Path) -> None:
             "compile_time": m.build_seconds * 1e3, "verification_time": 0.0, "benchmark_time": m.run_seconds * 1e3,
             "strategy_time": 0.0, "framework_time": 0.0,
         }  # fmt: skip
-    whole = {
+    content = {
         "device_name": "recorded", "kernel_name": "replayed", "problem_size": 1, "tune_params_keys": names,
         "tune_params": {knob.name: list(range(len(knob.choices))) for knob in result.space.axes}, "objective": "time",
         "cache": entries,
     }  # fmt: skip
-    cache.write_text(json.dumps(whole))
+    cache.write_text(json.dumps(content))
 
 
 def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[str, float]:
