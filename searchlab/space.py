@@ -169,12 +169,12 @@ class Space(ABC):
 
         Configs that are no members are skipped.
         """
-        met: dict[str, Knob] = {}
+        knobs: dict[str, Knob] = {}
         for config in configs:
-            if any(name not in met for name in config):
+            if any(name not in knobs for name in config):
                 with suppress(InvalidConfig):
-                    met = {**{knob.name: knob for knob in self.knobs(config)}, **met}
-        return met
+                    knobs = {**{knob.name: knob for knob in self.knobs(config)}, **knobs}
+        return knobs
 
     def __contains__(self, config: object) -> bool:
         try:
@@ -276,12 +276,12 @@ class Space(ABC):
     def fingerprint(self) -> str:
         """A hash of the space's structure: the knobs of 32 fixed random configs."""
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
-        met: set[tuple[str, tuple[Value, ...]]] = set()
+        seen: set[tuple[str, tuple[Value, ...]]] = set()
         for config in self.probe(32):
             for knob in self.knobs(config):
                 mark = (knob.name, tuple(knob.choices))
-                if mark not in met:
-                    met.add(mark)
+                if mark not in seen:
+                    seen.add(mark)
                     digest.update(json.dumps([knob.name, list(knob.choices)]).encode())
         return digest.hexdigest()[:16]
 

@@ -59,13 +59,13 @@ class KnobFeatures(Features):
         self.settle([])
 
     def learn(self, configs: Sequence[Config]) -> None:
-        met: dict[tuple[str, int | str], None] = {}
+        columns: dict[tuple[str, int | str], None] = {}
         for config in configs:
             for name, value in config.items():
                 if isinstance(value, tuple) and name not in self._tiles:
                     value = self._settled(name, value, config)
-                met.update(((name, part), None) for part, _ in _coordinates(value))
-        self.settle(list(met))
+                columns.update(((name, part), None) for part, _ in _coordinates(value))
+        self.settle(list(columns))
 
     def settle(self, columns: Columns) -> None:
         self.columns = columns

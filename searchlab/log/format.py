@@ -49,7 +49,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     measure: dict[str, Any]
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    """The machine as the run began, beside the CPU's name: see :func:`~searchlab.machine.host.machine`."""
+    """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
     warm_start: tuple[str, ...] = ()
     """Digests of the logs that the run started from, in order."""
     label: str = ""

@@ -107,7 +107,7 @@ def repair(path: Path) -> Repaired | None:
                 _write(rest, [examined.prefix[0], *examined.rest])
             _write(path, examined.prefix)
         except OSError as error:
-            raise SearchlabError(f"cannot write beside {path}: {error.strerror}; the log is unchanged") from None
+            raise SearchlabError(f"cannot write files beside {path}: {error.strerror}; the log is unchanged") from None
     return Repaired(examined.trials, saved, rest, examined.rest_trials)
 
 

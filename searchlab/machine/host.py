@@ -54,7 +54,7 @@ def cpu_model() -> str:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Facts beside the CPU's name that influence times; a fact that the system does not tell is left out.
+    """Facts that influence times, without the CPU's name; a fact that the system does not tell is left out.
 
     cores, physical_cores, available_cores: of the machine, with and without SMT, and those this process may use.
     threads: the number of threads of a program. smt: whether it is on. governor: that of the clock. turbo: whether the
