@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 import numpy as np
@@ -120,7 +120,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         sentinel: float | None = None,
     ) -> Self:
         m = trial.measurement
-        config = {name: list(v) if isinstance(v, tuple) else v for name, v in trial.config.items()}  # as it is read
+        config = trial.config.to_json()
+        config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # as it is read
         return cls(
             index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
@@ -192,7 +193,7 @@ class Log:
         return parse_workload(self.header.workload).flops
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A line of a log: its number from 1, its bytes, and its content (None if it is damaged).
 
     problem: what is wrong with the line, as a text that follows "line 3: "; empty if nothing is wrong.
@@ -232,9 +233,7 @@ def scan(data: bytes) -> Iterator[Line]:
         expected, lost = record.index + 1, 0
         yield Line(number, line, record, problem)
     if rest:
-        problem = "the line is torn: its end is missing; the run " + (
-            "removes it when it resumes" if whole else "writes it anew"
-        )
+        problem = "it is torn: its end is missing; the run " + ("removes it to resume" if whole else "writes it anew")
         yield Line(len(whole) + 1, rest, None if whole else _header(rest).item, problem, torn=True)
 
 
@@ -325,16 +324,16 @@ def _decode(path: Path, data: bytes) -> Log:
     records: list[Record] = []
     final: Final | None = None
     for line in scan(data):
-        if line.torn:
-            break
         if line.problem:
+            if line.torn:
+                break
             raise SearchlabError(f"{path}, line {line.number}: {line.problem}")
         item = line.item
-        if isinstance(item, Record):
+        if type(item) is Record:
             records.append(item)
         elif isinstance(item, Final):
             final = item
-        else:
+        elif isinstance(item, Header):
             header = item
     if header is None:
         raise SearchlabError(f"{path} holds no header yet, so there is nothing to read")

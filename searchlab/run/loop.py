@@ -25,9 +25,8 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     """
     with LogWriter(run.log, run.header(measurer.workers), durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
-        done = writer.log.trials
-        if len(done) < run.trials:
-            done = _loop(run, measurer, writer, on_trial)
+        whole = len(writer.records) >= run.trials
+        done = writer.log.trials if whole else _loop(run, measurer, writer, on_trial)
         finish(run.space, measurer, writer, done)
         return writer.log
 

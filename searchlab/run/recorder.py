@@ -39,7 +39,8 @@ class Recorder:
         for config, measurement in zip(configs, self._measurer.measure(self._space, configs, self._best), strict=True):
             trial = Trial(len(done) + len(batch) + len(trials), config, measurement)
             trials.append(trial)
-            quality = searcher.quality([*batch, *trials])
+            whole = len(batch) + len(trials) == searcher.batch_size
+            quality = searcher.quality([*batch, *trials]) if whole else None
             self._log.append(
                 Record.of(trial, searcher.propose_seconds * share, searcher.train_seconds * share, quality, reading)
             )

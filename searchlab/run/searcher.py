@@ -16,8 +16,8 @@ from .plan import Run
 class Searcher:
     """A new policy that has learned from the warm start of its run.
 
-    batches: how many batches it was asked for. train_seconds: the time it took to learn from the last batch.
-    propose_seconds: the time it took to propose the batch after that.
+    batches: how many batches it was asked for. batch_size: how many configs the last of them has.
+    train_seconds, propose_seconds: the time to learn from the last batch, and to propose the batch after that.
     """
 
     def __init__(self, run: Run) -> None:
@@ -26,7 +26,7 @@ class Searcher:
         self.propose_seconds = 0.0
         self._run = run
         self._asked: set[Config] = set()
-        self._batch_size = 0
+        self.batch_size = 0
         self._predict_seconds = 0.0
         start = time.perf_counter()
         run.warm_start.feed(self.policy, self.surrogate)
@@ -41,13 +41,13 @@ class Searcher:
         self._predict_seconds = self.surrogate.predict_seconds - predicted if self.surrogate else 0.0
         self._check(configs, n)
         self._asked.update(configs)
-        self._batch_size = len(configs)
+        self.batch_size = len(configs)
         self.batches += 1
         return configs
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
-        if len(trials) == self._batch_size:
+        if len(trials) == self.batch_size:
             start = time.perf_counter()
             self.policy.tell(trials)
             self.train_seconds = time.perf_counter() - start
@@ -55,15 +55,15 @@ class Searcher:
     @property
     def share(self) -> float:
         """The share of its batch's time that each trial is charged."""
-        return 1 / self._batch_size
+        return 1 / self.batch_size
 
     def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
-        """How well the cost model predicted a whole batch before it was told; None for a part, or without a model.
+        """How well the cost model predicted a whole batch before it was told; None before it is trained.
 
         The fastest quarter of a batch counts as its top, since many batches have only eight trials.
         """
         surrogate = self.surrogate
-        if surrogate is None or not surrogate.fitted or len(batch) < self._batch_size:
+        if surrogate is None or not surrogate.fitted:
             return None
         predicted = surrogate.predict([trial.config for trial in batch])
         return model_quality(

@@ -41,8 +41,8 @@ REGISTERED = {
 PRUNED = "pruned"
 """What a Measurement calls a program that was not repeated, because it is slow."""
 
-MENDED = ("annealing", "droplet", "qmc", "bandit-default")
-"""Runs of policies whose private random streams may change on purpose; bandit's own arms are among these."""
+MENDED = ("annealing", "droplet", "bandit-default")
+"""Runs of policies whose private random streams were mended after 0.1; bandit's own arms are among these."""
 
 
 def in_words(words: Mapping[str, str], value: Any) -> Any:
