@@ -233,7 +233,9 @@ def scan(data: bytes) -> Iterator[Line]:
         expected, lost = record.index + 1, 0
         yield Line(number, line, record, problem)
     if rest:
-        problem = "it is torn: its end is missing; the run " + ("removes it to resume" if whole else "writes it anew")
+        problem = "it is torn: its end is missing; the run " + (
+            "drops it when it resumes" if whole else "writes it anew"
+        )
         yield Line(len(whole) + 1, rest, None if whole else _header(rest).item, problem, torn=True)
 
 
