@@ -1,4 +1,4 @@
-# `make quickstart` and `make test` need nothing but Python 3.11 to 3.13, as $(PYTHON), on Linux.
+# `make quickstart` and `make test` need only Linux and Python 3.11 to 3.13, which $(PYTHON) names.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,14 +7,14 @@ BIN := .venv/bin
 .PHONY: help quickstart test lint clean
 
 help:
-	@echo "make quickstart   compare five policies on a GEMM and a convolution, for real (about three minutes)"
+	@echo "make quickstart   compare five policies on a GEMM and a convolution, with real programs (about three minutes)"
 	@echo "make test         run the tests"
 	@echo "make lint         ruff and mypy"
-	@echo "make clean        remove .venv and caches; results/ is kept"
+	@echo "make clean        remove .venv and caches, but keep results/"
 
-# Installed anew whenever pyproject.toml changes.
+# It is installed again when pyproject.toml changes.
 .venv/installed: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "searchlab needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name one as in: make PYTHON=python3.12 quickstart")'
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "searchlab needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name another one, for example: make PYTHON=python3.12 quickstart")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable .

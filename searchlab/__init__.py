@@ -1,6 +1,6 @@
 """searchlab: which search strategy finds a fast tensor program soonest?
 
-``import searchlab`` imports neither TVM nor any plug-in; what is named here is imported when first used.
+``import searchlab`` imports neither TVM nor any plug-in; the names below are imported when they are first used.
 """
 
 from __future__ import annotations

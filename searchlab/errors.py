@@ -1,4 +1,4 @@
-"""The errors searchlab raises on purpose."""
+"""The errors that searchlab raises on purpose."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ class SearchlabError(Exception):
 
 
 class SearchlabWarning(UserWarning):
-    """What a user should know of a run that goes on all the same; the CLI prints it as one sentence."""
+    """A fact that a user should know of a run that still goes on; the CLI prints it as one sentence."""
 
 
 class InvalidConfig(SearchlabError):
-    """A config that is not in its space, or that makes no legal program; the text says why."""
+    """A config that is not in its space, or has no legal program; the text says why."""
 
 
 class UnsupportedWorkload(SearchlabError):
-    """A space that has no program for this workload or target; the text says what it takes instead."""
+    """A space has no program for this workload or target; the text says which ones it takes."""
 
 
 class UnsupportedSpace(SearchlabError):
-    """A policy that cannot search this space; the text says why, and what to use instead."""
+    """A policy cannot search this space; the text says why, and what to use instead."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'grid'?"`` where one of ``known`` is near, else what is known (at most twelve of it)."""
+    """``"; did you mean 'grid'?"`` if a ``known`` word is near, else a list of at most twelve known words."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -43,7 +43,7 @@ def first_line(error: BaseException) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of the text of ``error``, where TVM and compilers say the cause; its type if it has no text."""
+    """The last line of the text of ``error``, where TVM and compilers name the cause; its type if it has no text."""
     return _lines(error)[-1]
 
 

@@ -1,4 +1,4 @@
-"""What spaces, features and policies share of ``tvm.s_tir.meta_schedule``, without the price of its import."""
+"""The parts of ``tvm.s_tir.meta_schedule`` that spaces, features and policies share, without its slow import."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TracedSpace(Protocol):
-    """What a space has besides its contract where TVM's own search can go over it: its samples are TVM's."""
+    """A space that TVM's own search can search: it has these methods too, and its samples are TVM's."""
 
     def draw(self, seed: int) -> Schedule:
-        """A random program, every sample of it drawn by TVM, from a ``seed`` of at least 1.
+        """A random program, whose samples TVM draws from a ``seed`` of at least 1.
 
-        Raises InvalidConfig where what was drawn makes none. TVM may draw what no config of the space is.
+        Raises InvalidConfig if the samples make no program. They may belong to no config of the space.
         """
 
     def config_of(self, schedule: Schedule) -> Config:
-        """The config that the decisions in the trace of ``schedule`` are. Raises InvalidConfig where it is no member.
+        """The config of the decisions in the trace of ``schedule``. Raises InvalidConfig if it is no member.
 
-        schedule: one of :meth:`draw` or of ``schedule``, with any decisions changed.
+        schedule: made by :meth:`draw` or by ``schedule``; its decisions may have been changed.
         """
 
     def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
-        """The target that TVM's rules are told of, and what finishes a program after its trace, in order."""
+        """The target for TVM's rules, and the steps that finish a program after its trace, in order."""
 
 
 def tune_context(
@@ -43,9 +43,9 @@ def tune_context(
 ) -> Any:
     """A ``TuneContext`` of one thread.
 
-    logger: called with (level, file, line, message); without one TVM writes to the standard error.
+    logger: called with (level, file, line, message); without a logger, TVM writes to the standard error.
 
-    Made through its FFI constructor: the Python one imports every tensor intrinsic that TVM knows, which takes 15 s.
+    It is made by its FFI constructor: the Python one imports every tensor intrinsic of TVM, which takes 15 s.
     """
     from tvm.s_tir.meta_schedule import _ffi_api
 

@@ -1,4 +1,4 @@
-"""Plug-ins by name, from entry points: listed from metadata, imported only when named, given options they declare."""
+"""Plug-ins by name, from entry points: they are listed from metadata, and imported only when they are named."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A space, policy or cost model by name, with the options it was given."""
+    """The name of a space, policy or cost model, with its options."""
 
     name: str
     options: dict[str, Any] = {}
 
     def spelled(self) -> Plugin:
-        """As a log can hold it, a function as ``"module:name"``. Raises SearchlabError for what has no spelling."""
+        """The plug-in as a log holds it, a function as ``"module:name"``. Raises SearchlabError for other objects."""
         spelled = {
             name: f"{value.__module__}:{value.__qualname__}" if callable(value) else value
             for name, value in self.options.items()
@@ -43,10 +43,10 @@ PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
 class PluginKind(Generic[T]):
     """A kind of plug-in: its contract, and the group of entry points where the classes that keep it are registered.
 
-    title: what messages call it. positional: how many parameters of a constructor, from the first on, searchlab gives;
-    it gives ``seed`` and ``cost_model`` too, and all others are options.
-    A class may have ``renamed``, its options by the name they had earlier -> their name, and a class method
-    ``updated(options)``, which gives the options of an earlier log by their names of today.
+    title: its name in messages. positional: searchlab gives this number of parameters of a constructor, the first ones;
+    it also gives ``seed`` and ``cost_model``; all others are options.
+    A class may have ``renamed``, the earlier names of options -> today's names, and a class method
+    ``updated(options)``, which gives the options of an earlier log today's names.
     """
 
     title: str
@@ -59,12 +59,12 @@ class PluginKind(Generic[T]):
         return {point.name: point for point in sorted(entry_points(group=self.group))}
 
     def load(self, name: str) -> type[T]:
-        """The class registered as ``name``, or named as ``module:Class``. Raises SearchlabError where there is none."""
+        """The class registered as ``name``, or the class ``module:Class``. Raises SearchlabError if there is none."""
         points = self.installed()
         if name not in points and ":" not in name:
             raise SearchlabError(
                 f"unknown {self.title} {name!r}{did_you_mean(name, points)}. "
-                f"A {self.title} of another package must be installed, and registered under {self.group!r}"
+                f"A {self.title} of another package must be installed and registered under {self.group!r}"
             )
         spelled = points[name].value if name in points else name
         loaded = load_attribute(spelled, points.values(), f"{self.title} {name!r}")
@@ -73,7 +73,7 @@ class PluginKind(Generic[T]):
         return cast(type[T], loaded)
 
     def named(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
-        """A plug-in by its registered name, where it has one, and its class. Raises SearchlabError for a wrong spec."""
+        """The plug-in, by its registered name if it has one, and its class. Raises SearchlabError for a wrong spec."""
         if isinstance(spec, type):
             return Plugin(self.name_of(spec)), spec
         if isinstance(spec, str):
@@ -90,7 +90,7 @@ class PluginKind(Generic[T]):
     def name_of(self, cls: type[Any]) -> str:
         """The name that ``cls`` is registered as, else ``module:Class``.
 
-        A log goes by it, so that a run resumes after its plug-in's module has moved.
+        A log holds this name, so that its run resumes after the module of the plug-in has moved.
         """
         spelled = f"{cls.__module__}:{cls.__qualname__}"
         for point in self.installed().values():
@@ -99,12 +99,12 @@ class PluginKind(Generic[T]):
         return spelled
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
-        """The parameters of the constructor that searchlab does not give, by name."""
+        """The parameters of the constructor that are options, by name."""
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
         return {p.name: p for p in parameters if p.name not in ("seed", "cost_model")}
 
     def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
-        """Raise SearchlabError where ``options`` holds a name that the constructor of ``cls`` does not take."""
+        """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``."""
         known = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
             return
@@ -116,20 +116,20 @@ class PluginKind(Generic[T]):
             raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{hint}")
 
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
-        """An instance with its options, and with what searchlab gives. Raises SearchlabError for a wrong option."""
+        """An instance, with ``args``, ``given`` and its options. Raises SearchlabError for a wrong option."""
         cls = self.load(plugin.name)
         if not issubclass(cls, self.contract):  # before it is called: the name may come from a stranger's file
             raise SearchlabError(
-                f"{self.title} {plugin.name!r} is no searchlab.{self.contract.__name__}; "
+                f"{self.title} {plugin.name!r} is not a searchlab.{self.contract.__name__}; "
                 f"name one that `searchlab list` shows"
             )
         self.check_options(plugin.name, cls, plugin.options)
         return cls(*args, **given, **plugin.options)
 
     def same(self, old: Plugin, new: Plugin) -> bool:
-        """Whether a log made with ``old`` is of the plug-in ``new``, which is named and spelled as today.
+        """Whether ``old``, of a log, is the same plug-in as ``new``, which has today's names.
 
-        What ``old`` names is imported only where it is in the package of ``new``.
+        The class of ``old`` is imported only if it is in the package of ``new``.
         """
         if old == new:
             return True
@@ -144,9 +144,9 @@ class PluginKind(Generic[T]):
 
 
 def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -> Any:
-    """What ``module:name`` names. Raises SearchlabError, which calls it ``title``, where it is not there.
+    """The object that ``module:name`` names. Raises SearchlabError, which calls it ``title``, if there is none.
 
-    Where its module has moved, it is what ``registered`` has of this name in the same package.
+    If the module has moved, it is the ``registered`` object of the same name in the same package.
     """
     module, _, attribute = spelled.partition(":")
     try:
@@ -156,7 +156,7 @@ def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -
         absent = isinstance(error, AttributeError) or (error.name or "").startswith(_package(module))
         if len(moved) == 1 and absent and moved[0].value != spelled:
             return moved[0].load()
-        raise SearchlabError(f"{title} cannot be loaded: {error}; is the package that has it installed?") from None
+        raise SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?") from None
 
 
 def _package(module: str) -> str:

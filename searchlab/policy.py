@@ -1,4 +1,4 @@
-"""The contract of a search policy, and the base class that most of them want."""
+"""The contract of a search policy, and a base class for most policies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .space import Config, Space
 
 
 class Policy(ABC):
-    """A search strategy, asked for configs and told what they cost.
+    """A search strategy: it is asked for configs, and told their costs.
 
     Its state is a function of (space, options, seed, the trials told so far in order) and of nothing else:
     no clock, no global random state, no thread count. So a run is resumed by running it again.
@@ -26,18 +26,18 @@ class Policy(ABC):
     """
 
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Options by the name that they had in earlier versions -> the name that they have.
+    """Earlier names of options -> today's names.
 
-    A log that holds the earlier name resumes. A user who gives the earlier name is told the new one.
+    A log with an earlier name resumes. A user who gives an earlier name is told today's name.
     """
 
     uses_seed = True
-    """False of a policy that proposes the same whatever the seed, as grid does."""
+    """False if the policy proposes the same configs for any seed, for example grid."""
 
     needs_asks = False
-    """True of a policy that must know which of its asks a trial was proposed in, as bandit does to credit its arms.
+    """True if the policy must know which ask proposed a trial, for example bandit, to credit its arms.
 
-    Its state is then a function of the asks too. A run is resumed all the same, since that asks again.
+    Its state is then a function of the asks too. Its runs still resume, since a resumed run asks again.
     """
 
     def __init__(self, space: Space, *, seed: int) -> None:
@@ -46,28 +46,28 @@ class Policy(ABC):
 
     @classmethod
     def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` as a log of an earlier version holds them, by the names that they have today (:attr:`renamed`).
+        """``options`` of a log of an earlier version, with today's names (:attr:`renamed`).
 
-        A policy that passes options on to others overrides this, to update those as well.
+        A policy that passes options on to other policies overrides this, to update those as well.
         """
         return {cls.renamed.get(name, name): value for name, value in options.items()}
 
     @abstractmethod
     def ask(self, n: int) -> Sequence[Config]:
-        """Up to ``n`` configs to measure next, none of them ever proposed before; none when the space is done."""
+        """Up to ``n`` configs to measure next, none of them proposed before; none if the space is exhausted."""
 
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from measured trials: those just asked for, in order, or (before any ask) those of another log.
+        """Learn from measured trials: those of the last ask, in order, or (before any ask) those of another log.
 
-        Another log may hold configs that are no members of the space, which must do no harm.
+        Another log may hold configs that are no members of the space; they must do no harm.
         """
 
 
 class NeverTwice(Policy):
-    """A policy that may :meth:`propose` anything: known configs are dropped, and random new ones fill their places.
+    """A policy that may :meth:`propose` any config: those seen before are replaced by random new ones.
 
-    trials: all trials told, in order, without those of configs that are no members of the space.
+    trials: all trials told, in order, without those whose config is no member of the space.
     seen: all configs told or proposed, in order. It is a dict, since the order of a set would depend on hashing.
     """
 
@@ -81,14 +81,14 @@ class NeverTwice(Policy):
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1.
 
-        No more of them are taken once ``n`` are new, so there may be more, even without end. But those that are not
-        new must come to an end: a space is exhausted at some time.
+        No more are taken once ``n`` are new, so the number of configs may be infinite. But if only seen configs remain,
+        it must end: any space may be exhausted.
         """
 
     def ask(self, n: int) -> Sequence[Config]:
         if n < 1 or self._exhausted:
             return []
-        # A stream of its own for each ask: after the same trials the same numbers, whatever was asked on the way.
+        # Each ask has its own stream: the same trials give the same numbers, however they were asked for.
         rng = np.random.default_rng([self.seed, len(self.seen)])
         batch: list[Config] = []
         for config in self.propose(n, rng):
@@ -106,7 +106,7 @@ class NeverTwice(Policy):
     def renewed(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
         """``config``, mutated until it is neither seen nor in ``besides``.
 
-        After two mutations a knob it is given back as it then is: the space may have nothing new near it.
+        The mutations end after two for each knob, even at a seen config: there may be no new config near it.
         """
         for _ in range(2 * len(config)):
             if config not in self.seen and config not in besides:
@@ -121,10 +121,10 @@ class NeverTwice(Policy):
 
 
 def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
-    """A random stream that no ask has: one for each ``tag``, and in that one for each value of the ``counters``.
+    """A random stream that no ask uses: one for each ``tag`` and each value of the ``counters``.
 
-    Not ``default_rng([seed, 1, counter])``: trailing zeros do not count there, so that it may be the stream of an ask,
-    ``default_rng([seed, 1])``. A spawn key is set apart from the seed, and its zeros count.
+    ``default_rng([seed, 1, counter])`` could be the stream of an ask, ``default_rng([seed, 1])``, since it ignores
+    trailing zeros. A spawn key is kept apart from the seed, and its zeros count.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(tag.encode()), *counters)))
 
@@ -133,5 +133,5 @@ POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # t
 
 
 def takes_cost_model(policy: type[Policy]) -> bool:
-    """Whether the constructor of ``policy`` names a ``cost_model``, so that it is given one."""
+    """Whether the constructor of ``policy`` has a parameter ``cost_model``; the policy is then given one."""
     return "cost_model" in inspect.signature(policy).parameters

@@ -16,14 +16,14 @@ FAILURES: tuple[Failure, ...] = get_args(Failure)
 
 @dataclass(frozen=True)
 class Measurement:
-    """What measuring one config gave: all its repeats, or one failure.
+    """The measurement of one config: all its repeats, or one failure.
 
-    seconds: time of one run of the program, one value a repeat; empty where it failed.
+    seconds: time of one run of the program, a value for each repeat; empty if it failed.
     failure, message: one of :data:`FAILURES` and its text, or None and "".
-    build_seconds, run_seconds: what building and running it took (scheduling belongs to building).
-    program: structural hash of the scheduled module, or "" where there is none.
-    reused: whether it was taken from an earlier measurement of the same program.
-    nearest: whether it is that of another config, the nearest one in a table that does not hold this one.
+    build_seconds, run_seconds: the time of building (with scheduling) and of running.
+    program: structural hash of the scheduled module, or "" without a module.
+    reused: whether it is an earlier measurement of the same program.
+    nearest: whether it is the measurement of another config, the nearest in a table that does not hold this one.
     pruned: whether it was not repeated, since its first reading was much slower than the best of its run.
     """
 
@@ -39,7 +39,7 @@ class Measurement:
 
     @cached_property
     def cost(self) -> float:
-        """Median of the repeats in seconds; infinity where it failed."""
+        """Median of the repeats in seconds; infinity if it failed."""
         return statistics.median(self.seconds) if self.seconds and self.failure is None else math.inf
 
 

@@ -1,4 +1,4 @@
-"""Reading settings from plain data, with errors that name the key, its value, and what it may be."""
+"""Reading settings from plain data; an error names the key, its value, and the values it may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import SearchlabError, did_you_mean
 
 
 def explained(data: Any, kind: Any, source: str) -> Any:
-    """``data`` as a ``kind``. Raises SearchlabError, saying where in ``source`` it is wrong."""
+    """``data`` as a ``kind``. Raises SearchlabError, which names the wrong place in ``source``."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -47,7 +47,7 @@ def _explain(text: str, data: Any, kind: Any) -> str:
 
 
 def _renamed(kind: inspect.StructType) -> dict[str, str]:
-    """The names that keys had in earlier releases, and have today, as the struct declares them."""
+    """Earlier names of keys -> today's names, as the struct declares them."""
     return getattr(kind.cls, "renamed", {})
 
 
@@ -59,7 +59,7 @@ def _get(value: Any, key: str | int) -> Any:
 
 
 def _members(kind: inspect.Type | None, value: Any) -> list[inspect.Type]:
-    """The alternatives of a type; of tagged structs only the one that ``value`` names."""
+    """The alternatives of a type; among tagged structs, only the one that ``value`` names."""
     types = list(kind.types) if isinstance(kind, inspect.UnionType) else [kind] if kind else []
     tag = _get(value, "kind")
     chosen: list[inspect.Type] = [

@@ -1,4 +1,4 @@
-"""The contract of a search space, and everything that follows from its one primitive, :meth:`Space.decide`."""
+"""The contract of a search space, and all that follows from its one primitive, :meth:`Space.decide`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 Value = bool | int | float | str | tuple[int, ...]
-"""One choice: a number, a word, or a tile (the factors of a loop, outermost first)."""
+"""A choice: a number, a word, or a tile (the factors of a loop, outermost first)."""
 
 Choose = Callable[["Knob"], Value]
 
@@ -45,11 +45,11 @@ class Knob:
 
     @property
     def kind(self) -> Kind:
-        """How its choices are to be compared.
+        """How its choices compare.
 
-        Numbers lie on a line. Tiles are near each other where the logarithms of their factors are. Words are the same
-        or not, and a switch is a word. A subclass whose tuples are no tiles, but for instance permutations, overrides
-        this with "word".
+        Numbers lie on a line. Tiles are near each other if the logarithms of their factors are. Words are equal or not,
+        and a switch is a word. A subclass whose tuples are not tiles, but for example permutations, overrides this with
+        "word".
         """
         kinds = {_kind(value) for value in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"
@@ -66,7 +66,7 @@ def _kind(value: Value) -> Kind:
 
 
 class Config(Mapping[str, Value]):
-    """The choices made, by knob name in the order they were asked for. Immutable and hashable."""
+    """The choices by knob name, in the order in which they were asked for. Immutable and hashable."""
 
     __slots__ = ("_hash", "_values")
 
@@ -107,16 +107,16 @@ class Space(ABC):
 
     A subclass gives :meth:`decide` and :meth:`schedule`; sampling, mutation, crossover, neighbours,
     enumeration, membership and Optuna's ``suggest`` follow from ``decide`` alone. Its constructor takes
-    ``(workload, target)`` and, as keyword arguments, whatever a study file may set; it raises
+    ``(workload, target)`` and, as keyword arguments, the options of a study file; it raises
     :class:`~searchlab.errors.UnsupportedWorkload` for a workload or target that it has no program for.
     It must pickle: measuring workers rebuild it.
     """
 
     builds_programs = False
-    """Whether a decision takes the time it takes to schedule a program, milliseconds, and not microseconds."""
+    """Whether a decision schedules a program, which takes milliseconds and not microseconds."""
 
     made_with: Mapping[str, Any]
-    """Its options as they were given, which a log must hold for the space to be made again."""
+    """The options that were given; a log holds them, so that the space can be made again."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         space = super().__new__(cls)
@@ -133,17 +133,17 @@ class Space(ABC):
     def decide(self, choose: Choose) -> Config:
         """Ask ``choose`` for the value of each knob in turn; a later knob may depend on an earlier choice.
 
-        Whatever was chosen, every knob that follows has a choice, and choices of one knob differ.
+        After any choices, every later knob has a choice. The choices of a knob differ.
         """
 
     @abstractmethod
     def schedule(self, config: Config) -> Schedule:
-        """The workload's PrimFunc, transformed as ``config`` says. Raises InvalidConfig, saying why not."""
+        """The workload's PrimFunc, transformed as ``config`` says. Raises InvalidConfig, which says why."""
 
     # --- everything that follows is derived from ``decide`` -----------------------------------------
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        """The knobs that were asked for on the way to ``config``. Raises InvalidConfig if it is no member."""
+        """The knobs that are asked for on the way to ``config``. Raises InvalidConfig if it is no member."""
         asked: list[Knob] = []
 
         def choose(knob: Knob) -> Value:
@@ -161,20 +161,20 @@ class Space(ABC):
         self.decide(choose)
         extra = set(config) - {knob.name for knob in asked}
         if extra:
-            raise InvalidConfig(f"the config sets {sorted(extra)}, which this space does not ask for here")
+            raise InvalidConfig(f"the config has values for {sorted(extra)}, but this space has no such knobs here")
         return asked
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
         """The knobs of ``configs`` by name, each as it is in the first config that has it.
 
-        Configs that are no members are passed over.
+        Configs that are no members are skipped.
         """
-        met: dict[str, Knob] = {}
+        knobs: dict[str, Knob] = {}
         for config in configs:
-            if any(name not in met for name in config):
+            if any(name not in knobs for name in config):
                 with suppress(InvalidConfig):
-                    met = {**{knob.name: knob for knob in self.knobs(config)}, **met}
-        return met
+                    knobs = {**{knob.name: knob for knob in self.knobs(config)}, **knobs}
+        return knobs
 
     def __contains__(self, config: object) -> bool:
         try:
@@ -192,7 +192,7 @@ class Space(ABC):
         return [self.sample(rng) for _ in range(count)]
 
     def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
-        """Up to ``n`` distinct random configs that are not in ``seen``; fewer only when the space has no more."""
+        """Up to ``n`` distinct random configs that are not in ``seen``; fewer only if the space has no more."""
         new: dict[Config, None] = {}
         misses = 0
         while len(new) < n and misses < 50 + 10 * n:
@@ -202,15 +202,15 @@ class Space(ABC):
             else:
                 new[config] = None
         if len(new) < n:
-            # The space is nearly exhausted, at least where samples fall most. So walk it in random order, past the
-            # configs that are seen, to enough new ones to choose from.
+            # The space is nearly exhausted, at least where most samples fall. So walk it in random order, skip the
+            # configs that are seen, and collect enough new ones to choose from.
             others = (config for config in self.enumerate(rng) if config not in seen and config not in new)
             rest = list(islice(others, max(n, 4096)))
             new.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(new)]))
         return list(new)
 
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        """The config that takes each value of ``wanted`` while it is legal, and a random one where it is not."""
+        """The config that takes each value of ``wanted`` if it is legal, and else a random value."""
 
         def choose(knob: Knob) -> Value:
             value = wanted.get(knob.name)
@@ -221,7 +221,7 @@ class Space(ABC):
         return self.decide(choose)
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
-        """``config`` with one random knob changed, and repaired where later knobs depended on it."""
+        """``config`` with one random knob changed; later knobs that depend on it are repaired."""
         open_knobs = [knob for knob in self.knobs(config) if len(knob.choices) > 1]
         if not open_knobs:
             return config
@@ -235,7 +235,7 @@ class Space(ABC):
         return self.repaired({**a, **{name: b[name] for name in take_b}}, rng)
 
     def neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
-        """Every config that differs from this one in one knob, and in those that repair then changes."""
+        """Every config that differs from this one in one knob, and in the knobs that are then repaired."""
         for knob in self.knobs(config):
             for value in knob.choices:
                 if value != config[knob.name]:
@@ -243,7 +243,7 @@ class Space(ABC):
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
         """Every config once, depth first: the last knob fastest, choices in order, or in random order with ``rng``."""
-        path: list[tuple[int, Sequence[int]]] = []  # at each knob on the way: the position in the order of its choices
+        path: list[tuple[int, Sequence[int]]] = []  # for each knob on the way: a position in the order of its choices
         depth = 0
 
         def choose(knob: Knob) -> Value:
@@ -265,7 +265,7 @@ class Space(ABC):
             path[-1] = (path[-1][0] + 1, path[-1][1])
 
     def size(self, limit: int = 100_000) -> int | None:
-        """How many configs there are, or None when they are more than ``limit`` and can only be counted."""
+        """The number of configs, or None if they must be counted and are more than ``limit``."""
         count = 0
         for count, _ in enumerate(self.enumerate(), 1):
             if count > limit:
@@ -274,14 +274,14 @@ class Space(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the space's structure: the knobs met along 32 fixed random decisions."""
+        """A hash of the space's structure: the knobs of 32 fixed random configs."""
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
-        met: set[tuple[str, tuple[Value, ...]]] = set()
+        seen: set[tuple[str, tuple[Value, ...]]] = set()
         for config in self.probe(32):
             for knob in self.knobs(config):
                 mark = (knob.name, tuple(knob.choices))
-                if mark not in met:
-                    met.add(mark)
+                if mark not in seen:
+                    seen.add(mark)
                     digest.update(json.dumps([knob.name, list(knob.choices)]).encode())
         return digest.hexdigest()[:16]
 
@@ -297,11 +297,11 @@ class ProductSpace(Space):
         return Config([(knob.name, choose(knob)) for knob in self.axes])
 
     def __len__(self) -> int:
-        """The same as :meth:`size`, up to 2^63 - 1; Python raises OverflowError for more."""
+        """The same as :meth:`size`; for more than 2^63 - 1, Python raises OverflowError."""
         return self.size()
 
     def __bool__(self) -> bool:
-        return True  # every knob has a choice; and Python would ask for the length, which may be too large for it
+        return True  # every knob has a choice; Python would ask for the length, which may be too large
 
     def size(self, limit: int = 0) -> int:
         return math.prod(len(knob.choices) for knob in self.axes)
@@ -321,7 +321,7 @@ class ProductSpace(Space):
         return [{value: i for i, value in enumerate(knob.choices)} for knob in self.axes]
 
     def index_of(self, config: Mapping[str, Value]) -> int:
-        """The inverse of :meth:`config_at`. Raises InvalidConfig where ``config`` is no member."""
+        """The inverse of :meth:`config_at`. Raises InvalidConfig if ``config`` is no member."""
         index, stride = 0, 1
         try:
             for knob, position in zip(self.axes, self._positions, strict=True):
@@ -344,7 +344,7 @@ class ProductSpace(Space):
         return super().knobs(config)
 
     def indices(self, configs: Sequence[Config]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The choice of each knob as its position: an int array of shape (len(configs), number of knobs)."""
+        """The positions of the choices: an int array of shape (len(configs), number of knobs)."""
         return np.array(
             [[position[c[k.name]] for k, position in zip(self.axes, self._positions, strict=True)] for c in configs],
             dtype=np.int64,

@@ -1,4 +1,4 @@
-"""What programs are built for: a TVM target, with the SIMD width and cache sizes that guided spaces go by."""
+"""Targets: a TVM target, with the SIMD width and the cache sizes that guided spaces use."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Cache:
 
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
-"""L1, L2, L3 of a machine that cannot be asked: what most cores since 2017 have at least."""
+"""L1, L2, L3 of an unknown machine: most cores since 2017 have at least these."""
 
-# As one core of a common model sees them, by LLVM's name of the CPU. From the Intel 64 and IA-32 Architectures
+# The caches of one core of a common model, by LLVM's name of the CPU. Sources: the Intel 64 and IA-32 Architectures
 # Optimization Reference Manual, AMD's Software Optimization Guides for families 17h, 19h and 1Ah, and Arm's Technical
-# Reference Manuals; what a vendor chooses is that of the model named beside it.
+# Reference Manuals. Where vendors differ, the model is named beside it.
 CPU_CACHES = {
     "haswell": (Cache(32 << 10, 8), Cache(256 << 10, 8), Cache(8 << 20, 16)),
     "skylake": (Cache(32 << 10, 8), Cache(256 << 10, 4), Cache(8 << 20, 16)),
@@ -52,7 +52,7 @@ CPU_CACHES = {
     "carmel": (Cache(64 << 10, 4), Cache(2 << 20, 16), Cache(4 << 20, 16)),  # NVIDIA Jetson AGX Xavier
     "apple-a14": (Cache(128 << 10, 8), Cache(12 << 20, 12, 128)),  # Apple M1, a performance core
 }
-"""The caches of CPUs that programs are built for elsewhere, where the target does not give them."""
+"""The caches of CPUs that are not this machine's, if the target does not give them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Target:
     caches: tuple[Cache, ...] = GENERIC_CACHES
 
     def to_json(self) -> dict[str, Any]:
-        """What :func:`resolve_target` makes this target of again, on any machine."""
+        """A form from which :func:`resolve_target` makes this target again, on any machine."""
         return {**self.spec, "caches": [[cache.size, cache.ways, cache.line] for cache in self.caches]}
 
     @property
@@ -72,20 +72,20 @@ class Target:
 
     @property
     def cores(self) -> int:
-        """How many threads a program for this target runs on."""
+        """The number of threads of a program for this target."""
         return int(self.spec.get("num-cores", 1))
 
     @cached_property
     def tvm(self) -> tvm.target.Target:
         import tvm
 
-        # MetaSchedule divides the work by the number of cores, and stops without one.
+        # MetaSchedule divides the work by the number of cores, and fails without it.
         cores = {"num-cores": self.cores} if self.kind == "llvm" else {}
         return tvm.target.Target({**cores, **self.spec})
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether it names another kind of machine than this one: then what links here does not link for it."""
+        """Whether it is another kind of machine than this one; the linker of this machine cannot link for it."""
         from tvm.target import codegen
 
         ours = str(codegen.llvm_get_system_triple())
@@ -98,7 +98,7 @@ class Target:
 
         if "vector-width" in self.spec:
             return int(self.spec["vector-width"]) // 8
-        # Asked for an x86 CPU, llvm_get_vector_width says 512 even of one with SSE alone: go by its features.
+        # For an x86 CPU, llvm_get_vector_width gives 512 even if it has only SSE: use its features instead.
         if "sse2" in (features := {str(name) for name in codegen.llvm_get_cpu_features(self.tvm)}):
             return 64 if "avx512f" in features else 32 if "avx" in features else 16
         return int(codegen.llvm_get_vector_width(self.tvm)) // 8
@@ -112,38 +112,38 @@ class Target:
     def __str__(self) -> str:
         return json.dumps(self.to_json(), sort_keys=True)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # without TVM's object, which is rebuilt where it is needed
+    def __reduce__(self) -> tuple[Any, ...]:  # without TVM's object, which is made again when needed
         return Target, (self.spec, self.caches)
 
 
 def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
-    """The data caches of this machine as Linux reports them, or the generic ones where it does not."""
-    found: dict[int, Cache] = {}
+    """The data caches of this machine as Linux reports them, or else the generic ones."""
+    caches: dict[int, Cache] = {}
     for index in sorted(Path(root).glob("index*")):
         try:
             if (index / "type").read_text().strip() not in ("Data", "Unified"):
                 continue
             size = (index / "size").read_text().strip()
-            found[int((index / "level").read_text())] = Cache(
+            caches[int((index / "level").read_text())] = Cache(
                 int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]],
                 int((index / "ways_of_associativity").read_text()),
                 int((index / "coherency_line_size").read_text()),
             )
         except (OSError, ValueError, KeyError):
             continue
-    levels = [found[level] for level in sorted(found) if found[level].ways > 0]
+    levels = [caches[level] for level in sorted(caches) if caches[level].ways > 0]
     return tuple(levels) if len(levels) >= 2 else GENERIC_CACHES
 
 
 def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """The target that ``spec`` names.
 
-    ``"native"`` is this CPU with all its cores; an LLVM CPU name, as ``"znver4"``, is that CPU; a JSON object
-    or mapping is TVM's own form, in which ``"kind": "native"`` may stand with, say, ``"num-cores": 1``, and
-    ``"caches"`` may give (bytes, ways[, bytes of a line]) of each level of data cache, L1 first; else they are this
-    machine's for ``"native"``, those of CPU_CACHES for a CPU in it, and GENERIC_CACHES for any other target.
-    ``"cuda"`` without an ``"arch"`` is the GPU of this machine.
-    Raises SearchlabError where this TVM cannot build for it.
+    ``"native"`` is this CPU with all its cores. ``"cuda"`` without an ``"arch"`` is the GPU of this machine. The LLVM
+    name of a CPU, for example ``"znver4"``, is that CPU. A JSON object or mapping is TVM's own form; ``"kind"`` may be
+    ``"native"`` there, for example with ``"num-cores": 1``, and ``"caches"`` may give (bytes, ways[, bytes of a line])
+    for each level of data cache, L1 first. By default the caches are this machine's for ``"native"``, those in
+    CPU_CACHES for a CPU that it holds, and GENERIC_CACHES for any other target.
+    Raises SearchlabError if this TVM cannot build for the target.
     """
     if isinstance(spec, Target):
         return spec
@@ -162,11 +162,11 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     else:
         given = {"kind": "llvm", "mcpu": text}
     if "kind" not in given:
-        raise SearchlabError(f'target {json.dumps(given)} has no "kind"; give one, as {{"kind": "llvm"}}')
+        raise SearchlabError(f'target {json.dumps(given)} has no "kind"; give one, for example {{"kind": "llvm"}}')
     caches = _given_caches(given.pop("caches", None))
     if given["kind"] == "native":
         caches = caches or native_caches()
-        # The triple too, so that another kind of machine can make the same programs.
+        # With the triple, another kind of machine can make the same programs.
         triple, cpu = str(codegen.llvm_get_system_triple()), str(codegen.llvm_get_system_cpu())
         given = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **given, "kind": "llvm"}
     if given["kind"] == "cuda" and "arch" not in given:
@@ -178,8 +178,8 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
 def _arch_here() -> str:
     if (arch := gpu_arch()) is None:
         raise SearchlabError(
-            "no CUDA device was found, whose arch programs would be built for; run this where there is one, or give an "
-            'arch, as {"kind": "cuda", "arch": "sm_90"}, to look at programs or answer from recorded measurements'
+            "no CUDA device was found, so the arch to build for is unknown; use another machine, or give an arch, for "
+            'example {"kind": "cuda", "arch": "sm_90"}, to look at programs or to use recorded measurements'
         )
     return arch
 
@@ -195,7 +195,7 @@ def _given_caches(levels: Any) -> tuple[Cache, ...]:
 
 
 def _check(spec: dict[str, Any]) -> None:
-    """Raise SearchlabError where TVM does not know ``spec``, or has no code generator for it."""
+    """Raise SearchlabError if TVM does not know ``spec``, or has no code generator for it."""
     import tvm
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
@@ -205,7 +205,7 @@ def _check(spec: dict[str, Any]) -> None:
     if kind not in kinds:
         raise SearchlabError(f"unknown target {kind!r}{did_you_mean(kind, ['native', *kinds])}")
     if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is None:
-        raise SearchlabError(f"this TVM cannot build for target {kind!r}: its wheel has no code generator for it")
+        raise SearchlabError(f"this TVM cannot build for target {kind!r}: its wheel has no such code generator")
     if kind == "llvm" and "mcpu" in spec:
         triple = {"mtriple": spec["mtriple"]} if "mtriple" in spec else {}
         cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", **triple}))]

@@ -1,4 +1,4 @@
-"""Gradient boosted trees grown leaf by leaf, that regress the score, or that rank.
+"""Gradient boosted trees, grown leaf by leaf, that regress the score or rank.
 
 Source: Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree" (NeurIPS 2017). ``lambdarank``:
 Burges, "From RankNet to LambdaRank to LambdaMART" (Microsoft Research, MSR-TR-2010-82). Zheng et al., "TenSet"
@@ -17,21 +17,21 @@ from .ranking import TOP, Scale
 
 OBJECTIVES = ("regression", "lambdarank")
 LARGEST_QUERY = 10_000
-"""LightGBM takes no more rows of one task; a larger one is given as several."""
+"""LightGBM takes at most this many rows of one task; a larger task is given as several."""
 
 
 class LightGBM(CostModel):
-    """NaN goes the way that fits best at each split. Works from two trials on.
+    """LightGBM; at each split, NaN goes the way that fits best. It needs at least two trials.
 
-    objective: ``regression`` is least squares on the scores. ``lambdarank`` weighs each pair within one task by what
-        its order is worth to NDCG; predictions are an order, put on the scale of the scores
+    objective: ``regression`` is least squares on the scores. ``lambdarank`` weighs each pair within one task by the
+        change of NDCG if the two swap; predictions are an order, put on the scale of the scores
         (:class:`~searchlab_costmodels.ranking.Scale`).
-    grades: lambdarank wants whole numbers: the scores are cut into this many grades of equal width, and the gain of
-        a grade is linear in it, as throughput is. Pairs of one grade are not compared.
-    rounds: how many trees.
+    grades: lambdarank needs whole numbers: the scores are cut into this many grades of equal width, and the gain of
+        a grade is linear in it, like throughput. Pairs of the same grade are not compared.
+    rounds: the number of trees.
     num_leaves: leaves of each tree.
     learning_rate: share of each tree's step that is taken.
-    min_data_in_leaf: how many trials a leaf must have.
+    min_data_in_leaf: the least number of trials in a leaf.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LightGBM(CostModel):
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
         self._mean = float(np.mean(scores))
         self._trees = None
-        if features.shape[1] and len(features) > 1:  # LightGBM takes neither no column nor a single row
+        if features.shape[1] and len(features) > 1:  # LightGBM needs a column and two rows
             labels, queries = scores, None
             if self.ranks:
                 labels = np.minimum((scores * self.grades).astype(np.int64), self.grades - 1)

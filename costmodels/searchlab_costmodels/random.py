@@ -1,4 +1,4 @@
-"""Predictions that mean nothing: what a policy is worth without a model."""
+"""Predictions without meaning: they show how good a policy is without a model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from searchlab.costmodel import Array, CostModel, Groups
 
 
 class Random(CostModel):
-    """A number in [0, 1) for each row of features, which depends on the row and the seed alone."""
+    """A number in [0, 1) for each row of features, which depends only on the row and the seed."""
 
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
-        """Learns nothing."""
+        """Learn nothing."""
 
     def predict(self, features: Array) -> Array:
-        # One NaN and one zero, since equal rows must have equal bytes.
+        # All NaN get the same bytes, and so do 0 and -0, since equal rows must have equal bytes.
         rows = np.where(np.isnan(features), np.nan, features) + 0.0
         key = str(self.seed).encode()
         drawn = [hashlib.blake2b(row.tobytes(), digest_size=6, key=key).digest() for row in rows]

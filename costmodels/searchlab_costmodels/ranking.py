@@ -1,4 +1,4 @@
-"""What both learners of order share: pairs within one task, and an order on the scale of the scores."""
+"""Shared by the rankers: the pairs within one task, and an order on the scale of the scores."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from searchlab.costmodel import Array
 
 TOP = 512
-"""Pairs are compared where one of the two is among this many best ranked of its task: of up to 512 trials all pairs
-are, and the time grows with the number of trials, not with its square."""
+"""A pair is compared if one of the two is among this many best ranked of its task: all pairs of up to 512 trials. So
+the time grows with the number of trials, not with its square."""
 
 
 class Scale(NamedTuple):
@@ -21,10 +21,10 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, ranking: Array, scores: Array) -> Scale:
-        """Gives a ranking of the training rows the mean and standard deviation of their scores.
+        """The scale that gives a ranking of the training rows the mean and standard deviation of their scores.
 
-        A ranker's output has no unit, but simulated annealing accepts by differences in score, and diversity is
-        worth a share of one. The order stays as it is.
+        The output of a ranker has no unit, but simulated annealing compares differences in score, and the diversity of
+        a batch counts as a share of a score. The order does not change.
         """
         spread = float(np.std(ranking))
         slope = float(np.std(scores)) / spread if spread > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Regressors of scikit-learn, each a class with the options that matter for a few hundred trials.
+"""Regressors of scikit-learn: a class for each, with the options that matter for a few hundred trials.
 
 Sources: Pedregosa et al., "Scikit-learn: Machine Learning in Python" (JMLR 2011), and those named at each class.
 """
@@ -29,9 +29,9 @@ from searchlab.options import real, whole
 class ScikitLearn(CostModel):
     """Least squares on the scores by a regressor of scikit-learn.
 
-    NaN becomes the median of its column, and a column of its own says where it was: a knob that a config does not
-    have is one of its properties. Columns are scaled to mean 0 and deviation 1, which trees do not notice. BLAS runs
-    on one thread, so that its sums are in one order on every machine.
+    NaN becomes the median of its column, and another column marks it: the knobs that a config does not have are a
+    property of it. Columns are scaled to mean 0 and deviation 1, which does not change trees. BLAS runs on one
+    thread, so that every machine sums in the same order.
     """
 
     def __init__(self, *, seed: int) -> None:
@@ -46,7 +46,7 @@ class ScikitLearn(CostModel):
         """The regressor, not yet trained, for these features, scaled and without NaN."""
 
     def kept(self, scores: Array) -> Groups:
-        """Which rows to train on, (n,) whole numbers: all."""
+        """Indices of the rows to train on, (n,): by default all."""
         return np.arange(len(scores))
 
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
@@ -58,7 +58,7 @@ class ScikitLearn(CostModel):
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         self._prepared = make_pipeline(imputer, StandardScaler())
         with self._blas.limit(limits=1), warnings.catch_warnings():
-            # The budget of steps is an option here, and using it up is no news to whoever searches.
+            # The number of steps is an option here; a user needs no warning when all are used.
             warnings.simplefilter("ignore", ConvergenceWarning)
             rows = self._prepared.fit_transform(features[kept])
             self._trained = self.regressor(rows).fit(rows, scores[kept])
@@ -73,7 +73,7 @@ class ScikitLearn(CostModel):
 class RandomForest(ScikitLearn):
     """Trees of bootstrap samples, split at the best threshold. Source: Breiman, "Random Forests" (2001).
 
-    trees: how many. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
+    trees: their number. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
     """
 
     def __init__(self, *, seed: int, trees: int = 100, min_samples_leaf: int = 1, max_features: float = 1 / 3) -> None:
@@ -92,7 +92,7 @@ class RandomForest(ScikitLearn):
 class ExtraTrees(ScikitLearn):
     """Trees split at random thresholds. Source: Geurts et al., "Extremely randomized trees" (2006).
 
-    trees: how many. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
+    trees: their number. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
     """
 
     def __init__(self, *, seed: int, trees: int = 100, min_samples_leaf: int = 1, max_features: float = 1.0) -> None:
@@ -113,8 +113,8 @@ class GaussianProcess(ScikitLearn):
 
     Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Algorithm 2.1 and chapter 5.
 
-    max_rows: how many trials it is trained on, since the time grows with their cube: of more, the better half of
-        them is the fastest, and the rest the latest.
+    max_rows: the most trials it is trained on, since the time grows with their cube. If there are more, half of these
+        are the fastest trials, and the others the latest.
     """
 
     def __init__(self, *, seed: int, max_rows: int = 300) -> None:
@@ -127,8 +127,8 @@ class GaussianProcess(ScikitLearn):
         return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))
 
     def regressor(self, rows: Array) -> Any:
-        # Two rows are about as far apart as the square root of twice the scaled columns. It starts from there and from
-        # moderate noise, since from far off the likelihood often ends where all is noise and every prediction equal.
+        # The distance of two rows is about the square root of twice the number of scaled columns. Fitting starts there
+        # and with moderate noise; from far away it often ends with only noise, where all predictions are equal.
         apart = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
         matern = Matern(length_scale=apart, length_scale_bounds=(apart / 20, 20 * apart), nu=2.5)
         kernel = ConstantKernel(1.0) * matern + WhiteKernel(0.1, (1e-4, 1.0))
@@ -154,7 +154,7 @@ class Mlp(ScikitLearn):
 
     Source: He et al., "Delving Deep into Rectifiers" (2015); as a cost model in Zheng et al., "TenSet" (2021).
 
-    width, layers: hidden units a layer, and hidden layers. alpha: penalty on the square of each weight.
+    width, layers: units of a hidden layer, and hidden layers. alpha: penalty on the square of each weight.
     steps: at most this many steps of L-BFGS.
     """
 

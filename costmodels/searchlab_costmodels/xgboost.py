@@ -1,8 +1,8 @@
-"""Gradient boosted trees that regress the score, or that rank.
+"""Gradient boosted trees that regress the score or rank.
 
 Source: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (KDD 2016), as a cost model of tensor programs
 in Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2: ``regression`` and ``rank`` are its
-two objectives, and those of AutoTVM's XGBTuner (``loss_type``).
+two objectives, and AutoTVM's XGBTuner has the same (``loss_type``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from searchlab.options import one_of, real, whole
 from .ranking import TOP, Scale
 
 OBJECTIVES = {"regression": "reg:squarederror", "rank": "rank:pairwise"}
-# XGBoost would compare a trial with the 32 best ranked alone, and shrink its steps: of made-up landscapes it then
-# ranked half as well (Kendall's tau 0.34 rather than 0.82 after 300 trials).
+# By default, XGBoost compares a trial with the 32 best ranked only, and shrinks its steps. It then ranked made-up
+# landscapes half as well (Kendall's tau 0.34 instead of 0.82 after 300 trials).
 EVERY_PAIR = {
     "lambdarank_pair_method": "topk",
     "lambdarank_num_pair_per_sample": TOP,
@@ -26,15 +26,15 @@ EVERY_PAIR = {
 
 
 class XGBoost(CostModel):
-    """Trees from histograms; NaN goes the way that fits best at each split.
+    """Trees from histograms; at each split, NaN goes the way that fits best.
 
     objective: ``regression`` is least squares on the scores. ``rank`` is the loss of pairs within one task;
         predictions are an order, put on the scale of the scores (:class:`~searchlab_costmodels.ranking.Scale`).
-    rounds: how many trees.
+    rounds: the number of trees.
     max_depth: levels of each tree.
     learning_rate: share of each tree's step that is taken.
-    min_child_weight: how many trials a leaf must have: a search goes wherever a leaf with one lucky trial points. Of
-        ``rank``, the second derivatives that a leaf must have: at most a quarter for each pair it is in.
+    min_child_weight: the least number of trials in a leaf: a leaf with one lucky trial misleads a search. With
+        ``rank``, the least sum of second derivatives in a leaf; each pair of a trial adds at most a quarter.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class XGBoost(CostModel):
             "learning_rate": real("learning_rate", learning_rate, 1e-6, 1),
             "min_child_weight": real("min_child_weight", min_child_weight, 0),
             "seed": seed,
-            # One thread: sums of gradients are then always in one order, so the trees cannot depend on the machine.
-            # Nor is it slower on the few hundred rows there are here.
+            # With one thread, gradients are always summed in the same order, so trees do not depend on the machine.
+            # For a few hundred rows this is not slower.
             "nthread": 1,
             **(EVERY_PAIR if self.ranks else {}),
         }
@@ -69,7 +69,7 @@ class XGBoost(CostModel):
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
         self._mean = float(np.mean(scores))
         self._trees = None
-        if features.shape[1]:  # XGBoost takes no matrix without columns, as that of a space without knobs
+        if features.shape[1]:  # XGBoost takes no matrix without columns, which a space without knobs has
             data = xgboost.DMatrix(features, label=scores, qid=groups if self.ranks else None, nthread=1)
             self._trees = xgboost.train(self.parameters, data, num_boost_round=self.rounds)
             if self.ranks:

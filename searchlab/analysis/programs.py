@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from ..log.result import Result
-from ..log.traces import Made, Wanted
+from ..log.traces import TraceReply, TraceRequest
 from ..plugins import Plugin
 from ..space import SPACES
 from .model import Program
@@ -81,7 +81,7 @@ class Traces:
         self._lines: list[bytes] = []
         self._child: subprocess.Popen[bytes] | None = None
         asked = {
-            number: Wanted(str(run.log.path), program.trial)
+            number: TraceRequest(str(run.log.path), program.trial)
             for number, (program, run) in enumerate(programs)
             if not program.note
         }
@@ -117,7 +117,7 @@ class Traces:
 
     def programs(self) -> list[Program]:
         """All programs, with the traces that were made within the budget."""
-        traces: Mapping[int, Made] = {}
+        traces: Mapping[int, TraceReply] = {}
         late = ""
         if self._child:
             self._reader.join(max(0.0, self._until - time.monotonic()))
@@ -132,13 +132,13 @@ class Traces:
         return [_with(program, traces.get(number), late) for number, (program, _) in enumerate(self._programs)]
 
 
-def _decode(line: bytes) -> Made | None:
+def _decode(line: bytes) -> TraceReply | None:
     with suppress(msgspec.DecodeError):  # a plug-in may print
-        return msgspec.json.decode(line, type=Made)
+        return msgspec.json.decode(line, type=TraceReply)
     return None
 
 
-def _with(program: Program, trace: Made | None, late: str) -> Program:
+def _with(program: Program, trace: TraceReply | None, late: str) -> Program:
     if trace is None:
         return msgspec.structs.replace(program, note=program.note or late)
     return msgspec.structs.replace(program, trace=trace.trace, note=trace.note)

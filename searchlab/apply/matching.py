@@ -1,10 +1,10 @@
-"""Whether two functions are the same computation, and one put in the other's place.
+"""Finding out whether two functions are the same computation, and putting one in the place of the other.
 
-They are where TVM lowers both to the same loops over the same flat memory: every pass on the way keeps what a function
-computes, so what is equal after them was equal before. Names of functions, arguments, buffers, blocks and loops drop
-out, and so do the order of the arguments, the type of the indices, axes of extent 1, conditions that always hold, and
-buffers that only copy an argument. What does not: the order of loops and operands, dtypes, and how elements lie. That
-arguments do not overlap is taken for granted, as Relax does of what it calls by ``call_tir``.
+They are the same if TVM lowers both to the same loops over the same flat memory: no pass changes the computation, so
+functions that are equal after the passes were equal before. The comparison ignores the names of functions, arguments,
+buffers, blocks and loops, the order of the arguments, the type of the indices, axes of extent 1, conditions that always
+hold, and buffers that only copy an argument. It does not ignore the order of loops and operands, dtypes, and the layout
+of elements. It assumes that arguments do not overlap, as Relax does for calls by ``call_tir``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Argument = tuple[str, int]
 """dtype and number of elements."""
 
 OPAQUE = 8
-"""``OpPatternKind.kOpaque`` of Relax: FuseOps, part of its pipeline for GPUs, fuses such a function with no other."""
+"""``OpPatternKind.kOpaque`` of Relax: FuseOps, in its pipeline for GPUs, fuses such a function with no other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,31 +41,33 @@ class Computation:
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...] | None:
-        """Of each parameter; None where one is no dense buffer of fixed shape, or the body is already lowered."""
+        """The arguments; None if one is not a dense buffer of fixed shape, or if the body is already lowered."""
         arguments = [_argument(parameter) for parameter in self.func.params]
         if None in arguments or not isinstance(self.func.body, SBlockRealize):
             return None
-        return tuple(one for one in arguments if one is not None)
+        return tuple(argument for argument in arguments if argument is not None)
 
     @cached_property
     def _plain(self) -> PrimFunc:
-        """Without the buffers that only copy another, as the unpadded input of a conv2d in Relax."""
+        """The function without buffers that only copy another, for example the unpadded input of a conv2d in Relax."""
         schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
         root = schedule.get_sblock(self.func.body.block.name_hint)
         inner = list(schedule.get(root).alloc_buffers)
         for block in schedule.get_child_blocks(root):
             if _copies(schedule.get(block), inner):
-                with suppress(ScheduleError):  # another block writes to that buffer too
+                with suppress(ScheduleError):  # another block writes to the same buffer
                     schedule.compute_inline(block)
         return schedule.mod["main"]
 
     def flat(self, order: Sequence[int]) -> PrimFunc:
-        """Its loops over flat arguments, these in ``order``."""
+        """Its loops over flat arguments, which are in ``order``."""
         func = self._plain
         parameters = [func.params[index] for index in order]
         sizes = [_argument(parameter) for parameter in parameters]
-        flat = [decl_buffer((size,), dtype) for dtype, size in (one for one in sizes if one is not None)]
-        views = [DeclBuffer(one, data=buffer_data(whole)) for one, whole in zip(parameters, flat, strict=True)]
+        flat = [decl_buffer((size,), dtype) for dtype, size in (argument for argument in sizes if argument is not None)]
+        views = [
+            DeclBuffer(parameter, data=buffer_data(buffer)) for parameter, buffer in zip(parameters, flat, strict=True)
+        ]
         attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
         flattened = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
         return _lowered()(IRModule({"main": flattened}))["main"]
@@ -76,13 +78,13 @@ class Computation:
 
 
 def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | None:
-    """The parameters of ``func`` in the order of ``reference``'s, where both are the same computation, else None."""
+    """The parameters of ``func`` in the order of ``reference``'s, if both are the same computation, else None."""
     if func.arguments is None or reference.arguments is None or sorted(func.arguments) != sorted(reference.arguments):
         return None
     for order in _orders(func.arguments, reference.arguments):
         try:
             flat = func.flat(order)
-        except (RuntimeError, ValueError, TypeError, LookupError):  # TVM does not lower it this way: it is no workload
+        except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it is no workload
             return None
         if structural_equal(flat, reference.own):
             return order
@@ -90,7 +92,7 @@ def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | Non
 
 
 def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> PrimFunc:
-    """``program`` with the parameters and attributes of ``func``, marked as scheduled and not to be fused.
+    """``program`` with the parameters and attributes of ``func``, marked as scheduled and as never fused.
 
     order: the parameters of ``func`` in the order of those of ``program``, as :func:`order_of` gives it.
     """
@@ -125,7 +127,7 @@ def _copies(block: Any, inner: Sequence[Any]) -> bool:
         return False
     place = list(store.indices)
     return (
-        any(store.buffer.same_as(one) for one in inner)
+        any(store.buffer.same_as(buffer) for buffer in inner)
         and structural_equal(place, [axis.var for axis in block.iter_vars])
         and structural_equal(place, list(store.value.indices))
         and structural_equal(list(store.buffer.shape), list(store.value.source.ty.shape))

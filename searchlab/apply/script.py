@@ -1,9 +1,9 @@
-"""A schedule as a Python script that needs TVM alone: the workload's module, and each instruction of the trace.
+"""A schedule as a Python script that needs only TVM: the workload's module, and each instruction of the trace.
 
-TVM's own ``Trace.as_python`` is right for what schedules of TVM hold. It fails for a whole trace where an instruction
-holds an expression of its random variables, or a number that float32 does not; and it writes strings without escapes,
-True as 1, NaN as a bare name, numbers without their dtype, and in an index map a constant as a number, which TVM does
-not take there. So what may hold such values is written here, and the rest by TVM.
+TVM's own ``Trace.as_python`` is right for the values in TVM's own schedules. It fails for the whole trace if an
+instruction holds an expression of random variables, or a number that float32 cannot hold. It writes strings without
+escapes, True as 1, NaN as a bare name, numbers without their dtype, and constants of an index map as numbers, which TVM
+does not take there. So instructions that may hold such values are written here, and the others by TVM.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from tvm.tirx import IndexMap
 
 Names = Mapping[int, str]
-"""What each random variable of a trace is called, by the address of its object."""
+"""The name of each random variable of a trace, by the address of its object."""
 
 
 def python_script(schedule: Schedule, workload: Workload, target: Target, title: str) -> str:
-    """The script that makes the module of ``schedule``, asserts that it did, and prints it; ``title`` is its comment.
+    """A script that makes the module of ``schedule``, checks it, and prints it; ``title`` is its first comment.
 
-    It also defines ``module``, ``apply_trace``, ``sch`` and ``target``. Raises SearchlabError where the schedule is
-    no transformation of the workload's module, or holds what has no spelling in Python.
+    It also defines ``module``, ``apply_trace``, ``sch`` and ``target``. Raises SearchlabError if the schedule is
+    no transformation of the workload's module, or holds a value that Python cannot spell.
     """
     import tvm
 
@@ -68,16 +68,16 @@ print(sch.mod.script())
 
 
 def statements(schedule: Schedule) -> list[str]:
-    """Each instruction of the trace as a statement about ``sch``, a ``Schedule`` of the module that it began with.
+    """Each instruction of the trace as a statement about ``sch``, a ``Schedule`` of the unscheduled module.
 
-    Random variables are called as TVM calls them: ``b0`` a block, ``l1`` a loop, ``v2`` a number.
+    Random variables have TVM's names: ``b0`` a block, ``l1`` a loop, ``v2`` a number.
     """
     from tvm.s_tir.schedule import Instruction
     from tvm.s_tir.schedule.trace import Trace
 
     names: dict[int, str] = {}
     ours: list[str | None] = []
-    plain: list[Any] = []  # as TVM can write them: it counts the random variables of all
+    plain: list[Any] = []  # all instructions in a form that TVM can write, since TVM counts the random variables of all
     for instruction in schedule.trace.insts:
         kind = str(instruction.kind.name)
         writer = _WRITERS.get(kind)
@@ -148,7 +148,7 @@ _FUNCTIONS = {"Min": "tvm.tirx.min", "Max": "tvm.tirx.max"}
 
 
 def _value(value: Any, names: Names) -> str:
-    """``value`` as a Python expression; a random variable by its name. Raises SearchlabError where it has none."""
+    """``value`` as a Python expression; a random variable by its name. Raises SearchlabError if it has none."""
     if isinstance(value, str):
         return json.dumps(str(value), ensure_ascii=False)  # whose escapes are Python's too
     if value is None or isinstance(value, bool | int):
@@ -156,9 +156,9 @@ def _value(value: Any, names: Names) -> str:
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f'float("{value}")'
     if isinstance(value, Mapping) or hasattr(value, "items"):
-        return "{" + ", ".join(f"{_value(key, names)}: {_value(one, names)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_value(key, names)}: {_value(item, names)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(_value(one, names) for one in value) + "]"
+        return "[" + ", ".join(_value(item, names) for item in value) + "]"
     if name := names.get(_address(value)):
         return name
     kind = type(value).__name__
@@ -175,7 +175,7 @@ def _value(value: Any, names: Names) -> str:
 
 
 def _index_map(index_map: IndexMap) -> str:
-    """An index map as a function of Python; as TVM's JSON where its indices are not int32, or it holds other calls."""
+    """An index map as a Python function; as TVM's JSON if its indices are not int32, or if it holds other calls."""
     import tvm
 
     names: dict[int, str] = {}
@@ -196,14 +196,14 @@ def _index_map(index_map: IndexMap) -> str:
 
 
 def _result(index: Any, names: Names) -> str:
-    """A result of an index map: TVM takes no plain number for it."""
+    """A result of an index map; TVM does not take a plain number for it."""
     if type(index).__name__ == "IntImm":
         return f'tvm.tirx.IntImm("{index.ty.dtype}", {int(index.value)})'
     return _value(index, names)
 
 
 def _bare(text: str) -> str:
-    """``text`` without the parentheses around all of it."""
+    """``text`` without parentheses around the whole."""
     depth = 0
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -213,7 +213,7 @@ def _bare(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """``text`` as a literal of several lines, where it can be one."""
+    """``text`` as a literal of several lines, if possible."""
     if "'''" in text or "\\" in text or text.endswith("'"):
         return repr(text)
     return f"'''\n{text}\n'''"
@@ -225,11 +225,11 @@ def _letter(random_variable: Any) -> str:
 
 
 def _address(value: Any) -> int:
-    """Which object of TVM ``value`` is: two of an equal expression are not the same variable."""
+    """The address of TVM's object: two random variables of equal expressions are not the same."""
     return int(value.__chandle__())
 
 
-# --- tensor intrinsics, which are known to the process that registered them -----------------------------------
+# --- tensor intrinsics, known only to the process that registered them ----------------------------------------
 
 
 def _intrinsics(schedule: Schedule) -> list[str]:
@@ -248,4 +248,4 @@ def _registration(name: str) -> str:
 
 
 def _unwritable(what: str) -> SearchlabError:
-    return SearchlabError(f"the schedule cannot be written as Python: {what}; look at --show trace or --show tir")
+    return SearchlabError(f"the schedule cannot be written as Python: {what}; use --show trace or --show tir")

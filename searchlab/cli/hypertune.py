@@ -69,7 +69,7 @@ def hypertune(
     from ..hypertune import plan_hypertune
     from ..run.study import Study
 
-    said = Console(stderr=True) if as_json else out
+    console = Console(stderr=True) if as_json else out
     directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
     plan = plan_hypertune(
         Study.load(study), policy, options=option or [], hold_out=hold_out or [], trials=trials, seeds=seeds,
@@ -78,13 +78,13 @@ def hypertune(
     if not as_json:
         _say_plan(plan)
     with interruptible(again()):
-        found = _run(plan, directory, said)
-    text = json.dumps(found.to_json(), indent=2)
+        result = _run(plan, directory, console)
+    text = json.dumps(result.to_json(), indent=2)
     (directory / "hypertune.json").write_text(text + "\n")
     if as_json:
         print(text)
     else:
-        _say_result(found, directory)
+        _say_result(result, directory)
 
 
 def _run(plan: HyperPlan, directory: Path, console: Any) -> Hypertuned:
@@ -121,35 +121,35 @@ def _say_plan(plan: HyperPlan) -> None:
         _say("as they are: " + ", ".join(f"{name} = {value}" for name, value in plan.others.items()))
 
 
-def _say_result(found: Hypertuned, directory: Path) -> None:
-    said = (
+def _say_result(result: Hypertuned, directory: Path) -> None:
+    title = (
         "score against random search: 0 as good, 1 the best from the start; over the trials until that is nearly there"
     )
-    rows = Table(box=None, title=said)
+    rows = Table(box=None, title=title)
     rows.title_justify = "left"
     rows.add_column("", overflow="fold")
     for title in ("trials", "default", "found", "gain"):
         rows.add_column(title, no_wrap=True, justify="right")
-    held_out = [row for search in found.searches for row in search.problems if row.held_out]
+    held_out = [row for search in result.searches for row in search.problems if row.held_out]
     several = len({row.space for row in held_out}) > 1
     for row in held_out:
         task = f"{row.workload} in {row.space}" if several else row.workload
         rows.add_row(escape(task), str(row.trials), *_cells(row))
-    if found.held_out:
-        rows.add_row("[bold]all held out[/]", "", *_cells(found.held_out))
-    rows.add_row("[bold]all searched on[/]", "", *_cells(found.training))
+    if result.held_out:
+        rows.add_row("[bold]all held out[/]", "", *_cells(result.held_out))
+    rows.add_row("[bold]all searched on[/]", "", *_cells(result.training))
     out.print(rows)
     runs = "in brackets 95 % bootstrap intervals over runs from seeds that no search saw"
-    _say(runs + (f"; {100 * found.nearest:.1f} % of their trials are not in the table" if found.nearest else ""))
-    for search in found.searches:
+    _say(runs + (f"; {100 * result.nearest:.1f} % of their trials are not in the table" if result.nearest else ""))
+    for search in result.searches:
         refused = f", {search.refused} of them refused by the policy" if search.refused else ""
-        same = ", as by default" if search.options == found.default_options else ""
+        same = ", as by default" if search.options == result.default_options else ""
         _say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
-    out.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True, highlight=False)
-    judged = found.held_out or found.training
-    if judged.gain.lower > 0 and found.options != found.default_options:
-        entry = json.dumps(found.policy)
-        _say(f"in a study file: policies = [{{ name = {entry}, options = {_options(found.options)} }}]")
+    out.print(f"[bold]{escape(result.verdict)}[/]", soft_wrap=True, highlight=False)
+    judged = result.held_out or result.training
+    if judged.gain.lower > 0 and result.options != result.default_options:
+        entry = json.dumps(result.policy)
+        _say(f"in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
     _say(f"the trials: optuna-dashboard {directory / 'optuna.log'}")
 
 
@@ -157,8 +157,10 @@ def _cells(row: Compared | ProblemScores) -> list[str]:
     return [_estimate(row.default), _estimate(row.found), _estimate(row.gain, "+")]
 
 
-def _estimate(one: Estimate, sign: str = "") -> str:
-    return escape(" ".join((f"{one.value:{sign}.3f}", f"[{one.lower:{sign}.3f}, {one.upper:{sign}.3f}]")))
+def _estimate(estimate: Estimate, sign: str = "") -> str:
+    return escape(
+        " ".join((f"{estimate.value:{sign}.3f}", f"[{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"))
+    )
 
 
 def _options(options: Mapping[str, Any]) -> str:

@@ -24,24 +24,24 @@ def log_check(
     from ..log.format import find_logs
     from ..log.repair import examine
 
-    found = [examine(path) for given in files for path in find_logs(given)]
-    if not found:
+    examined = [examine(path) for given in files for path in find_logs(given)]
+    if not examined:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, files))}")
     if as_json:
         each = [
             {"file": str(log.path), "trials": log.trials, "problems": [asdict(problem) for problem in log.problems]}
-            for log in found
+            for log in examined
         ]
         print(json.dumps(each, indent=2))
     else:
-        for log in found:
+        for log in examined:
             for problem in log.problems:
                 out.print(f"{log.path}, line {problem.line}: {problem.text}", soft_wrap=True, markup=False)
             if not log.problems:
                 out.print(f"{log.path}: whole, {log.trials:,} trials", soft_wrap=True, markup=False)
             elif log.prefix:
                 out.print(f"make it whole: searchlab log repair {log.path}", soft_wrap=True, markup=False)
-    if any(log.problems for log in found):
+    if any(log.problems for log in examined):
         raise typer.Exit(1)
 
 

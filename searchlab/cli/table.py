@@ -71,11 +71,11 @@ def table_info(
     from ..log.format import find_logs, read_log
     from ..tables.info import TableInfo, info_table
 
-    found = [TableInfo(read_log(path)) for given in files for path in find_logs(given)]
-    if not found:
+    infos = [TableInfo(read_log(path)) for given in files for path in find_logs(given)]
+    if not infos:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, files))}")
     if as_json:
-        print(json.dumps([info.to_json() for info in found], indent=2))
+        print(json.dumps([info.to_json() for info in infos], indent=2))
         return
-    for info in found:
+    for info in infos:
         out.print(info_table(info))

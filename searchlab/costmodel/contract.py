@@ -21,16 +21,16 @@ class CostModel(ABC):
     """
 
     plugin: Plugin | None = None
-    """Its name and options, where :func:`make_cost_model` made it."""
+    """Its name and options, if :func:`make_cost_model` made it."""
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed
 
     @abstractmethod
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
-        """Learn afresh from n >= 1 rows.
+        """Learn from n >= 1 rows, and forget all earlier rows.
 
-        features: (n, d), NaN where one does not apply. scores: (n,) in [0, 1], 1 for the fastest of its task.
+        features: (n, d), NaN for a feature that a row lacks. scores: (n,) in [0, 1], 1 for the fastest of its task.
         groups: (n,), the task of each row, ascending: scores of different tasks do not compare.
         """
 
@@ -43,7 +43,7 @@ COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positi
 
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
-    """The cost model that ``plugin`` names. Raises SearchlabError where there is none, or it has no such option."""
+    """The cost model that ``plugin`` names. Raises SearchlabError if it or an option is unknown."""
     model = COST_MODELS.make(plugin, seed=seed)
     model.plugin = plugin
     return model

@@ -1,4 +1,4 @@
-"""What a cost model sees of a config: its knobs, or the program that they make."""
+"""Features of a config for cost models: its knobs, or its program."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ from ..space import Config, Space, Value
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Columns = list[tuple[str, int | str]]
-"""The knob and the part of its choice that each column is; empty where the columns are the same for any configs."""
+"""For each column its knob, and which part of the choice it holds; empty if all configs have the same columns."""
 
 
 class Features(ABC):
-    """Turns configs of one space into a matrix with a row each."""
+    """Turns configs of one space into a matrix with a row for each."""
 
     name = ""
-    """What a study file calls it."""
+    """Its name in a study file."""
 
     builds_programs = False
-    """Whether a row takes the time it takes to schedule a program, milliseconds, and not microseconds."""
+    """Whether a row needs a scheduled program, which takes milliseconds and not microseconds."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.columns: Columns = []
 
     def learn(self, configs: Sequence[Config]) -> None:
-        """Settle the columns on the configs that a model is about to be trained on."""
+        """Choose the columns from the configs that a model is about to be trained on."""
 
     def settle(self, columns: Columns) -> None:
-        """Settle the columns on those that were learned elsewhere."""
+        """Take the columns that were learned elsewhere."""
 
     @abstractmethod
     def __call__(self, configs: Sequence[Config]) -> Array:
-        """Features (n, d); NaN where one does not apply."""
+        """Features (n, d); NaN for a feature that a config does not have."""
 
 
 class KnobFeatures(Features):
-    """The choices themselves: a tile as log2 of each factor, a number as it is, a word as one 0/1 column each.
+    """The choices of a config: a tile as log2 of each factor, a number unchanged, a word as a 0/1 column for each word.
 
-    A tuple that is no tile, as a permutation is, is a word: see :attr:`~searchlab.space.Knob.kind`. A knob that a
-    config does not have is NaN. No program is built.
+    A tuple that is no tile, for example a permutation, counts as a word: see :attr:`~searchlab.space.Knob.kind`. A knob
+    that a config does not have is NaN. No program is built.
     """
 
     name = "knob"
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        # Knobs met whose choices are tuples: tiles, and orders and the like, which are words.
+        # Names of the knobs seen so far whose choices are tuples: tiles, and others (orders), which are words.
         self._tiles: set[str] = set()
         self._orders: set[str] = set()
         self.settle([])
 
     def learn(self, configs: Sequence[Config]) -> None:
-        met: dict[tuple[str, int | str], None] = {}
+        columns: dict[tuple[str, int | str], None] = {}
         for config in configs:
             for name, value in config.items():
                 if isinstance(value, tuple) and name not in self._tiles:
                     value = self._settled(name, value, config)
-                met.update(((name, part), None) for part, _ in _coordinates(value))
-        self.settle(list(met))
+                columns.update(((name, part), None) for part, _ in _coordinates(value))
+        self.settle(list(columns))
 
     def settle(self, columns: Columns) -> None:
         self.columns = columns
@@ -89,18 +89,18 @@ class KnobFeatures(Features):
         return matrix
 
     def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
-        """``value`` where it is a tile, and spelled as a word where it is not."""
+        """``value`` if it is a tile, or else the word that spells it."""
         if name not in self._orders:
             try:
                 kinds = {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
-            except InvalidConfig:  # a config of another space, which may name its knobs as this one does
+            except InvalidConfig:  # a config of another space with knobs of the same names
                 return value
             (self._orders if kinds[name] == "word" else self._tiles).add(name)
         return ",".join(map(str, value)) if name in self._orders else value
 
 
 def _coordinates(value: Value) -> list[tuple[int | str, float]]:
-    """The numbers that a choice is, each with which part of it that is: of a tile a factor, of words one of them."""
+    """The numbers of a choice, each with its part of the choice: the index of a factor, or the word."""
     if isinstance(value, tuple):
         return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
     return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
@@ -110,7 +110,7 @@ class ProgramFeatures(Features):
     """MetaSchedule's per-store features of the scheduled module (164 a store), as their maximum and mean.
 
     Source: Zheng et al., "Ansor" (OSDI 2020), appendix B; ``tvm.s_tir.meta_schedule`` PerStoreFeature. A config
-    that makes no program is a row of NaN. Rows are kept, since a program is scheduled for each.
+    that makes no program has a row of NaN. Rows are kept, since each takes a scheduled program.
     """
 
     name = "program"
@@ -131,15 +131,15 @@ class ProgramFeatures(Features):
 
         extractor = ms.feature_extractor.PerStoreFeature()
         context = tune_context(self.space.workload.module, self.space.target.tvm)
-        made: list[tuple[Config, Any]] = []
+        candidates: list[tuple[Config, Any]] = []
         for config in configs:
             self._rows[config] = np.full(328, np.nan)
             try:
-                made.append((config, ms.MeasureCandidate(self.space.schedule(config), [])))
+                candidates.append((config, ms.MeasureCandidate(self.space.schedule(config), [])))
             except InvalidConfig:
                 continue
-        stores = extractor.extract_from(context, [candidate for _, candidate in made])
-        for (config, _), store in zip(made, stores, strict=True):
+        stores = extractor.extract_from(context, [candidate for _, candidate in candidates])
+        for (config, _), store in zip(candidates, stores, strict=True):
             matrix = store.numpy().astype(np.float64)
             self._rows[config] = np.concatenate([matrix.max(axis=0), matrix.mean(axis=0)])
 

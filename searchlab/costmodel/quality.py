@@ -1,8 +1,8 @@
-"""How good a cost model is: what it predicted of some trials of one task, against what was measured.
+"""How good a cost model is: its predictions for some trials of one task, compared with their measurements.
 
 Source: Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned Tensor Compilers" (NeurIPS 2021,
-Datasets and Benchmarks), with ``metric.py`` of its code. Of every function, ``predicted`` and ``measured`` are (n,),
-higher is faster, 0 measured for a failed trial; the result is NaN where it is not defined.
+Datasets and Benchmarks), with ``metric.py`` of its code. For every function, ``predicted`` and ``measured`` are (n,),
+higher is faster, and a failed trial has ``measured`` 0; the result is NaN if it is not defined.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The functions of this module on one set of trials, None where one is not defined.
+    """The functions of this module on one set of trials; None for those that are not defined.
 
-    trials: how many trials. k: of top-k recall and of the peak score.
-    train_seconds: what training the model took. predict_seconds: what predicting took, all that was predicted to
-    choose these trials, and not only these.
+    trials: the number of trials. k: that of top-k recall and of the peak score.
+    train_seconds: the time to train the model. predict_seconds: the time of all predictions that were made to choose
+    these trials.
     """
 
     trials: int
@@ -57,10 +57,10 @@ def _defined(value: float) -> float | None:
 
 
 def pairwise_accuracy(predicted: Array, measured: Array) -> float:
-    """Share of the pairs measured to differ that are predicted to differ in the same direction: 0.5 by guessing.
+    """Share of the pairs with different measurements whose predictions have the same order: 0.5 by guessing.
 
-    A pair predicted to be equal counts half, and one measured to be equal not at all; TenSet's code takes either for
-    a pair in descending order. Without ties they are one.
+    A pair with equal predictions counts half, and a pair with equal measurements does not count. TenSet's code takes
+    both for pairs in descending order; without ties the result is the same.
     """
     first, second = np.triu_indices(len(measured), k=1)
     truth = np.sign(measured[first] - measured[second])
@@ -73,7 +73,7 @@ def kendall_tau(predicted: Array, measured: Array) -> float:
     """Kendall's tau-b in [-1, 1], which allows for ties on either side: 0 by guessing."""
     if len(measured) < 2:
         return math.nan
-    from scipy.stats import kendalltau  # here, since it takes most of a second, and reading a log needs none of it
+    from scipy.stats import kendalltau  # here, since it takes most of a second, and readers of logs do not need it
 
     return float(kendalltau(predicted, measured).statistic)
 
@@ -84,7 +84,7 @@ def top_k_recall(predicted: Array, measured: Array, k: int) -> float:
 
 
 def peak_score(predicted: Array, measured: Array, k: int) -> float:
-    """Mean over the first ``k`` trials, were they run in predicted order, of the best so far over the best there is."""
+    """Mean of best so far / best of all over the first ``k`` trials, if they were run in predicted order."""
     best = np.max(measured, initial=0.0)
     if not 1 <= k <= len(measured) or best <= 0:
         return math.nan

@@ -1,4 +1,4 @@
-"""Trained surrogates in files, which run no code."""
+"""Trained surrogates in files; loading a file runs no code from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .surrogate import Rows, Surrogate
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says of a saved model beside its training rows."""
+    """The header of a saved model; its training rows are beside it."""
 
     searchlab_model: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
     model: Plugin
@@ -33,16 +33,16 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
 def save(surrogate: Surrogate, path: str | Path) -> None:
     """Write a trained surrogate to the file ``path``.
 
-    What is written is what it was trained on: the model's name, options and seed, the columns of its features, and
-    the training rows, as an ``.npz`` of plain arrays. :func:`load` trains again, which gives the same model, since
-    training is a function of just these. So one form does for every cost model, and no file runs code.
-    Raises SearchlabError where it was never trained, was made by hand, or the file cannot be written.
+    The file holds the model's name, options and seed, the columns of its features, and its training rows, as an
+    ``.npz`` of plain arrays. :func:`load` trains again, which gives the same model, since training is a function of
+    just these. So one format suits every cost model, and no file runs code.
+    Raises SearchlabError if it was never trained or was made by hand, or if the file cannot be written.
     """
     model, features = surrogate.model, surrogate.features
     if surrogate.rows is None:
-        raise SearchlabError("the cost model was not trained yet, so there is nothing to save")
+        raise SearchlabError("the cost model was not trained yet, so there is nothing to save; call fit first")
     if model.plugin is None or features.name not in FEATURES:
-        raise SearchlabError("a cost model to save must be made by make_cost_model, and its features by make_features")
+        raise SearchlabError("a saved cost model must be made by make_cost_model, and its features by make_features")
     saved = _Saved(
         model=model.plugin.spelled(), seed=model.seed, features=features.name, columns=features.columns,
         fingerprint=features.space.fingerprint, space=_called(features.space),
@@ -56,10 +56,10 @@ def save(surrogate: Surrogate, path: str | Path) -> None:
 
 
 def load(path: str | Path, space: Space) -> Surrogate:
-    """The surrogate saved at ``path``, for configs of ``space``; with the same libraries, the same to the last bit.
+    """The surrogate saved at ``path``, for configs of ``space``. The same libraries give the same bits.
 
-    On ``knob`` features it is of use in the space it was trained in alone, on ``program`` features in any.
-    Raises SearchlabError where the file is unreadable, damaged, of another space, or names an unknown model.
+    A model of ``knob`` features works only in the space it was trained in, a model of ``program`` features in any.
+    Raises SearchlabError if the file is unreadable, damaged, of another space, or names an unknown model.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -68,8 +68,8 @@ def load(path: str | Path, space: Space) -> Surrogate:
     except OSError as error:
         raise SearchlabError(f"cannot read the cost model {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, EOFError, TypeError, AttributeError, RuntimeError, BadZipFile, zlib.error) as error:
-        said = error if is_zipfile(path) else "it is not an .npz archive"
-        raise SearchlabError(f"{path} is no cost model that searchlab saved: {said}") from None
+        why = error if is_zipfile(path) else "it is not an .npz archive"
+        raise SearchlabError(f"{path} is no cost model that searchlab saved: {why}") from None
     columns = len(saved.columns) if saved.features == "knob" else rows.features.shape[-1]
     shapes = {"features": (rows.scores.size, columns), "scores": (rows.scores.size,), "groups": (rows.scores.size,)}
     for name, part in rows._asdict().items():
@@ -78,7 +78,7 @@ def load(path: str | Path, space: Space) -> Surrogate:
     if saved.features == "knob" and saved.fingerprint != space.fingerprint:
         raise SearchlabError(
             f"{path} was trained on the knobs of {saved.space}, not of {_called(space)}; "
-            f"only a model of program features is of use in another space"
+            f"only a model of program features works in another space"
         )
     surrogate = Surrogate(make_cost_model(saved.model, saved.seed), make_features(saved.features, space))
     surrogate.features.settle(saved.columns)

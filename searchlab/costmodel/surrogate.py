@@ -16,7 +16,7 @@ from .features import Features, KnobFeatures
 
 
 class Rows(NamedTuple):
-    """What a cost model is trained on, as :meth:`CostModel.fit` has it."""
+    """The training data of a cost model: the arguments of :meth:`CostModel.fit`."""
 
     features: Array
     scores: Array
@@ -31,9 +31,9 @@ class Rows(NamedTuple):
 
 
 def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
-    """Throughput of each trial over that of a cost of ``best`` seconds; where it is infinite, over the best of them.
+    """Throughput of each trial, divided by that of a cost of ``best`` seconds.
 
-    So by default 1 for the fastest; always 0 for one that failed.
+    If ``best`` is infinite, it is the cost of the fastest trial, whose score is then 1. A failed trial has score 0.
     """
     costs = np.array([trial.cost for trial in trials], dtype=np.float64)
     best = best if np.isfinite(best) else np.min(costs, initial=np.inf)
@@ -41,11 +41,11 @@ def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
 
 
 class Surrogate:
-    """A cost model that speaks of configs: what a policy is given as ``cost_model``.
+    """A cost model for configs; a policy gets it as ``cost_model``.
 
-    best: seconds of the fastest trial it was trained on, which has score 1; infinity where there is none.
-    rows: what it was trained on, None before.
-    train_seconds: what the last training took. predict_seconds: what all predicting took so far.
+    best: seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
+    rows: its training data; None before the first training.
+    train_seconds: the time of the last training. predict_seconds: the time of all predictions so far.
     """
 
     def __init__(self, model: CostModel, features: Features) -> None:
@@ -62,18 +62,18 @@ class Surrogate:
         return self.rows is not None
 
     def pretrain(self, tasks: Sequence[tuple[Array, Array]]) -> None:
-        """Train on other tasks, each its (features, scores), now and along with the trials of every later fit.
+        """Train on the (features, scores) of other tasks, now and, with the trials, in every later fit.
 
-        Raises SearchlabError where the features are knobs, whose columns are those of one space.
+        Raises SearchlabError for knob features, whose columns belong to one space.
         """
         if self.features.name == KnobFeatures.name:
-            raise SearchlabError("knob features of other tasks have nothing in common with these; use program features")
+            raise SearchlabError("knob features have nothing in common with those of other tasks; use program features")
         self._others = list(tasks)
         if tasks:
             self.train(Rows.of_tasks(tasks))
 
     def fit(self, trials: Sequence[Trial]) -> None:
-        """Train afresh on all of ``trials``; does nothing while there are none."""
+        """Train anew on ``trials``; do nothing if there are none."""
         if trials:
             start = time.perf_counter()
             configs = [trial.config for trial in trials]
@@ -84,7 +84,7 @@ class Surrogate:
             self.train_seconds = time.perf_counter() - start
 
     def train(self, rows: Rows) -> None:
-        """Train afresh on features that were extracted before."""
+        """Train anew on features that were extracted before."""
         start = time.perf_counter()
         self.model.fit(*rows)
         self.rows = rows

@@ -1,10 +1,10 @@
-"""Logs as IOHprofiler's data: a JSON file a strategy and workload, with a data file of every evaluation beside it.
+"""Exporting logs to IOHprofiler: for each strategy and workload a JSON file, and a data file of all evaluations.
 
-The format is that of IOHexperimenter 0.3.5 and later; IOHanalyzer and iohinspector read it. A run is a log, of a
-workload as the function, with the number of knobs as its dimension. A failed trial has an evaluation too, and the value
-``inf``, which no target is.
+The format is that of IOHexperimenter 0.3.5 and later; IOHanalyzer and iohinspector read it. A log is a run, its
+workload is the function, and its number of knobs is the dimension. A failed trial is an evaluation with the value
+``inf``, which reaches no target.
 
-There are no experiment attributes: iohinspector evaluates the values of those as Python, and a log may be a stranger's.
+There are no experiment attributes: iohinspector evaluates their values as Python, and a log may be a stranger's.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ VERSION = "0.3.5"
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
-    """Write ``logs`` into the new directory ``out``, a folder for each strategy; what is not in it, a sentence a log.
+    """Write ``logs`` to the new directory ``out``, a folder for each strategy; a sentence for each log left out.
 
-    Raises SearchlabError where ``out`` is there already.
+    Raises SearchlabError if ``out`` exists already.
     """
     if out.exists():
         raise SearchlabError(f"{out} is there already; choose another directory as --out")
@@ -66,7 +66,7 @@ def _write(folder: Path, algorithm: str, number: int, function: str, by_dimensio
         (folder / path).write_text("".join(_data(log) for log in logs))
         scenarios.append({"dimension": dimension, "path": path, "runs": [_run(log) for log in logs]})
     header = logs[0].header
-    whole = {
+    content = {
         "version": VERSION,
         "suite": "searchlab",
         "function_id": number,
@@ -76,7 +76,7 @@ def _write(folder: Path, algorithm: str, number: int, function: str, by_dimensio
         "attributes": ["evaluations", "raw_y", "elapsed"],
         "scenarios": scenarios,
     }
-    (folder / f"IOHprofiler_f{number}_{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    (folder / f"IOHprofiler_f{number}_{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _data(log: Log) -> str:
@@ -88,8 +88,8 @@ def _data(log: Log) -> str:
 
 
 def _run(log: Log) -> dict[str, Any]:
-    """Its best as a number that JSON has: where all failed, the largest there is. Its x: the position of each choice is
-    known to the space alone, so it is left empty."""
+    """The best evaluation of a run; if all failed, it is the largest number in JSON. Its x is empty: only the space
+    knows the position of each choice."""
     costs = log.costs
     index = int(costs.argmin())
     best = float(costs[index]) if math.isfinite(costs[index]) else 1.7976931348623157e308

@@ -1,7 +1,7 @@
-"""A log as Kernel Tuner's files: results in the T4 format, or the cache file of its simulation mode.
+"""Exporting a log to Kernel Tuner: results in the T4 format, or the cache file of its simulation mode.
 
-T4: Tørring et al., "Towards a Benchmarking Suite for Kernel Tuners" (IPDPSW 2023); the schema is the one that
-kernel_tuner 1.5 ships, version 1.0.0. Times are in milliseconds, as its own.
+T4: Tørring et al., "Towards a Benchmarking Suite for Kernel Tuners" (IPDPSW 2023); the schema is version
+1.0.0, of kernel_tuner 1.5. Times are in milliseconds, as in Kernel Tuner.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ INVALIDITY: dict[Failure, str] = {
     "crash": "runtime",
     "wrong_answer": "correctness",
 }
-"""What T4 calls a failure."""
+"""The names of failures in T4."""
 
 FAILED_CONFIG: dict[str, str] = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
-"""What stands for the time of a failure in a cache file; of every other class, it is RuntimeFailedConfig."""
+"""Instead of a time, a cache file has these words for failures, and RuntimeFailedConfig for any other failure."""
 
 
 def export_t4(log: Log, out: Path) -> list[str]:
-    """Write the trials of ``log`` to ``out``. What a trial is, is all there; what its run is, under ``metadata``."""
+    """Write the trials of ``log`` to ``out``. Facts about the run are under ``metadata``."""
     header = log.header
     run = {"workload": header.workload, "space": header.space.name, "policy": header.policy.name, "seed": header.seed}
-    whole = {
+    content = {
         "schema_version": VERSION,
         "metadata": {**run, "target": header.target, "host": header.host, "objective_unit": "ms"},
         "results": [_result(record) for record in log.records],
     }
-    _write(out, whole)
+    _write(out, content)
     return []
 
 
@@ -69,8 +69,8 @@ def _result(record: Record) -> dict[str, Any]:
 def export_cache(log: Log, out: Path) -> list[str]:
     """Write ``log`` to ``out`` as a cache file, to be replayed with ``simulation_mode=True``.
 
-    A tile is its JSON, as a parameter is a number or a word there; a parameter may be what any trial has it be. Raises
-    SearchlabError where trials have different knobs, as Kernel Tuner has one set of parameters.
+    A tile becomes a word, since a parameter is a number or a word there. The values of a parameter are those in the
+    trials. Raises SearchlabError if trials have different knobs, since Kernel Tuner has one set of parameters.
     """
     names = list(log.records[0].config) if log.records else []
     entries: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def export_cache(log: Log, out: Path) -> list[str]:
     for record in log.records:
         if set(record.config) != set(names):
             raise SearchlabError(
-                f"{log.path}: trial {record.index} has other knobs than trial 0, and a cache file of Kernel Tuner has "
+                f"{log.path}: trial {record.index} has other knobs than trial 0, but a cache file of Kernel Tuner has "
                 f"one set of parameters; export it with --to kernel-tuner"
             )
         choice = {name: _parameter(record.config[name]) for name in names}
@@ -105,10 +105,10 @@ def export_cache(log: Log, out: Path) -> list[str]:
 
 
 def _parameter(value: Any) -> Any:
-    """A choice as a parameter. A key of the cache joins them with commas, so a tile is written without."""
+    """A choice as a parameter. Keys of the cache join parameters with commas, so a tile is written without commas."""
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
-def _write(out: Path, whole: dict[str, Any]) -> None:
+def _write(out: Path, content: dict[str, Any]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(whole, indent=1) + "\n")
+    out.write_text(json.dumps(content, indent=1) + "\n")

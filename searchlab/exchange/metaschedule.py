@@ -1,11 +1,11 @@
 """MetaSchedule's JSON databases: two files in a directory, workloads and tuning records.
 
-A tuning record holds a trace, times, a target and the arguments' shapes. What searchlab adds (see :class:`Note`) is in
-the trace itself, as an annotation that is taken off again: the program is the same, TVM reads it as ever, and a
-database that was copied, merged or pruned still has it.
+A tuning record holds a trace, times, a target and the arguments' shapes. searchlab adds a :class:`Note` to the trace,
+as an annotation that the next instruction removes: the program is the same, TVM reads the record as before, and the
+note stays when a database is copied, merged or pruned.
 
-Lost on import: MetaSchedule keeps neither when nor why: a record has no time of day, and one of a program that failed
-says only that it did. Lost on export: configs of which there is no program, and measurements of another config.
+Lost on import: a record of MetaSchedule has no time of day and no reason of a failure. Lost on export: configs without
+a program, and measurements of another config.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from .tasks import GUESS
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
 FAILED = 1e10
-"""What MetaSchedule writes, in seconds, as the time of a program that failed."""
+"""The seconds that MetaSchedule writes for a program that failed."""
 
 APPLY_SECONDS = 10
-"""What applying a trace may take."""
+"""The most time that applying a trace may take."""
 
 Instruction = tuple[str, list[Any], list[Any], list[Any]]
 """Kind, inputs, attributes, outputs."""
 Trace = tuple[list[Instruction], list[tuple[int, Any]]]
-"""The instructions, and the decision of each that samples, by its position."""
+"""The instructions, and the decisions of those that sample, by position."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a database of MetaSchedule has no place for: the run, and the trial as its log has it."""
+    """The run and the trial as its log has them; a database of MetaSchedule has no other place for them."""
 
     header: Header
     record: Record
 
     def encoded(self) -> str:
-        """As the value of an annotation: in base64, as TVM's traces in JSON do not escape a quote."""
+        """The value of the annotation: in base64, since TVM's traces in JSON do not escape a quote."""
         return base64.b64encode(msgspec.json.encode(self)).decode()
 
     @classmethod
     def decoded(cls, value: str) -> Note:
-        """The inverse of :meth:`encoded`, of a value as a trace has it, in quotes. Raises ValueError."""
+        """The inverse of :meth:`encoded`, for a value in quotes as in a trace. Raises ValueError."""
         return msgspec.json.decode(base64.b64decode(value.strip('"'), validate=True), type=cls)
 
 
 class _Workload(msgspec.Struct, array_like=True):
     structural_hash: str
     module: str
-    """Its graph of nodes in JSON, after eight bytes that say how long it is, in base64."""
+    """Its graph of nodes in JSON, after eight bytes for its length, in base64."""
 
 
 class _Tuned(msgspec.Struct, array_like=True):
@@ -77,13 +77,13 @@ class _Tuned(msgspec.Struct, array_like=True):
 
 
 def files_of(path: Path) -> tuple[Path, Path]:
-    """The workloads and the tuning records of the database in the directory ``path``, or that the file is of."""
+    """The workloads and the tuning records of the database in the directory ``path``, or of the file ``path``."""
     directory = path if path.is_dir() else path.parent
     return directory / WORKLOADS, directory / RECORDS
 
 
 def read(path: Path) -> list[ForeignTask]:
-    """The tasks of the database at ``path``. Raises SearchlabError, naming the line."""
+    """The tasks of the database at ``path``. Raises SearchlabError, which names the line."""
     table, records = files_of(path)
     decoder = msgspec.json.Decoder(_Workload)
     workloads = [line.decode(decoder) for line in lines(table)]
@@ -93,13 +93,13 @@ def read(path: Path) -> list[ForeignTask]:
     for line in lines(records):
         index, tuned = line.decode(pairs)
         if not 0 <= index < len(workloads):
-            line.damaged(f"it is of workload {index}, and {table} has {len(workloads)}")
+            line.damaged(f"it is of workload {index}, but {table} has only {len(workloads)}")
         for position, _ in tuned.trace[1]:
             if not 0 <= position < len(tuned.trace[0]):
-                line.damaged(f"its trace decides instruction {position} of {len(tuned.trace[0])}")
+                line.damaged(f"its trace has a decision for instruction {position} of {len(tuned.trace[0])}")
         note = _note(line, tuned.trace)
         key = (None if note else index, msgspec.json.encode(note.header if note else tuned.target, order="sorted"))
-        if note:  # the best trial of a run is there once more for each form that Relax has its workload in
+        if note:  # the best trial of a run has one more record for each form of its workload in Relax
             trial = (key[1], note.record.index)
             if trial in noted:
                 continue
@@ -114,7 +114,7 @@ def _task(line: Line, workload: _Workload, tuned: _Tuned, note: Note | None) -> 
     target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
     known = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
-    why = "" if known else f"the computation of {name} is no GEMM or conv2d of searchlab's; {GUESS}"
+    why = "" if known else f"searchlab knows no GEMM or conv2d of {name}; {GUESS}"
     return ForeignTask(
         "metaschedule", name, known, why, target, [], source=workload.module, native=note.header if note else None
     )
@@ -128,13 +128,13 @@ def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
         config[f"{tuned.trace[0][position][0]}_{position}"] = value_of(decision)
     times = tuned.run_secs or []
     if not times or any(isinstance(second, int | float) and second >= FAILED for second in times):
-        why = "MetaSchedule records that it failed, and not why"
+        why = "MetaSchedule records no reason of the failure"
         return ForeignTrial(line.number, config, tuned.trace, failure="run_error", message=why)
     return ForeignTrial(line.number, config, tuned.trace, line.seconds(times))
 
 
 def _shape(trace: Trace) -> str:
-    """A digest of what a trace does whatever its decisions, up to what finishes the program: which sketch it is."""
+    """A digest of a trace without its decisions, up to the postprocessors: it tells which sketch the trace is of."""
     kinds = [instruction[0] for instruction in trace[0]]
     end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
     return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
@@ -146,9 +146,9 @@ def _note(line: Line, trace: Trace) -> Note | None:
             try:
                 note = Note.decoded(str(inputs[1]))
             except (msgspec.DecodeError, binascii.Error, RecursionError, ValueError) as error:
-                line.damaged(f"its annotation {NOTE!r} is none of this searchlab's: {error}")
+                line.damaged(f"its annotation {NOTE!r} was not written by this searchlab: {error}")
             if note.header.searchlab_log != FORMAT:
-                line.damaged(f"it is of log format {note.header.searchlab_log}; this searchlab has {FORMAT}")
+                line.damaged(f"its log format is {note.header.searchlab_log}; this searchlab reads format {FORMAT}")
             return note
     return None
 
@@ -157,12 +157,12 @@ def _note(line: Line, trace: Trace) -> Note | None:
 
 
 def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
-    """The GEMM or conv2d with these arguments whose module has this hash: TVM is given nothing from the file."""
+    """The GEMM or conv2d with these arguments whose module has this hash. TVM gets nothing from the file."""
     from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
 
     dtypes, shapes = [dtype for _, dtype, _ in args], [shape for _, _, shape in args]
     for candidate in _candidates(dtypes, shapes):
-        with suppress(TypeError, ValueError, RuntimeError):  # sizes that TVM has no number for
+        with suppress(TypeError, ValueError, RuntimeError):  # sizes too large for TVM
             if str(TvmWorkload(candidate.module).as_json()[0]) == structural_hash:
                 return candidate
     return None
@@ -174,7 +174,7 @@ def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload
         return
     bias = len(shapes) == 4
     first, second, last = shapes[0], shapes[1], shapes[-1]
-    with suppress(SearchlabError):  # sizes below 1, which are no workload's
+    with suppress(SearchlabError):  # sizes below 1
         if [len(first), len(second), len(last)] == [2, 2, 2]:
             for relu in (False, True):
                 yield gemm(first[0], second[1], first[1], dtypes[0], bias=bias, relu=relu)
@@ -189,7 +189,7 @@ def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload
 
 
 def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
-    """(stride, padding, dilation) from the usual ones that make ``out`` pixels of ``size``."""
+    """The usual (stride, padding, dilation) that make ``out`` pixels of ``size``."""
     usual = product(range(1, 5), range(min(kernel, 12) + 1), range(1, 3 if kernel > 1 else 2))
     return [(s, p, d) for s, p, d in usual if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == out]
 
@@ -198,30 +198,30 @@ def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
 
 
 def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
-    """The config of the decisions in the trace, if the space then makes the very program that was measured.
+    """The config of the decisions in the trace, if the space then makes exactly the program that was measured.
 
-    Instructions of the trace are applied to searchlab's own module, whose blocks may have other names.
+    The instructions are applied to searchlab's own module, whose blocks may have other names.
     """
     if not isinstance(space, TracedSpace):
         raise SearchlabError(
-            "a record of MetaSchedule is a trace of sampled decisions; import it into a space that is made of those, "
-            "as sketch, or without --space, for analysis"
+            "a record of MetaSchedule is a trace of sampled decisions; import it into a space of such traces, for "
+            "example sketch, or without --space, for analysis"
         )
     _check_survived(lambda: _config(space, task, trial))
     return _config(space, task, trial)
 
 
 def _check_survived(run: Callable[[], object]) -> None:
-    """Raise InvalidConfig where ``run`` ends the process, or takes long: TVM trusts a trace to be one of its own.
+    """Raise InvalidConfig if ``run`` kills its process, or takes too long: TVM does not check a trace from a file.
 
-    It is run in a copy of this process; what it raises is for the caller to see when it runs it again.
+    It runs in a copy of this process. Any exception is ignored here, since the caller runs it again.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads, of numpy's BLAS, do not go along
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of numpy's BLAS are not copied
         child = os.fork()
     if child == 0:
         try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where TVM reports a crash, as Python may elsewhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TVM and Python report a crash there
             faulthandler.disable()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(APPLY_SECONDS)
@@ -231,7 +231,7 @@ def _check_survived(run: Callable[[], object]) -> None:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
-        raise InvalidConfig(f"its trace cannot be applied: TVM dies of it ({name})")
+        raise InvalidConfig(f"its trace cannot be applied: it kills TVM ({name})")
 
 
 def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Config:
@@ -251,19 +251,19 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
         else [kind, inputs, attributes, outputs]
         for kind, inputs, attributes, outputs in trial.source[0]
     ]
-    schedule = Schedule(module, seed=1, error_render_level="fast")  # what has no decision is drawn
+    schedule = Schedule(module, seed=1, error_render_level="fast")  # a sample without a decision is drawn
     try:
         TvmTrace.apply_json_to_schedule([instructions, [list(pair) for pair in trial.source[1]]], schedule)
     except (RuntimeError, ValueError, TypeError, LookupError) as error:
         raise InvalidConfig(f"its trace cannot be applied: {first_line(error)}") from None
     config = space.config_of(schedule)
     if not structural_equal(space.schedule(config).mod, schedule.mod):
-        raise InvalidConfig("the space makes another program of its decisions than the one that was measured")
+        raise InvalidConfig("from its decisions, the space makes another program than the measured one")
     return config
 
 
 def _block_names(module: str) -> list[str]:
-    """The names of the blocks of a serialised module, in its order; none where it is not one. It is only parsed."""
+    """The names of the blocks of a serialised module, in order; none if it is damaged. It is only parsed."""
     try:
         nodes = msgspec.json.decode(base64.b64decode(module, validate=True)[8:])["nodes"]
         return [str(nodes[node["data"]["name_hint"]]["data"]) for node in nodes if node["type"].endswith(".SBlock")]

@@ -1,6 +1,6 @@
-"""Logs as one of MetaSchedule's JSON databases, written by TVM itself.
+"""Exporting logs to a JSON database of MetaSchedule, which TVM itself writes.
 
-The best of each log is in it once more for every form in which Relax has its workload, so that
+The best trial of each log has one more record for every form of its workload in Relax, so that
 ``relax.transform.MetaScheduleApplyDatabase`` puts it into a model: see :mod:`.relax_forms`.
 """
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
-    """Write ``logs`` to a new database in the directory ``out``; what is not in it, a sentence a log.
+    """Write ``logs`` to a new database in the directory ``out``. Gives a sentence for each log with trials left out.
 
-    A record has one time, the median of its repeats (they are in its :class:`~.metaschedule.Note`): TVM goes by the
-    mean. So ``compile_tir`` gives the program that is the best of the log. Schedules every config, which imports the
-    log's plug-in and TVM. Raises SearchlabError where there is a database already, or a space is not there any more.
+    A record has one time, the median of its repeats, since TVM uses the mean; :class:`~.metaschedule.Note` has all
+    repeats. So ``compile_tir`` gives the best program of the log. Every config is scheduled, which imports the plug-in
+    of the log and TVM. Raises SearchlabError if a database exists already, or a space cannot be made any more.
     """
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
@@ -39,7 +39,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     spaces = [result.space for result in results]
     out.mkdir(parents=True, exist_ok=True)
     for path in files_of(out):
-        path.touch()  # where it cannot be written, this says why
+        path.touch()  # if it cannot be written, the error says why
     try:
         return _fill(JSONDatabase(work_dir=str(out)), results, spaces)
     except BaseException:
@@ -62,7 +62,7 @@ def _fill(database: JSONDatabase, results: Sequence[Result], spaces: Sequence[Sp
         own = [index for index in times if not log.records[index].nearest]
         best = min(own, key=lambda index: times[index], default=-1)
         left_out = 0
-        # What is equally fast is found in the order it was written in.
+        # Of equally fast records, TVM takes the one that was written first.
         for record in sorted(log.records, key=lambda record: record.index != best):
             if (schedule := _schedule(result, record)) is None:
                 left_out += 1
@@ -73,13 +73,13 @@ def _fill(database: JSONDatabase, results: Sequence[Result], spaces: Sequence[Sp
             if record.index == best:
                 notes += _commit_for_relax(database, log, space, best, seconds)
         if left_out:
-            notes.append(f"{log.path}: {left_out} trials of which no program was measured are left out")
+            notes.append(f"{log.path}: {left_out} trials without a measured program are left out")
     return notes
 
 
 def _schedule(result: Result, record: Record) -> Schedule | None:
-    """The schedule of what was measured; None where that is no program. Raises SearchlabError where it fails now."""
-    # What hung or crashed before there was a program would do so here too.
+    """The schedule of a measured program; None if there is none. Raises SearchlabError if it fails now."""
+    # A schedule that hung or crashed would do so here too.
     ended = record.failure in ("build_timeout", "crash") and not record.program
     if record.nearest or record.failure == "invalid" or ended:
         return None
@@ -101,7 +101,7 @@ def _noted(schedule: Any, note: Note) -> None:
 
 
 def _commit_for_relax(database: Any, log: Log, space: Space, best: int, seconds: float) -> list[str]:
-    """The trial ``best`` as records of the forms that Relax has the workload in; why it is not, a sentence a form."""
+    """Add records of the trial ``best`` for each form of its workload in Relax; a sentence for each that fails."""
     from tvm.s_tir.meta_schedule.arg_info import ArgInfo
     from tvm.s_tir.meta_schedule.database import TuningRecord
 
@@ -115,7 +115,7 @@ def _commit_for_relax(database: Any, log: Log, space: Space, best: int, seconds:
             schedule = replayed(trace, form)
         except (RuntimeError, ValueError, TypeError, LookupError) as error:
             notes.append(
-                f"{log.path}: the best program is there, but not for Relax, as its trace fails: {first_line(error)}"
+                f"{log.path}: the best program is exported, but not for Relax: its trace fails, {first_line(error)}"
             )
             continue
         _noted(schedule, Note(log.header, record))
@@ -128,14 +128,14 @@ def _commit_for_relax(database: Any, log: Log, space: Space, best: int, seconds:
 def _times(log: Log) -> dict[int, float]:
     """Seconds of each trial that succeeded, by its index.
 
-    Where the fastest were measured again, each of them has the time that the winner had as a trial, times what it took
-    in proportion to the winner then: only side by side can they be told apart. What was as fast as them by luck, as a
-    copy of a finalist may have been, has no less than the winner.
+    If finalists were measured again, the winner keeps its time as a trial, and the other finalists get that time times
+    their ratio to the winner at the end, since only side by side can they be compared. Any other trial gets at least
+    the time of the winner: it was faster by luck.
     """
     times = {record.index: record.measurement.cost for record in log.records if record.failure is None}
     if log.final is None:
         return times
-    again = {one.index: statistics.median(one.seconds) for one in log.final.finalists}
+    again = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
     winner = Result(log).best.trial.index
     least = times[winner]
     scaled = {index: least * seconds / again[winner] for index, seconds in again.items()}

@@ -1,8 +1,8 @@
-"""A workload as Relax has it, after LegalizeOps alone, or after FuseOps and FuseTIR too.
+"""The forms of a workload in Relax: after LegalizeOps alone, and after FuseOps and FuseTIR too.
 
-``relax.transform.MetaScheduleApplyDatabase`` looks a function up as it stands, but for the names in it. Relax has
-64-bit indices, the bias of a conv2d as [1, co, 1, 1], a copy of the input where that is not padded, and leaves an
-``op_pattern`` on what it did not fuse: none of it is so in the workload that was tuned.
+``relax.transform.MetaScheduleApplyDatabase`` finds a function only if all but its names is equal. The forms in Relax
+differ from the tuned workload: they have 64-bit indices, the bias of a conv2d is [1, co, 1, 1], an input without
+padding is copied, and a function that was not fused has an ``op_pattern``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..workload import Conv2d, Workload
 
 
 def relax_forms(workload: Workload) -> list[tvm.IRModule]:
-    """Modules of one function ``main``, in which blocks have the names that they have in ``workload``'s own."""
+    """Modules of one function ``main``, whose blocks have the same names as in the module of ``workload``."""
     legal = relax.transform.LegalizeOps()(_graph(workload))
     fused = tvm.ir.transform.Sequential([
         relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR(),
     ])(legal)  # fmt: skip
     forms: list[tvm.IRModule] = []
     for module in (legal, fused):
-        functions = [one for one in module.functions.values() if isinstance(one, tvm.tirx.PrimFunc)]
+        functions = [function for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)]
         if len(functions) > 1:
-            continue  # the epilogue is in functions of its own, which are no workload
+            continue  # the epilogue is in other functions, which are no workloads
         form = tvm.IRModule({"main": _named(functions[0], workload).with_attr("global_symbol", "main")})
         if not any(structural_equal(form, other) for other in forms):
             forms.append(form)
@@ -36,7 +36,7 @@ def relax_forms(workload: Workload) -> list[tvm.IRModule]:
 
 
 def replayed(trace: Any, form: tvm.IRModule) -> Schedule:
-    """``trace``, of the workload that ``form`` is of, on ``form``."""
+    """``form`` after ``trace``, which is of the same workload."""
     schedule = Schedule(form)
     if COPY in [schedule.get(block).name_hint for block in schedule.get_child_blocks(schedule.get_sblock("root"))]:
         schedule.compute_inline(schedule.get_sblock(COPY))
@@ -45,7 +45,7 @@ def replayed(trace: Any, form: tvm.IRModule) -> Schedule:
 
 
 COPY = "copy"
-"""The name of the block that copies the input of a conv2d which is not padded."""
+"""The name of the block that copies the input of a conv2d without padding."""
 
 
 def _graph(workload: Workload) -> tvm.IRModule:
@@ -79,9 +79,9 @@ def _finished(builder: relax.BlockBuilder, workload: Workload, operands: list[re
 
 
 def _named(function: Any, workload: Workload) -> Any:
-    """``function`` with its blocks and buffers, which are those of the workload in order, named as there.
+    """``function`` with the names of the workload's blocks and buffers, which are in the same order.
 
-    A trace gets blocks by name, and a block that packs or pads a buffer is named after that.
+    A trace finds blocks by name, and a block that packs or pads a buffer is named after the buffer.
     """
     blocks, buffers = _parts(function)
     own_blocks, own_buffers = _parts(workload.prim_func())
@@ -89,8 +89,9 @@ def _named(function: Any, workload: Workload) -> Any:
     names = [COPY] * (len(blocks) - len(own_blocks)) + own_blocks
     renamed = dict(zip(blocks, names, strict=True))
     copied = [COPY] * (len(buffers) - len(own_buffers))
-    titles = [*(one.name for one in own_buffers[:inputs]), *copied, *(one.name for one in own_buffers[inputs:])]
-    variables = {one: Var(title, one.ty) for one, title in zip(buffers, titles, strict=True)}
+    own_names = [buffer.name for buffer in own_buffers]
+    titles = [*own_names[:inputs], *copied, *own_names[inputs:]]
+    variables = {buffer: Var(title, buffer.ty) for buffer, title in zip(buffers, titles, strict=True)}
 
     def rename(block: Any) -> Any:
         if block.name_hint not in renamed:
@@ -100,11 +101,11 @@ def _named(function: Any, workload: Workload) -> Any:
             block.alloc_buffers, block.match_buffers, block.annotations,
         )  # fmt: skip
 
-    return structural_map(function, [(SBlock, rename), (Var, lambda one: variables.get(one, one))])
+    return structural_map(function, [(SBlock, rename), (Var, lambda variable: variables.get(variable, variable))])
 
 
 def _parts(function: Any) -> tuple[list[str], list[Any]]:
-    """Names of the blocks of a function, in order, and its buffers: parameters, then what it allocates."""
+    """Names of the blocks of a function, in order, and its buffers: parameters, then allocated ones."""
     schedule = Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
-    blocks = [str(schedule.get(one).name_hint) for one in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    blocks = [str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
     return blocks, [*function.params, *function.body.block.alloc_buffers]

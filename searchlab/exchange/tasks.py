@@ -1,4 +1,4 @@
-"""Which workload of ours a task of another tuner is, by the name and arguments that its file gives it."""
+"""The workload of a task of another tuner, by the name and the arguments in its file."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from ..errors import SearchlabError
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
 
-GUESS = "say with --workload which of searchlab's it is, if it is one"
+GUESS = "if it is a workload of searchlab, name it with --workload"
 
 
 def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
-    """The workload, or None and why there is none.
+    """The workload; or None, and why there is none.
 
-    Known are: TVM's tutorials for AutoTVM and Ansor, TOPI's conv2d in NCHW, and a function called ``gemm`` or
-    ``matmul``, in any namespace, of three equal sizes: which of them is which differs from author to author.
+    The known tasks are those of TVM's tutorials for AutoTVM and Ansor, TOPI's conv2d in NCHW, and functions called
+    ``gemm`` or ``matmul``, in any namespace, with three equal sizes: authors give the sizes in different orders.
     """
     plain = name.rpartition("/")[2]
     try:
@@ -32,14 +32,14 @@ def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
             sizes, dtype = _sizes(args, 3)
             if len(set(sizes)) == 1:
                 return gemm(sizes[0], sizes[0], sizes[0], dtype), ""
-            return None, f"which of the sizes {sizes} of {name!r} is m, n and k is not recorded; {GUESS}"
+            return None, f"the file does not say which of the sizes {sizes} of {name!r} are m, n and k; {GUESS}"
     except (SearchlabError, ValueError, TypeError, IndexError, KeyError) as error:
-        return None, f"the arguments of {name!r} are none that searchlab has a workload for ({error}); {GUESS}"
+        return None, f"searchlab has no workload for the arguments of {name!r} ({error}); {GUESS}"
     return None, f"searchlab does not know the task {name!r}; {GUESS}"
 
 
 def _sizes(args: Sequence[Any], count: int) -> tuple[list[int], str]:
-    """``count`` whole numbers and a dtype, float32 where none follows. Raises ValueError for anything else."""
+    """``count`` whole numbers and a dtype, by default float32. Raises ValueError for anything else."""
     sizes, rest = list(args[:count]), list(args[count:])
     if len(sizes) < count or not all(type(size) is int for size in sizes):
         raise ValueError(f"not {count} sizes: {sizes}")
@@ -49,7 +49,7 @@ def _sizes(args: Sequence[Any], count: int) -> tuple[list[int], str]:
 
 
 def _pair(given: Any) -> tuple[int, int]:
-    """Height and width, from one number, two, or (top, left, bottom, right) of which opposite ones are equal."""
+    """(height, width), from one number, two numbers, or (top, left, bottom, right) with equal opposites."""
     numbers = [given, given] if type(given) is int else list(given)
     if len(numbers) == 4 and numbers[:2] == numbers[2:]:
         numbers = numbers[:2]
@@ -59,7 +59,7 @@ def _pair(given: Any) -> tuple[int, int]:
 
 
 def _conv2d(args: Sequence[Any], bias: bool = False, relu: bool = False) -> Workload:
-    """(N, H, W, CO, CI, KH, KW, stride, padding), the tutorials' way."""
+    """(N, H, W, CO, CI, KH, KW, stride, padding), as in the tutorials."""
     if len(args) != 9:
         raise ValueError(f"{len(args)} arguments, not 9")
     sizes, _ = _sizes(args[:7], 7)
@@ -68,7 +68,7 @@ def _conv2d(args: Sequence[Any], bias: bool = False, relu: bool = False) -> Work
 
 
 def _topi_conv2d(args: Sequence[Any]) -> Workload:
-    """(data, weight, strides, padding, dilation[, layout, out_layout], out_dtype), TOPI's way."""
+    """(data, weight, strides, padding, dilation[, layout, out_layout], out_dtype), as in TOPI."""
     data, weight, strides, padding, dilation, *layouts, out_dtype = args
     shapes = [_tensor(tensor) for tensor in (data, weight)]
     if any(layout != "NCHW" for layout in layouts):

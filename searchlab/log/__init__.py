@@ -1,1 +1,1 @@
-"""Logs: how they are written, read and repaired, and what a reader sees in them."""
+"""Logs of runs: writing, reading and repairing them, and the results and the noise in them."""

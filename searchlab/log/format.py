@@ -1,10 +1,10 @@
-"""The append-only log of one run: JSON Lines, a header and then one line a trial, in order.
+"""The append-only log of one run: JSON Lines, a header and then a line for each trial, in order.
 
-A run may end and be extended later. Where it ended, a line of another kind may follow: the fastest trials, measured
-again. A log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that is in it.
+A run may end and be extended later. After its last trial a line of another kind may follow: the fastest trials,
+measured again. A log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
 
-:func:`scan` is the one reader: :func:`read_log` raises at the first problem that it finds, and
-:func:`searchlab.log.repair.examine` collects all of them. :class:`~searchlab.log.writer.LogWriter` is the one writer.
+All readers use :func:`scan`: :func:`read_log` raises at the first problem, and :func:`searchlab.log.repair.examine`
+collects all problems. Only :class:`~searchlab.log.writer.LogWriter` writes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FINAL = b'{"final":'
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is. ``IDENTITY`` must agree for a log to be resumed; the rest is there to judge it by."""
+    """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
 
     searchlab_log: int = FORMAT
     workload: str
@@ -49,24 +49,24 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     measure: dict[str, Any]
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    """What else of the machine bears on its times, as the run began: see :func:`~searchlab.machine.host.machine`."""
+    """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
     warm_start: tuple[str, ...] = ()
-    """Digests of the logs it started from, in order."""
+    """Digests of the logs that the run started from, in order."""
     label: str = ""
     space_label: str = ""
-    space_size: int | None = None  # where the run counted its configs
+    space_size: int | None = None  # None if its configs were not counted
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
     created: float = 0.0
 
     @property
     def name(self) -> str:
-        """What pictures and tables call this run's strategy."""
+        """The name of this run's strategy in pictures and tables."""
         return self.label or self.policy.name
 
     @property
     def space_name(self) -> str:
-        """What they call its space."""
+        """The name of its space there."""
         return self.space_label or self.space.name
 
 
@@ -77,19 +77,19 @@ IDENTITY = (
 
 
 RENAMED = {"stop_factor": "prune_factor"}
-"""Settings of measuring that the headers of logs of 0.1 hold by another name: that name, and today's."""
+"""Measuring settings that have another name in logs of version 0.1: that name -> today's."""
 
 
 def in_todays_words(measure: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``measure`` of a header, with its settings by the names that they have today."""
+    """The ``measure`` of a header, with today's names of its settings."""
     return {RENAMED.get(name, name): value for name, value in measure.items()}
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # it holds no cycle
-    """One line: a trial, and the seconds the policy took to train and to propose it (its share of the batch).
+    """One line: a trial, and its share of the seconds that the policy took to train and to propose the batch.
 
-    model: on the last record of a batch, how well the cost model that proposed it predicted it; None without one.
-    sentinel: on the first record of some batches, the seconds that the run's first program took just before it.
+    model: on the last record of a batch, how well the cost model predicted the batch; None without a cost model.
+    sentinel: on the first record of some batches, the seconds that the run's first program took before the batch.
     """
 
     index: int
@@ -103,7 +103,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     reused: bool = False
     nearest: bool = False
     pruned: bool = False
-    stopped: bool = False  # what logs of 0.1 call pruned: it is read, and never written
+    stopped: bool = False  # the name of pruned in logs of version 0.1; never written
     propose_seconds: float = 0.0
     train_seconds: float = 0.0
     time: float = 0.0
@@ -142,14 +142,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class Finalist(msgspec.Struct, frozen=True):
-    """A trial that was measured again: one value in ``seconds`` a round."""
+    """A trial that was measured again: ``seconds`` has one value for each round."""
 
     index: int
     seconds: tuple[Annotated[float, msgspec.Meta(gt=0)], ...]
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
-    """A line after the ``final``-th trial: the fastest trials up to there, measured again, in turn."""
+    """The line after a number of trials, ``final``: the fastest of them, measured again in turn."""
 
     final: int
     finalists: tuple[Finalist, ...]
@@ -158,15 +158,15 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Log:
-    """A log as it was read."""
+    """The content of a log."""
 
     path: Path
     header: Header
     records: tuple[Record, ...]
     final: Final | None = None
-    """What the finalists of all these records gave; None where they were not measured again."""
+    """The finalists of all these records; None if they were not measured again."""
     size: int = field(default=0, compare=False)
-    """Bytes of its whole lines, unpacked."""
+    """Bytes of its complete lines, uncompressed."""
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -174,14 +174,14 @@ class Log:
 
     @cached_property
     def costs(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Median seconds of each trial, infinity where it failed: shape (trials,)."""
+        """Median seconds of each trial, infinity if it failed: shape (trials,)."""
         return np.array([record.measurement.cost for record in self.records], dtype=np.float64)
 
     @cached_property
     def elapsed(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Seconds charged up to the end of each trial: training, proposing, running, and building on all workers.
 
-        A reused measurement is charged at its recorded time, so that nobody gains from going second.
+        A reused measurement is charged at its recorded time, so that the second run has no advantage.
         """
         return np.cumsum([
             r.train_seconds + r.propose_seconds + r.build_seconds / self.header.workers + r.run_seconds
@@ -194,10 +194,10 @@ class Log:
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """A line of a log: its number from 1, its bytes, and what it says; None where it is damaged.
+    """A line of a log: its number from 1, its bytes, and its content (None if it is damaged).
 
-    problem: what is wrong with it, in words that follow "line 3: "; empty where nothing is.
-    torn: whether it is the last one, cut off by a kill.
+    problem: what is wrong with the line, as a text that follows "line 3: "; empty if nothing is wrong.
+    torn: whether it is the last line, cut off when the run was killed.
     """
 
     number: int
@@ -208,9 +208,9 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 def scan(data: bytes) -> Iterator[Line]:
-    """Every line of a log, whatever is wrong with it; none where ``data`` is empty."""
+    """Every line of a log, with its problem if it has one."""
     *whole, rest = data.split(b"\n")
-    expected = lost = 0  # the trial that should be next, and the damaged lines since the last: each may have been one
+    expected = lost = 0  # index of the next trial; damaged lines before it, each of which may have been a trial
     decode = msgspec.json.Decoder(Record).decode
     for number, line in enumerate(whole, 1):
         if number == 1:
@@ -229,11 +229,13 @@ def scan(data: bytes) -> Iterator[Line]:
             continue
         problem = ""
         if not expected <= record.index <= expected + lost:
-            problem = f"it is of trial {record.index} where {expected + lost} should be"
+            problem = f"it holds trial {record.index} instead of trial {expected + lost}"
         expected, lost = record.index + 1, 0
         yield Line(number, line, record, problem)
     if rest:
-        problem = "it is torn: it has no end; the run " + ("cuts it off when it goes on" if whole else "writes it anew")
+        problem = "it is torn: its end is missing; the run " + (
+            "drops it when it resumes" if whole else "writes it anew"
+        )
         yield Line(len(whole) + 1, rest, None if whole else _header(rest).item, problem, torn=True)
 
 
@@ -242,7 +244,7 @@ def _header(line: bytes) -> Line:
         fields = msgspec.json.decode(line)
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
         if version is None:
-            return Line(1, line, None, "it is no header: this is not a searchlab log, or its first line is lost")
+            return Line(1, line, None, "it is no header: the file is not a searchlab log, or its first line is lost")
         if version != FORMAT:
             return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
         header = msgspec.json.decode(line, type=Header)
@@ -255,15 +257,17 @@ def _header(line: bytes) -> Line:
 def _check_final(final: Final, trials: int) -> None:
     """Raise msgspec.ValidationError where ``final`` cannot stand after so many trials."""
     if final.final != trials:
-        raise msgspec.ValidationError(f"it is of {final.final} trials, and {trials} precede it")
-    if not final.finalists or not all(0 <= one.index < trials and one.seconds for one in final.finalists):
-        raise msgspec.ValidationError("it names no trial that precedes it, or no time of one")
-    if len({len(one.seconds) for one in final.finalists}) > 1:
+        raise msgspec.ValidationError(f"it is of {final.final} trials, but {trials} precede it")
+    if not final.finalists or not all(
+        0 <= finalist.index < trials and finalist.seconds for finalist in final.finalists
+    ):
+        raise msgspec.ValidationError("it names no trial before it, or a trial without times")
+    if len({len(finalist.seconds) for finalist in final.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
 def read_bytes(path: Path) -> bytes:
-    """What the log at ``path`` holds, unpacked. Raises SearchlabError."""
+    """The bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -274,37 +278,37 @@ def read_bytes(path: Path) -> bytes:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise SearchlabError(
-            f"cannot read the log {path}: it is not whole as a gzip file ({error}); fetch it again"
+            f"cannot read the log {path}: the gzip file is damaged ({error}); fetch it again"
         ) from None
 
 
 def find_logs(path: Path) -> list[Path]:
-    """The log at ``path``, or those under the directory that it is, ``*.jsonl`` and ``*.jsonl.gz``, in order."""
+    """The log at ``path``; or, if it is a directory, the logs under it, ``*.jsonl`` and ``*.jsonl.gz``, in order."""
     if not path.is_dir():
         return [path]
     return sorted(log for log in path.rglob("*.jsonl*") if log.name.endswith((".jsonl", ".jsonl.gz")))
 
 
 def read_header(path: str | Path) -> Header:
-    """The header of the log at ``path``. Raises SearchlabError as :func:`read_log` does, but for damaged trials."""
+    """The header of the log at ``path``. Raises SearchlabError as :func:`read_log` does, except for trials."""
     path = Path(path)
     first, ending, _ = read_bytes(path).partition(b"\n")
     return _decode(path, first + ending).header
 
 
 def read_log(path: str | Path) -> Log:
-    """The log at ``path``, without a last line that a kill tore. The log is not locked.
+    """The log at ``path``, without a torn last line. The log is not locked.
 
-    Raises SearchlabError, naming the line, where it is unreadable, foreign or damaged.
+    Raises SearchlabError, which names the line, if the log is unreadable, foreign or damaged.
     """
     path = Path(path)
     return _decode(path, read_bytes(path))
 
 
 def read_held(path: Path) -> Log | None:
-    """The log that a run at ``path`` goes on with; None where there is none, or no more than a torn header.
+    """The log that a run at ``path`` resumes; None if there is none, or only a torn header.
 
-    The log is not locked. Raises SearchlabError where it is foreign or damaged.
+    The log is not locked. Raises SearchlabError if it is foreign or damaged.
     """
     if not path.is_file():
         return None
@@ -315,7 +319,7 @@ def read_held(path: Path) -> Log | None:
 
 
 def _decode(path: Path, data: bytes) -> Log:
-    """What the bytes of the log at ``path`` say. Raises SearchlabError at the first problem."""
+    """The log whose bytes are ``data``. Raises SearchlabError at the first problem."""
     if not data.startswith(_FIRST) and not _FIRST.startswith(data):
         raise SearchlabError(f"{path} is not a searchlab log: its first line does not start with {_FIRST.decode()}")
     header: Header | None = None
@@ -331,9 +335,9 @@ def _decode(path: Path, data: bytes) -> Log:
             records.append(item)
         elif isinstance(item, Final):
             final = item
-        else:
+        elif isinstance(item, Header):
             header = item
     if header is None:
-        raise SearchlabError(f"{path} holds no header yet; it is no log to read")
+        raise SearchlabError(f"{path} holds no header yet, so there is nothing to read")
     final = final if final and final.final == len(records) else None
     return Log(path, header, tuple(records), final, data.rfind(b"\n") + 1)

@@ -12,20 +12,20 @@ from ..records import Trial
 from .format import Final, Finalist, Log
 
 ROUNDS = 11
-"""How many times the finalists of a run are measured again."""
+"""The number of rounds in which the finalists of a run are measured again."""
 
 LOST_ROUNDS = 1
-"""Rounds in which a winner may be the slower one: with as many or fewer lost of 11, a fair coin is doubted.
+"""The number of rounds that a winner may lose, and still count as faster.
 
-The sign test's p is then (1 + 11) / 2^11 = 0.6 % for a rival, and at most 2.4 % for all four of the default.
+By the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for the four rivals by default.
 """
 
 MARGIN = 1.1
-"""How much slower than the fastest trial another may be and still be a finalist."""
+"""A finalist takes at most this many times as long as the fastest trial."""
 
 
 def noise(log: Log) -> float | None:
-    """The noise floor: median over trials of (slowest - fastest) / median of the repeats; None where none has two."""
+    """The noise floor: median over trials of (slowest - fastest) / median of the repeats; None without repeats."""
     spreads = [
         (max(record.seconds) - min(record.seconds)) / record.measurement.cost
         for record in log.records
@@ -35,56 +35,58 @@ def noise(log: Log) -> float | None:
 
 
 def sentinel(trials: Sequence[Trial]) -> Trial | None:
-    """The one whose program is timed along the run: the first that succeeded."""
+    """The trial whose program is timed during the run: the first that succeeded."""
     return next((trial for trial in trials if math.isfinite(trial.cost)), None)
 
 
 def drift(log: Log) -> list[float]:
-    """Each time the sentinel was timed, its seconds over those it was first measured at; all 1 on a steady machine."""
+    """Each reading of the sentinel, divided by its first measurement; all 1 on a steady machine."""
     readings = [record.sentinel for record in log.records if record.sentinel is not None]
     first = sentinel(log.trials) if readings else None
     return [reading / first.cost for reading in readings] if first else []
 
 
 def largest_drift(log: Log) -> float | None:
-    """The ratio of :func:`drift` that is farthest from 1; None where the sentinel was not timed."""
+    """The ratio of :func:`drift` that is farthest from 1; None if the sentinel was not timed."""
     return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
 
 
 def sentences(log: Log) -> list[str]:
-    """What a reader of the run's best should know of its times."""
-    said = []
+    """Sentences that tell how far the times of the run's best can be trusted."""
+    facts = []
     if log.final is not None:
         first, tied = winner(log.final)
         others = len(log.final.finalists) - 1
         again = f"measured again {len(first.seconds)} times"
         if not others:
-            said.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
+            facts.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
         elif tied:
-            names = ", ".join(str(one.index) for one in tied)
-            said.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
+            names = ", ".join(str(finalist.index) for finalist in tied)
+            facts.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
         else:
-            said.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
+            facts.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
     if (spread := noise(log)) is not None:
-        said.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
+        facts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
     if readings := drift(log):
-        said.append(
+        facts.append(
             f"the machine drifted: its first program took {min(readings):.2f} to {max(readings):.2f} times as long "
             f"({len(readings)} readings)"
         )
-    return said
+    return facts
 
 
 def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
-    """The finalist of the least median, and those that cannot be told from it.
+    """The finalist with the least median, and the others that are within the noise of it.
 
-    One can be told from it if it was the slower one in all rounds but :data:`LOST_ROUNDS`.
+    The winner beats another finalist if it was faster in all rounds but :data:`LOST_ROUNDS`.
     """
-    first = min(final.finalists, key=lambda one: statistics.median(one.seconds))
-    tied = tuple(one for one in final.finalists if one is not first and _lost(first, one) > LOST_ROUNDS)
+    first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
+    tied = tuple(
+        finalist for finalist in final.finalists if finalist is not first and _lost(first, finalist) > LOST_ROUNDS
+    )
     return first, tied
 
 
 def _lost(first: Finalist, other: Finalist) -> int:
-    """Rounds in which ``first`` was not the faster of the two."""
+    """The number of rounds in which ``first`` was not faster than ``other``."""
     return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))

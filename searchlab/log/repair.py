@@ -1,4 +1,4 @@
-"""What is wrong with a log, all of it; and a damaged log made whole again, with nothing lost. Executes nothing."""
+"""Finding all problems of a log, and repairing a damaged log without losing a trial. Nothing in a log is executed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .format import Final, Header, Record, read_bytes, scan
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a line of a log, counted from 1."""
+    """A problem of a line of a log; lines count from 1."""
 
     line: int
     text: str
@@ -22,11 +22,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Examined:
-    """What a log holds, line by line.
+    """The problems and the good lines of a log.
 
-    prefix: the lines that are a log of their own, which a run can go on from: the header, and the trials that follow
-    it from 0 on, none missing. rest: the later whole lines. trials: how many are in the prefix, and rest_trials in the
-    rest.
+    prefix: the lines that a run can resume from: the header, and the trials from 0 up to the first that is missing.
+    rest: the good lines after that. trials, rest_trials: the number of trials in each.
     """
 
     path: Path
@@ -38,7 +37,7 @@ class Examined:
 
 
 def examine(path: Path) -> Examined:
-    """Every problem of the log at ``path``. Raises SearchlabError where it cannot be read at all."""
+    """Every problem of the log at ``path``. Raises SearchlabError if it cannot be read at all."""
     problems: list[Problem] = []
     prefix: list[bytes] = []
     rest: list[bytes] = []
@@ -58,13 +57,13 @@ def examine(path: Path) -> Examined:
         elif isinstance(line.item, Final):
             (rest if rest or not prefix else prefix).append(line.data)
     if not problems and not prefix:
-        problems.append(Problem(1, "it is empty: it holds no header yet"))
+        problems.append(Problem(1, "the log is empty: it holds no header yet"))
     return Examined(path, tuple(problems), tuple(prefix), tuple(rest), trials, rest_trials)
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair made: the damaged original, and the later trials where there are any."""
+    """The result of a repair: ``saved`` is the damaged original, and ``rest`` holds the later trials, if any."""
 
     trials: int
     saved: Path
@@ -73,15 +72,15 @@ class Repaired:
 
 
 def repair(path: Path) -> Repaired | None:
-    """Make the log at ``path`` whole; None where nothing is wrong with it.
+    """Repair the log at ``path``; None if nothing is wrong with it.
 
-    What is left is what a run can go on from: all whole trials up to the first that is missing, since trial i of a run
-    must be what its policy asks for i-th. The original is kept as ``*.damaged``; whole trials after the gap are put
-    into ``*.rest``, under the header and their own numbers. Raises SearchlabError, and touches nothing, where the
-    header is damaged, another process writes the log, or it is compressed.
+    The log then holds the trials up to the first that is missing, and its run can resume from there: trial i of a run
+    must be the i-th that its policy asks for. The original is kept as ``*.damaged``. Good trials after the gap are kept
+    in ``*.rest``, under the header and with their own numbers. Raises SearchlabError, and changes nothing, if the
+    header is damaged, if another process writes the log, or if it is compressed.
     """
     if path.suffix == ".gz":
-        raise SearchlabError(f"{path} is compressed: unpack it with gunzip, and repair that")
+        raise SearchlabError(f"{path} is compressed; unpack it with gunzip, and repair the unpacked log")
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below, with its lock
     except OSError as error:
@@ -91,35 +90,35 @@ def repair(path: Path) -> Repaired | None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SearchlabError(f"another process is writing {path}; wait for it") from None
-        found = examine(path)
-        if not found.problems:
+        examined = examine(path)
+        if not examined.problems:
             return None
-        if not found.prefix:
+        if not examined.prefix:
             raise SearchlabError(
-                f"{path} cannot be repaired: line 1: {found.problems[0].text}. Without a header nothing says what its "
-                f"trials are of; take the first line from another log of the same run"
+                f"{path} cannot be repaired: line 1: {examined.problems[0].text}. Without a header, "
+                f"its trials cannot be used; copy the first line from another log of the same run"
             )
         try:
             saved = _free(path, ".damaged")
             shutil.copyfile(path, saved)
             rest = None
-            if found.rest:
+            if examined.rest:
                 rest = _free(path, ".rest")
-                _write(rest, [found.prefix[0], *found.rest])
-            _write(path, found.prefix)
+                _write(rest, [examined.prefix[0], *examined.rest])
+            _write(path, examined.prefix)
         except OSError as error:
-            raise SearchlabError(f"cannot write beside {path}: {error.strerror}; it is as it was") from None
-    return Repaired(found.trials, saved, rest, found.rest_trials)
+            raise SearchlabError(f"cannot write files beside {path}: {error.strerror}; the log is unchanged") from None
+    return Repaired(examined.trials, saved, rest, examined.rest_trials)
 
 
 def _free(path: Path, ending: str) -> Path:
-    """``path`` with ``ending``, and a number where that is taken; no such name is one of a log."""
+    """``path`` with ``ending``, and with a number if that exists already; such a name is never taken for a log."""
     names = (path.with_name(f"{path.name}{ending}{number or ''}") for number in range(1 << 16))
     return next(name for name in names if not name.exists())
 
 
 def _write(path: Path, lines: list[bytes] | tuple[bytes, ...]) -> None:
-    """All of ``lines`` at ``path``, or nothing."""
+    """Write all of ``lines`` to ``path``, or nothing."""
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:

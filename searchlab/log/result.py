@@ -1,4 +1,4 @@
-"""A run as a user reads it: its trials, the best of them, and the program that the best one is."""
+"""A run as a user reads it: its trials, the best trial, and the program of that trial."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Best:
     """The fastest trial of a run: the winner of its finalists, if it has finalists.
 
-    seconds: median time of one run of the program, as last measured. tied: the other finalists that cannot be told
-    from the winner; None if the run has no finalists. result: the run. :mod:`searchlab.apply` builds and shows the
+    seconds: median time of one run of the program, as last measured. tied: the other finalists that are within the
+    noise of the winner; None if the run has no finalists. result: the run. :mod:`searchlab.apply` builds and shows the
     program.
     """
 
@@ -43,7 +43,7 @@ class Best:
         return self.trial.config
 
     def schedule(self) -> Schedule:
-        """The schedule of this config: its ``.mod`` is the program, its ``.trace`` how it came about."""
+        """The schedule of this config: its ``.mod`` is the program, its ``.trace`` the steps that made it."""
         return self.result.schedule(self.trial)
 
 
@@ -60,23 +60,23 @@ class Result:
 
     @property
     def best(self) -> Best:
-        """Raises SearchlabError where no trial gave a program that runs."""
+        """The best trial. Raises SearchlabError if no trial has a program that runs."""
         if not np.isfinite(self.log.costs).any():
             kinds = Counter(record.failure for record in self.log.records)
-            said = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
-            raise SearchlabError(f"{self.log.path} has no successful trial: {said}")
+            failures = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
+            raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
         trials = self.log.trials
         if self.log.final is None:
             trial = trials[int(np.argmin(self.log.costs))]
             return Best(trial, self.log.flops / trial.cost / 1e9, trial.cost, None, self)
         first, tied = winner(self.log.final)
         seconds = statistics.median(first.seconds)
-        others = tuple(trials[one.index] for one in tied)
+        others = tuple(trials[finalist.index] for finalist in tied)
         return Best(trials[first.index], self.log.flops / seconds / 1e9, seconds, others, self)
 
     @property
     def space(self) -> Space:
-        """The space that was searched, made again from the log where need be (this imports its plug-in and TVM)."""
+        """The space that was searched; made again from the log if needed, which imports its plug-in and TVM."""
         if self._space is not None:
             return self._space
         header = self.log.header
@@ -87,13 +87,13 @@ class Result:
         space = SPACES.make(header.space, parse_workload(header.workload), resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
-                f"{self.log.path} was made in another version of the space {header.space.name!r}: its knobs differ"
+                f"{self.log.path} is of another version of the space {header.space.name!r}: its knobs differ"
             )
         object.__setattr__(self, "_space", space)
         return space
 
     def schedule(self, trial: Trial) -> Schedule:
-        """The schedule of a trial's config. Raises InvalidConfig where there is none, SearchlabError where it fails."""
+        """The schedule of a trial's config. Raises InvalidConfig if it has none, SearchlabError if that fails."""
         space = self.space
         try:
             return space.schedule(trial.config)
@@ -126,5 +126,5 @@ class Result:
 
 
 def load_log(path: str | Path) -> Result:
-    """The run that the log at ``path`` holds. Raises SearchlabError where it is unreadable, foreign or damaged."""
+    """The run in the log at ``path``. Raises SearchlabError if the log is unreadable, foreign or damaged."""
     return Result(read_log(path))

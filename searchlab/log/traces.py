@@ -1,6 +1,6 @@
-"""Schedule traces of logged configs, made in a process of its own: ``python -m searchlab.log.traces``.
+"""Schedule traces of logged configs, made in a separate process: ``python -m searchlab.log.traces``.
 
-It takes a space, hence its plug-in and TVM, which whoever reads logs can do without.
+A trace needs the space, its plug-in and TVM; readers of logs need none of them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import msgspec
 from ..errors import described
 
 LONGEST = 20_000
-"""Most characters of a trace."""
+"""A trace is cut off after this many characters."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class TraceRequest(msgspec.Struct, frozen=True):
     """The trial with ``index``, from 0, in the log at ``path``."""
 
     path: str
     index: int
 
 
-class Made(msgspec.Struct, frozen=True):
-    """The trace of what was asked for as ``number``; or None, and ``note`` says why."""
+class TraceReply(msgspec.Struct, frozen=True):
+    """The trace of the trial with the key ``number``; or None, and ``note`` says why."""
 
     number: int
     trace: str | None
@@ -31,21 +31,21 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """What standard input asks for, a JSON object of :class:`Wanted` by number, as lines of :class:`Made`."""
+    """Read a JSON object, number -> :class:`TraceRequest`; write a line of :class:`TraceReply` for each."""
     from .result import Result, load_log
 
     spaces: dict[bytes, Result] = {}
-    for number, want in msgspec.json.decode(sys.stdin.buffer.read(), type=dict[int, Wanted]).items():
+    for number, request in msgspec.json.decode(sys.stdin.buffer.read(), type=dict[int, TraceRequest]).items():
         try:
-            result = load_log(want.path)
+            result = load_log(request.path)
             header = result.log.header
             key = msgspec.json.encode((header.workload, header.space, header.fingerprint, header.target))
             space = spaces.setdefault(key, result).space
-            trace = str(space.schedule(result.trials[want.index].config).trace)
-            made = Made(number, trace[:LONGEST] + "\n..." * (len(trace) > LONGEST), "")
-        except Exception as error:  # whatever a plug-in raises is said in the place of the trace
-            made = Made(number, None, described(error)[:300])
-        sys.stdout.buffer.write(msgspec.json.encode(made) + b"\n")
+            trace = str(space.schedule(result.trials[request.index].config).trace)
+            reply = TraceReply(number, trace[:LONGEST] + "\n..." * (len(trace) > LONGEST), "")
+        except Exception as error:  # any error of a plug-in takes the place of the trace
+            reply = TraceReply(number, None, described(error)[:300])
+        sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -1,4 +1,4 @@
-"""Writing a log: appending to it by one process alone, and only to the log of the same run."""
+"""Writing a log: only one process appends to it, and only the run that it is of."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .format import IDENTITY, Final, Header, Log, Record, in_todays_words, read_
 
 
 class LogWriter:
-    """A log open for appending by this process alone; made where it does not exist.
+    """A log, open for appending by this process alone; created if it does not exist.
 
-    ``records`` and ``final`` are what it held already; ``held``, where given, is the log as it was read before, which
-    is read again only if it has changed since. Each record is written as it is appended, and forced to the disk by
-    :meth:`sync`; unless ``durable``, it is written by ``sync`` or :meth:`close`, and forced nowhere. Raises
-    SearchlabError for a foreign or damaged log, for one that another process writes, and for the log of a run that
-    differs from ``header`` in anything of ``IDENTITY``.
+    ``records`` and ``final`` are its content when it was opened. ``held`` is the log as it was read before, if it was;
+    it is read again only if it has changed since. A durable log writes each record as it is appended, and
+    :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. Raises
+    SearchlabError if the log is foreign or damaged, if another process writes it, or if its header differs from
+    ``header`` in a field of ``IDENTITY``.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, held: Log | None = None) -> None:
@@ -34,8 +34,8 @@ class LogWriter:
         self._added: list[Record] = []
         if self.path.suffix == ".gz":
             raise SearchlabError(
-                f"cannot write the log {self.path}: a compressed log is only read; write one that ends in .jsonl "
-                f"(gunzip unpacks this one, if it is there)"
+                f"cannot write the log {self.path}: a compressed log can only be read; write one that ends in .jsonl "
+                f"(gunzip unpacks a compressed log)"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,9 @@ class LogWriter:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SearchlabError(f"another process is writing {self.path}; wait for it or choose another log") from None
+            raise SearchlabError(
+                f"another process is writing {self.path}; wait for it, or choose another log"
+            ) from None
         if held is None or held.size != os.fstat(self._file.fileno()).st_size:
             held = read_held(self.path)
         if held is not None:
@@ -69,7 +71,7 @@ class LogWriter:
 
     @property
     def log(self) -> Log:
-        """What the log holds, with all that was appended."""
+        """The whole log, with all records that were appended."""
         return Log(self.path, self.header, (*self.records, *self._added), self.final, self._end)
 
     def append(self, record: Record | Final) -> None:
@@ -85,7 +87,7 @@ class LogWriter:
     def _write(self) -> None:
         data = b"".join(line + b"\n" for line in self._lines)
         try:
-            # Whatever interrupts this, and wherever, writing the same to the same place again does no harm.
+            # An interrupt at any point does no harm: the same bytes are then written to the same place again.
             written = 0
             while written < len(data):
                 written += os.pwrite(self._file.fileno(), data[written:], self._end + written)
@@ -96,7 +98,7 @@ class LogWriter:
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
-        """Write what was appended, and force it to the disk if durable: called once a batch."""
+        """Write the appended records, and force them to the disk if durable. Called once for each batch."""
         self._write()
         if self._durable:
             os.fsync(self._file.fileno())
@@ -115,7 +117,7 @@ class LogWriter:
 
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
-    """Raise SearchlabError where the log at ``path``, whose header is ``old``, is not of the run that ``new`` is of."""
+    """Raise SearchlabError if the log at ``path``, with the header ``old``, is not of the run of ``new``."""
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if name == "measure":
@@ -123,12 +125,12 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
         if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
             raise SearchlabError(
                 f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; "
-                f"choose another log file, or ask for the run that this log is of"
+                f"choose another log file, or start the same run as before"
             )
 
 
 def _same_plugin(name: str, old: Any, new: Any) -> bool:
-    """Whether two plug-ins in a header are one, spelled as of different versions."""
+    """Whether two plug-ins in headers are the same, spelled by different versions of searchlab."""
     kinds: dict[str, PluginKind[Any]] = {"space": SPACES, "policy": POLICIES, "cost_model": COST_MODELS}
     return name in kinds and bool(old and new) and kinds[name].same(old, new)
 

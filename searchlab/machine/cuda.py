@@ -10,13 +10,13 @@ import shutil
 from ..errors import SearchlabError
 
 COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
-"""The setting by which TVM chooses between ``nvcc`` and ``nvrtc``."""
+"""The environment variable with which TVM chooses ``nvcc`` or ``nvrtc``."""
 
-INSTEAD = "run this where there is one, or answer from recorded measurements with measure = {kind = 'table', ...}"
+INSTEAD = "use another machine, or recorded measurements: measure = {kind = 'table', ...}"
 
 
 def gpu_name() -> str | None:
-    """The name of the first GPU, or None where there is none, or no driver, or no CUDA runtime that TVM can load."""
+    """The name of the first GPU, or None without a GPU, a driver, or a CUDA runtime that TVM can load."""
     import tvm
 
     device = tvm.cuda(0)
@@ -24,10 +24,10 @@ def gpu_name() -> str | None:
 
 
 def gpu_arch() -> str | None:
-    """The architecture of the first GPU, as ``sm_90``, or None where :func:`gpu_name` is None.
+    """The architecture of the first GPU, for example ``sm_90``, or None if :func:`gpu_name` is None.
 
-    Its other limits are not asked for: the shared memory that TVM names is what a kernel may opt in to, and the static
-    arrays that TVM makes are held to less (CUDA C++ Programming Guide, table of technical specifications).
+    Its other limits are not read: TVM gives the shared memory that a kernel may opt in to, but TVM's static arrays
+    may take less (CUDA C++ Programming Guide, table of technical specifications).
     """
     import tvm
 
@@ -36,20 +36,20 @@ def gpu_arch() -> str | None:
 
 
 def check_can_measure(arch: str) -> None:
-    """Raise SearchlabError unless programs for ``arch`` can be compiled and run here."""
+    """Raise SearchlabError unless programs for ``arch`` can be compiled and run on this machine."""
     here = gpu_arch()
     if here is None:
         raise SearchlabError(f"no CUDA device was found: {_why_none()}; {INSTEAD}")
     if not runs_on(arch, here):
-        raise SearchlabError(f"programs for {arch!r} do not run on the GPU here, which is {here!r} ({gpu_name()})")
+        raise SearchlabError(f"programs for {arch!r} do not run on the GPU of this machine, {here!r} ({gpu_name()})")
     compile_mode()
 
 
 def runs_on(arch: str, gpu: str) -> bool:
     """Whether machine code for ``arch`` runs on a GPU of architecture ``gpu``.
 
-    It does within a major version, on the same minor version or a later one; code for the special features of one
-    architecture (``sm_90a``) on that alone (CUDA C++ Programming Guide, section on binary compatibility).
+    It runs on the same major version, with the same or a later minor version. Code for the special features of one
+    architecture (``sm_90a``) runs only on that one (CUDA C++ Programming Guide, section on binary compatibility).
     """
     wanted, there = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", arch), re.fullmatch(r"sm_(\d+)(\d)", gpu)
     if not wanted or not there:
@@ -59,7 +59,7 @@ def runs_on(arch: str, gpu: str) -> bool:
 
 
 def compile_mode() -> str:
-    """``nvcc`` or ``nvrtc``: what the user has set for TVM, or else what is installed. Raises SearchlabError."""
+    """``nvcc`` or ``nvrtc``: the user's choice for TVM, or else the installed one. Raises SearchlabError."""
     if COMPILE_MODE in os.environ:
         return os.environ[COMPILE_MODE]
     if shutil.which("nvcc"):

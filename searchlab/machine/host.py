@@ -1,4 +1,4 @@
-"""This machine: its CPU, what else bears on the times measured on it, and the versions of the libraries."""
+"""This machine: its CPU, other facts that influence measured times, and the versions of the libraries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def library_versions() -> Mapping[str, str]:
 
 
 def host_model(kind: str) -> dict[str, str]:
-    """What programs for a ``kind`` of target run on here: the CPU, and the GPU where the kind is ``cuda``."""
+    """The CPU of this machine, and its GPU if the ``kind`` of target is ``cuda``."""
     gpu = gpu_name() if kind == "cuda" else None
     return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
 
@@ -54,12 +54,12 @@ def cpu_model() -> str:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """What a reader needs to judge times by, on top of the CPU's name; what the system does not tell is left out.
+    """Facts that influence times, without the CPU's name; a fact that the system does not tell is left out.
 
-    cores, physical_cores, available_cores: those of the machine, with and without SMT, and those this process may use.
-    threads: how many a program runs on. smt: whether it is on. governor: of the clock, and turbo whether that may
-    exceed its base. virtual: the hypervisor or container, where there is one. load: processes that ran or waited, mean
-    of the last minute. memory_mb: all of it.
+    cores, physical_cores, available_cores: of the machine, with and without SMT, and those this process may use.
+    threads: the number of threads of a program. smt: whether it is on. governor: that of the clock. turbo: whether the
+    clock may exceed its base. virtual: the hypervisor or container, if any. load: the mean number of processes that
+    ran or waited in the last minute. memory_mb: the whole memory.
     """
     facts: dict[str, Any] = {
         "cores": psutil.cpu_count(),
@@ -86,7 +86,7 @@ def _read(path: Path) -> str:
 
 
 def _turbo() -> bool | None:
-    """Linux, Documentation/admin-guide/pm: intel_pstate says whether there is none, others whether there is."""
+    """Linux, Documentation/admin-guide/pm: intel_pstate has a switch for no turbo, other drivers one for turbo."""
     if none := _read(_CPU / "intel_pstate" / "no_turbo"):
         return none == "0"
     boost = _read(_CPU / "cpufreq" / "boost")
@@ -94,7 +94,7 @@ def _turbo() -> bool | None:
 
 
 def _virtual() -> str:
-    """The signs of a virtual machine and of a container, which share their cores with others."""
+    """The hypervisor and the container, if any: both may share their cores with others."""
     names = []
     if "hypervisor" in _read(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
         names.append(_read(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")

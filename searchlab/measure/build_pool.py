@@ -15,7 +15,7 @@ from ..space import Config, Space
 from .messages import Build, Built, Compile, Failed, Scheduled, SetUpBuilder, Skip
 from .process import MeasuringWorker, WorkerDied
 
-Known = Callable[[str], bool]
+IsKnown = Callable[[str], bool]
 """Whether the program of this hash need not be built."""
 
 
@@ -52,9 +52,9 @@ class BuildPool:
         self.scratch = scratch
         self.processes: list[MeasuringWorker] = []
 
-    def build(self, space: Space, configs: Sequence[Config], known: Known = lambda program: False) -> Builds:
-        """Build the program of each config, but one that is ``known``, or made by an earlier config, only once."""
-        return _Batch(self, space, configs, known).run()
+    def build(self, space: Space, configs: Sequence[Config], is_known: IsKnown = lambda program: False) -> Builds:
+        """Build the program of each config, unless it ``is_known`` or an earlier config makes it too."""
+        return _Batch(self, space, configs, is_known).run()
 
     def close(self) -> None:
         for process in list(self.processes):
@@ -100,10 +100,10 @@ class BuildPool:
 class _Batch:
     """One batch: configs that wait, idle processes, and busy ones with the config that each builds and since when."""
 
-    def __init__(self, pool: BuildPool, space: Space, configs: Sequence[Config], known: Known) -> None:
+    def __init__(self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: IsKnown) -> None:
         self.pool = pool
         self.space = space
-        self.known = known
+        self.is_known = is_known
         self.waiting = deque(enumerate(configs))
         self.idle = pool.ready(space, min(pool.workers, len(configs)))
         self.busy: dict[MeasuringWorker, tuple[int, float]] = {}
@@ -143,7 +143,7 @@ class _Batch:
             return
         match answer:
             case Scheduled(program):
-                is_new = not self.known(program) and program not in programs.values()
+                is_new = not self.is_known(program) and program not in programs.values()
                 programs[index] = program
                 self.busy[worker] = (index, time.perf_counter())  # compiling has a time limit of its own
                 worker.send(Compile() if is_new else Skip())

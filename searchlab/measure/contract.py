@@ -13,7 +13,7 @@ from ..log.format import RENAMED
 from ..records import Measurement, Trial
 from ..space import Config, Space
 
-Cache = MutableMapping[str, Measurement]
+KnownPrograms = MutableMapping[str, Measurement]
 """Measurements by program hash, of one target and one protocol: these programs need not be measured again."""
 
 
@@ -104,13 +104,13 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name not in self.aside}
 
-    def is_known(self, program: str, cache: Cache, best: float) -> bool:
-        """Whether ``program`` is in ``cache``, and was not pruned there though it would not be now.
+    def is_known(self, program: str, known: KnownPrograms, best: float) -> bool:
+        """Whether ``known`` holds ``program``, repeated, or so slow that this run would prune it too.
 
         best: the least cost that the run has had so far, in seconds.
         """
-        known = cache.get(program)
-        return known is not None and not (known.pruned and not known.cost > self.prune_factor * best)
+        measured = known.get(program)
+        return measured is not None and not (measured.pruned and not measured.cost > self.prune_factor * best)
 
     def for_worker(self) -> RunSettings:
         """These settings without those that a kind of measurement adds: what a worker process is sent."""

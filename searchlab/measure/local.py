@@ -19,7 +19,7 @@ from ..target import Target
 from ..workload import Workload
 from .build_pool import BuildPool
 from .code import Objects
-from .contract import Cache, CannotMeasure, Remeasurer, RunSettings
+from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .messages import Built, CheckProgram, Drawn, Failed, Ran, Remeasure, RunProgram, SetUpRunner
 from .process import START_SECONDS, MeasuringWorker, WorkerDied
 
@@ -48,8 +48,8 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
     def measurable(self, base: Path = Path()) -> None:
         return None
 
-    def make(self, target: Target, cache: Cache, base: Path = Path()) -> LocalMeasurer:
-        return LocalMeasurer(self, target, cache, self.workers or available_cores())
+    def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> LocalMeasurer:
+        return LocalMeasurer(self, target, known, self.workers or available_cores())
 
 
 def survives(kind: str, failure: Failure) -> bool:
@@ -64,18 +64,18 @@ def survives(kind: str, failure: Failure) -> bool:
 class LocalMeasurer(Remeasurer):
     """Measures with ``workers`` build processes and one run process, all of them kept for the next batch.
 
-    A program that is in ``cache`` is not built again, unless it was pruned in a run whose best was faster than that of
+    A program that is in ``known`` is not built again, unless it was pruned in a run whose best was faster than that of
     this one; new measurements are added to it. Raises SearchlabError where programs for ``target`` cannot be run here.
     """
 
-    def __init__(self, settings: LocalSettings, target: Target, cache: Cache, workers: int) -> None:
+    def __init__(self, settings: LocalSettings, target: Target, known: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
             check_can_measure(str(target.tvm.attrs["arch"]))
         elif target.kind != "llvm":
             raise SearchlabError(f"programs for {target.kind!r} cannot be measured on this machine; {INSTEAD}")
         self.settings = settings
         self.target = target
-        self.cache = cache
+        self.known = known
         self.workers = workers
         self.sentinel = settings.sentinel
         self.finalists = settings.finalists
@@ -90,21 +90,21 @@ class LocalMeasurer(Remeasurer):
         self._kept = {}
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        def known(program: str) -> bool:
-            return self.settings.is_known(program, self.cache, best)
+        def is_known(program: str) -> bool:
+            return self.settings.is_known(program, self.known, best)
 
         self._tell_runner(space.workload)  # it gets ready while programs are built
-        builds = self._builders.build(space, configs, known)
-        self.cache.update(builds.failed_programs)
+        builds = self._builders.build(space, configs, is_known)
+        self.known.update(builds.failed_programs)
         for index in range(len(configs)):
             program = builds.programs.get(index, "")
             if index in builds.failures:
                 measurement = builds.failures[index]
-            elif known(program):
-                measurement = replace(self.cache[program], reused=True)
+            elif is_known(program):
+                measurement = replace(self.known[program], reused=True)
             else:
                 built = builds.built[program]
-                self.cache[program] = measurement = self._run(space, program, built, best)
+                self.known[program] = measurement = self._run(space, program, built, best)
                 self._keep(measurement, built.objects)
             best = min(best, measurement.cost)
             yield measurement

@@ -20,7 +20,7 @@ from ..log.format import Header, find_logs, read_header, read_log
 from ..records import Measurement
 from ..space import Config, Space
 from ..target import Target
-from .contract import Cache, Measurer
+from .contract import KnownPrograms, Measurer
 from .nearest import Nearest
 
 
@@ -63,7 +63,7 @@ class TableSettings(
         """The workload, and the fingerprint of the space, of each log."""
         return {(header.workload, header.fingerprint) for header in read_headers(self.paths(base)).values()}
 
-    def make(self, target: Target, cache: Cache, base: Path = Path()) -> TableMeasurer:
+    def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self.paths(base), self.missing, self.noise)
 
 

@@ -1,1 +1,1 @@
-"""Runs: planned, searched trial by trial, gone on with; one of them, or all of a study."""
+"""Planning and executing runs: a single run, or all runs of a study."""

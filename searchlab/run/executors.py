@@ -1,4 +1,4 @@
-"""Runs, executed: one after the other in this process, or several at the same time, each in a process of its own."""
+"""Executing runs: one after the other in this process, or several at the same time in processes of their own, jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Log, read_held, read_log
 from ..log.writer import check_identity
 from ..machine.host import available_cores
-from ..measure.contract import Cache, Measurer
+from ..measure.contract import KnownPrograms, Measurer
 from ..measure.process import Worker, WorkerDied, die_with
 from ..measure.settings import Settings
 from ..records import Measurement, Trial
@@ -31,56 +31,56 @@ from .plan import OnTrial, Run
 from .warm_start import check_apart
 
 OnRun = Callable[[Run, int, int, int], OnTrial]
-"""Called with a run that is about to begin, its number from 1, how many there are, and the job, from 0, that runs it.
+"""Called as a run begins, with the run, its number (from 1), the number of runs, and the number of its job (from 0).
 
-Gives the function to call with each trial. The run that this job had before has ended.
+It returns the function to call with each trial. The previous run of that job has ended by then.
 """
 
 
 def check_jobs(jobs: int, settings: Settings) -> None:
-    """Raise SearchlabError where runs that are measured so cannot be ``jobs`` at the same time."""
+    """Raise SearchlabError if ``settings`` do not allow ``jobs`` runs at the same time."""
     if jobs < 1:
         raise SearchlabError(f"jobs must be at least 1, not {jobs}")
     if jobs > 1 and settings.exclusive:
         raise SearchlabError(
-            f"{jobs} jobs on this machine, which the study is measured on, would disturb each other's times; leave it "
-            f'to one, or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
+            f"the study measures on this machine, where {jobs} jobs would disturb each other's times; leave jobs at 1, "
+            f'or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
         )
 
 
 def execute(runs: Sequence[Run], base: Path, on_run: OnRun, jobs: int = 1) -> Iterator[tuple[Run, Log]]:
-    """Each of ``runs`` with its log, complete, as soon as it is; all are of one target and one kind of measurement.
+    """Execute ``runs``, and yield each run with its log as soon as the log is complete.
 
-    Before anything is measured, logs that are there are held against their runs. Programs that any of them measured are
-    not measured again. base: the directory from which a table's relative path starts. jobs: how many runs go on at the
-    same time. Runs that do share no measurements but those that the logs held before.
+    All runs have one target and one kind of measurement. First, each existing log is checked against its run; programs
+    that it holds are not measured again. base: the directory from which a table's relative path starts. jobs: how many
+    runs go on at the same time; these share only the measurements that the logs held before.
     """
     settings = runs[0].settings
     check_jobs(jobs, settings)
     check_apart([run.warm_start for run in runs], [run.log for run in runs])
-    cache: Cache = {}
-    with settings.make(runs[0].space.target, cache, base) as measurer:
-        held = [_recall(run, measurer, cache) for run in runs]
+    known: KnownPrograms = {}
+    with settings.make(runs[0].space.target, known, base) as measurer:
+        held = [_recall(run, measurer, known) for run in runs]
         if jobs > 1:
-            yield from _in_jobs(runs, base, cache, jobs, on_run)
+            yield from _in_jobs(runs, base, known, jobs, on_run)
             return
         for number, run in enumerate(runs, 1):
             log, held[number - 1] = held[number - 1], None
             yield run, search(run, measurer, on_run(run, number, len(runs), 0), log)
 
 
-def _recall(run: Run, measurer: Measurer, cache: Cache) -> Log | None:
-    """The log of ``run``, where there is one to go on with; its measurements are put into ``cache``.
+def _recall(run: Run, measurer: Measurer, known: KnownPrograms) -> Log | None:
+    """The existing log of ``run``, or None; its measurements are added to ``known``.
 
-    Raises SearchlabError where it is damaged, or of another run.
+    Raises SearchlabError if the log is damaged, or of another run.
     """
     log = read_held(run.log)
     if log is None:
         return None
     check_identity(run.log, log.header, run.header(measurer.workers))
     for record in () if measurer.repeatable else log.records:  # a table answers at once
-        if record.program and (record.program not in cache or cache[record.program].pruned):
-            cache[record.program] = replace(record.measurement, reused=False)
+        if record.program and (record.program not in known or known[record.program].pruned):
+            known[record.program] = replace(record.measurement, reused=False)
     return log
 
 
@@ -89,9 +89,10 @@ def _recall(run: Run, measurer: Measurer, cache: Cache) -> Log | None:
 
 @dataclass(frozen=True)
 class _Begin:
-    """The first message to a job. settings: as plain data; known: the measurements that every run begins with.
+    """The first message to a job. known: the measurements that every run begins with.
 
-    Pickled settings no longer know which of them were left to their defaults, and a log's header would differ.
+    The settings are plain data. If they were pickled, they would forget which of them were left at their defaults, and
+    the header of a log would differ.
     """
 
     settings: Any
@@ -106,19 +107,19 @@ class _Warned:
 
 @dataclass(frozen=True)
 class _Ended:
-    """The last message about a run. refused: an error of the user's; failed: the traceback of any other."""
+    """The last message about a run. refused: the text of a SearchlabError; failed: the traceback of any other error."""
 
     refused: str = ""
     failed: str = ""
 
 
 def _in_jobs(
-    runs: Sequence[Run], base: Path, cache: Mapping[str, Measurement], jobs: int, on_run: OnRun
+    runs: Sequence[Run], base: Path, known: Mapping[str, Measurement], jobs: int, on_run: OnRun
 ) -> Iterator[tuple[Run, Log]]:
     """Execute ``runs``, ``jobs`` of them at a time; the first failure, or an interrupt, ends them all.
 
-    Each run starts with what ``cache`` holds, and learns nothing of those that run beside or before it. So it does not
-    matter which of them are quick.
+    Each run starts with ``known``, and gets no measurement of the runs beside or before it. So the results do not
+    depend on which of the runs are quick.
     """
     waiting = deque(enumerate(runs, 1))
     running: dict[Worker, tuple[Run, OnTrial]] = {}
@@ -129,14 +130,14 @@ def _in_jobs(
             running[worker] = run, on_run(run, number, len(runs), job)
             worker.send(cloudpickle.dumps(run))
 
-        # Jobs are ended without a chance to clean up; the processes of their own may take a moment longer.
+        # Jobs are killed, and cannot clean up; their own processes may live a moment longer.
         scratch = ends.enter_context(TemporaryDirectory(prefix="searchlab-", ignore_cleanup_errors=True))
         job_of: dict[Worker, int] = {}
         for job in range(min(jobs, len(runs))):
             worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.job")
             ends.callback(worker.kill)
             job_of[worker] = job
-            worker.send(_Begin(msgspec.to_builtins(runs[0].settings), base, dict(cache)))
+            worker.send(_Begin(msgspec.to_builtins(runs[0].settings), base, dict(known)))
             start(worker, job)
         while running:
             answered = wait([worker.connection for worker in running])
@@ -145,7 +146,7 @@ def _in_jobs(
                 try:
                     message = worker.recv()
                 except WorkerDied as death:
-                    raise SearchlabError(f"a job {death}; run this again to go on: what was measured is kept") from None
+                    raise SearchlabError(f"a job {death}; run this again to resume; logged trials are kept") from None
                 if isinstance(message, Trial):
                     on_trial(message)
                 elif isinstance(message, _Warned):
@@ -162,7 +163,7 @@ def _in_jobs(
 
 
 def main() -> None:
-    """A job: executes the runs that it is sent, with one measurer."""
+    """A job: it executes the runs that it is sent, with one measurer."""
     connection = Connection(int(sys.argv[1]))
     die_with(int(sys.argv[2]))
 
@@ -173,18 +174,18 @@ def main() -> None:
     warnings.showwarning = show_warning
     begin: _Begin = connection.recv()
     settings = msgspec.convert(begin.settings, Settings)
-    cache: Cache = {}
+    known: KnownPrograms = {}
     measurer: Measurer | None = None
     while True:
         try:
             data = connection.recv()
         except EOFError:
             return
-        cache.clear()
-        cache.update(begin.known)
+        known.clear()
+        known.update(begin.known)
         try:
             run: Run = replace(pickle.loads(data), settings=settings)
-            measurer = measurer or settings.make(run.space.target, cache, begin.base)
+            measurer = measurer or settings.make(run.space.target, known, begin.base)
             search(run, measurer, connection.send)
         except SearchlabError as error:
             connection.send(_Ended(refused=str(error)))

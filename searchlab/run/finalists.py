@@ -1,4 +1,4 @@
-"""Programs of a run, measured again: its first one along the way, and its fastest ones at its end."""
+"""Measuring programs of a run again: the first one during the run, and the fastest ones at its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SENTINEL_ROUNDS = 3
 
 
 def time_sentinel(measurer: Remeasurer, space: Space, trial: Trial) -> float | None:
-    """Seconds that the program of ``trial`` takes now; None where it fails now."""
+    """Seconds that the program of ``trial`` takes now; None if it fails now."""
     try:
         return statistics.median(measurer.remeasure(space, [trial], SENTINEL_ROUNDS)[0])
     except CannotMeasure:
@@ -29,9 +29,9 @@ def time_sentinel(measurer: Remeasurer, space: Space, trial: Trial) -> float | N
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
-    """The fastest of ``trials`` with different programs, measured again; None, with a warning, where that fails."""
+    """Measure the fastest programs of ``trials`` again; None if there is none, or (with a warning) if one fails now."""
     fastest: dict[str, Trial] = {}
-    for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: of equals the first
+    for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: the first of equal trials
         if math.isfinite(trial.cost) and not trial.measurement.pruned:
             fastest.setdefault(trial.measurement.program, trial)
     close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
@@ -52,7 +52,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
 
 
 def finish(space: Space, measurer: Measurer, log: LogWriter, trials: Sequence[Trial]) -> None:
-    """At the end of a run, log the final of its ``trials``, where the measurer takes one and the log has none yet."""
+    """End a run: measure its finalists again and log them, if the measurer can and the log has none yet."""
     has_final = log.final is not None and log.final.final == len(trials)
     if isinstance(measurer, Remeasurer) and measurer.finalists and not has_final:
         final = measure_finalists(measurer, space, trials)

@@ -1,7 +1,7 @@
 """The loop: *ask, measure, log, tell*.
 
-A log holds the trials of a run in order, so resuming is running again: the policy starts afresh, asks for the same
-configs, and is told what the log holds of them; from there on its configs are measured.
+A log holds the trials of a run in order, so resuming is running again: a new policy asks for the same configs, and is
+told the logged trials. The configs that follow are measured.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .searcher import Searcher
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None, held: Log | None = None) -> Log:
-    """Bring the log of ``run`` to its number of trials, or to all that the space has. Gives the log, complete.
+    """Search until the log of ``run`` holds all its trials, or all configs of the space. Gives the complete log.
 
-    held: the log as it was read before, if it was. Raises SearchlabError where the log is of another run, or where the
-    policy asks for another config than the log holds.
+    held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
+    another config than the log holds.
     """
     with LogWriter(run.log, run.header(measurer.workers), durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
@@ -37,7 +37,7 @@ def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) ->
     recorder = Recorder(run, writer, measurer, searcher, on_trial)
     done: list[Trial] = []
     while len(done) < run.trials and (configs := searcher.ask(run.batch)):
-        configs = configs[: run.trials - len(done)]  # a run that goes on beyond this measures the rest of the batch
+        configs = configs[: run.trials - len(done)]  # a later run with more trials measures the rest
         batch = replay.take(configs)
         batch += recorder.measure(configs[len(batch) :], batch, done)
         done += batch

@@ -1,4 +1,4 @@
-"""A run, planned. :func:`plan_run` is the one place where this happens; ``tune``, studies and tables call it."""
+"""Planning a run. Only :func:`plan_run` does it; ``tune``, studies and tables call it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OnTrial = Callable[[Trial], None]
 class Searched:
     """A space to search, as a log names it.
 
-    label: its name in pictures and tables, where that is not the plug-in's. size: how many configs it has, if counted.
+    label: its name in pictures and tables, if it is not the plug-in's. size: the number of its configs, if counted.
     """
 
     space: Space
@@ -40,16 +40,18 @@ class Searched:
 
     @classmethod
     def of(cls, spec: PluginSpec | Space, workload: Workload, target: Target | None, label: str = "") -> Searched:
-        """The space that ``spec`` names, for ``workload`` on ``target``; or one that a script has made.
+        """The space that ``spec`` names, for ``workload`` on ``target``; or ``spec`` itself, if it is a space.
 
-        target: None where a made space brings its own. Raises SearchlabError where a made space is of another workload
-        or target, and UnsupportedWorkload where the space has no program for this one.
+        target: None for the target of that space. Raises SearchlabError if that space is for another workload or
+        target, and UnsupportedWorkload if the named space has no program for the workload.
         """
         if isinstance(spec, Space):
             if str(spec.workload) != str(workload):
-                raise SearchlabError(f"the space is of {spec.workload}, not of {workload}")
+                raise SearchlabError(f"the space is for {spec.workload}; make one for {workload}")
             if target is not None and target != spec.target:
-                raise SearchlabError(f"the space is for the target {spec.target}, not for {target}")
+                raise SearchlabError(
+                    f"the space is for the target {spec.target}, not for {target}; leave the target out"
+                )
             return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
         assert target is not None
         plugin, _ = SPACES.named(spec)
@@ -62,9 +64,9 @@ class Searched:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A policy, and the cost model and features that it is given where it takes a cost model.
+    """A policy, with a cost model and its features if the policy takes a cost model.
 
-    label: its name in pictures and tables, where that is not the policy's.
+    label: its name in pictures and tables, if it is not the policy's.
     """
 
     policy: Plugin
@@ -75,7 +77,7 @@ class Strategy:
 
     @classmethod
     def of(cls, policy: PluginSpec, cost_model: PluginSpec, features: str, label: str = "") -> Strategy:
-        """Raises SearchlabError where there is no such policy or cost model."""
+        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model."""
         plugin, policy_class = POLICIES.named(policy)
         if not takes_cost_model(policy_class):
             return cls(plugin, policy_class, label=label)
@@ -86,9 +88,9 @@ class Strategy:
         return self.label or self.policy.name
 
     def start(self, space: Space, seed: int) -> tuple[Policy, Surrogate | None]:
-        """The policy afresh, and the cost model it was given, where it takes one.
+        """A new policy, and its cost model; None if it takes none.
 
-        Raises SearchlabError for an option that either does not take.
+        Raises SearchlabError for an option that the policy or the cost model does not have.
         """
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
@@ -121,7 +123,7 @@ class Run:
         return str(self.space.workload)
 
     def start(self) -> tuple[Policy, Surrogate | None]:
-        """The policy afresh, and its cost model; see :meth:`Strategy.start`."""
+        """A new policy, and its cost model; see :meth:`Strategy.start`."""
         return self.strategy.start(self.space, self.seed)
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
@@ -130,7 +132,7 @@ class Run:
         return replace(self, strategy=replace(self.strategy, policy=policy))
 
     def header(self, workers: int) -> Header:
-        """What its log begins with. workers: how many programs its measurer builds at the same time."""
+        """The header of its log. workers: the number of programs that its measurer builds at the same time."""
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
         strategy = self.strategy
@@ -168,10 +170,10 @@ def plan_run(
     log: Path,
     earlier: Sequence[EarlierRun] = (),
 ) -> Run:
-    """The run of ``strategy`` in the space ``searched``, which starts from those of the ``earlier`` runs it can use.
+    """The run of ``strategy`` in the space ``searched``. It starts from the ``earlier`` runs that it can use.
 
-    It holds for other seeds too. Nothing is measured, yet the policy is started once: so a wrong option is found here.
-    Raises SearchlabError for that, and UnsupportedSpace where the policy cannot search the space.
+    The plan holds for other seeds too. Nothing is measured, but the policy is started once, which finds wrong options.
+    Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space.
     """
     warm_start = usable(earlier, searched.space, strategy.features)
     run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)

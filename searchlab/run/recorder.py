@@ -1,4 +1,4 @@
-"""Measuring the configs of a run, and logging each trial as soon as it is there."""
+"""Measuring the configs of a run, and logging each trial as soon as it is measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .searcher import Searcher
 
 
 class Recorder:
-    """Measures, appends, and forces a batch to the disk."""
+    """Measures configs, appends their trials to the log, and forces each batch to the disk."""
 
     def __init__(self, run: Run, log: LogWriter, measurer: Measurer, searcher: Searcher, on_trial: OnTrial) -> None:
         self._space = run.space
@@ -28,7 +28,7 @@ class Recorder:
         self._best: float | None = None
 
     def measure(self, configs: Sequence[Config], batch: Sequence[Trial], done: Sequence[Trial]) -> list[Trial]:
-        """A trial of each of ``configs``, the rest of a batch of which the log held ``batch``, after those ``done``."""
+        """A trial of each config. batch: the trials of its batch that the log held; done: those of earlier batches."""
         if not configs:
             return []
         if self._best is None:
@@ -51,7 +51,7 @@ class Recorder:
         return trials
 
     def _sentinel(self, done: Sequence[Trial]) -> float | None:
-        """Seconds that the first program of the run takes now, before a batch whose turn it is."""
+        """Seconds that the first program of the run takes now; None if it is not timed before this batch."""
         measurer = self._measurer
         if not isinstance(measurer, Remeasurer) or not measurer.sentinel:
             return None

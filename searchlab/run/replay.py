@@ -1,4 +1,4 @@
-"""The trials that a log holds already: they are not measured again, but given to the policy that asks for them."""
+"""Replaying a log: the policy is told the trials that the log holds, and they are not measured again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .plan import OnTrial
 
 
 class Replay:
-    """Gives back the trials of a log in order, as long as what is asked for is what the log says."""
+    """Gives the trials of a log in order, while the policy asks for their configs."""
 
     def __init__(self, log: LogWriter, on_trial: OnTrial) -> None:
         self._log = log
@@ -22,9 +22,9 @@ class Replay:
         self._taken = 0
 
     def take(self, configs: Sequence[Config]) -> list[Trial]:
-        """The trials of the first of ``configs``, as far as the log goes.
+        """The logged trials of ``configs``; fewer if the log ends.
 
-        Raises SearchlabError, naming the first difference, where the log holds another config.
+        Raises SearchlabError, which names the first difference, if the log holds another config.
         """
         trials = []
         for config, record in zip(configs, self._log.records[self._taken : self._taken + len(configs)], strict=False):
@@ -43,6 +43,6 @@ class Replay:
         return (
             f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now asks "
             f"for {config.to_json()}; "
-            + (f"changed since then: {', '.join(changed)}" if changed else "the policy or the space has changed since")
-            + ". Go on with the versions that made it, or choose another log file"
+            + (f"since then these changed: {', '.join(changed)}" if changed else "the policy or the space has changed")
+            + ". Resume it with the versions that wrote it, or choose another log file"
         )

@@ -1,4 +1,4 @@
-"""The policy of a run: asked and told, timed, and held against its contract."""
+"""Asking and telling the policy of a run: each call is timed, and each batch is checked against the contract."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .plan import Run
 
 
 class Searcher:
-    """A policy afresh, which has learned from the warm start of its run.
+    """A new policy that has learned from the warm start of its run.
 
-    batches: how many it was asked for. batch_size: how many configs the last of them has.
+    batches: how many batches it was asked for. batch_size: how many configs the last of them has.
     train_seconds, propose_seconds: the time to learn from the last batch, and to propose the batch after that.
     """
 
@@ -33,7 +33,7 @@ class Searcher:
         self.train_seconds = time.perf_counter() - start
 
     def ask(self, n: int) -> Sequence[Config]:
-        """The next batch; empty where the space is exhausted. Raises SearchlabError for a breach of the contract."""
+        """The next batch; empty if the space is exhausted. Raises SearchlabError for a breach of the contract."""
         predicted = self.surrogate.predict_seconds if self.surrogate else 0.0
         start = time.perf_counter()
         configs = self.policy.ask(n)
@@ -46,7 +46,7 @@ class Searcher:
         return configs
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from a batch, if it is whole: the run that goes on from a part of one completes it first."""
+        """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
         if len(trials) == self.batch_size:
             start = time.perf_counter()
             self.policy.tell(trials)
@@ -54,13 +54,13 @@ class Searcher:
 
     @property
     def share(self) -> float:
-        """How much of the time that its batch took is charged to each trial."""
+        """The share of its batch's time that each trial is charged."""
         return 1 / self.batch_size
 
     def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
-        """How well the cost model, not told of it yet, predicted a whole batch; None before it is trained.
+        """How well the cost model predicted a whole batch before it was told; None before it is trained.
 
-        The quickest quarter of a batch counts as its top, since a batch has often no more than eight trials.
+        The fastest quarter of a batch counts as its top, since many batches have only eight trials.
         """
         surrogate = self.surrogate
         if surrogate is None or not surrogate.fitted:
@@ -72,15 +72,15 @@ class Searcher:
         )  # fmt: skip
 
     def _check(self, configs: Sequence[Config], n: int) -> None:
-        broken = f"policy {self._run.strategy.policy.name!r} broke its contract: asked for"
+        broken = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
         if len(configs) > n:
-            raise SearchlabError(f"{broken} {n} configs it gave {len(configs)}")
+            raise SearchlabError(f"{broken} {n} configs and gave {len(configs)}")
         fresh: set[Config] = set()
         for config in configs:
             if config in self._asked or config in fresh:
-                raise SearchlabError(f"{broken} new configs it repeated {config.to_json()}")
+                raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
             fresh.add(config)
             try:
                 self._run.space.knobs(config)
             except InvalidConfig as error:
-                raise SearchlabError(f"{broken} configs of its space it gave {config.to_json()}: {error}") from None
+                raise SearchlabError(f"{broken} configs of its space and gave {config.to_json()}: {error}") from None

@@ -38,12 +38,12 @@ class NamedCostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys of a study file.
 
-    Every workload is searched in every space by every policy (with every cost model, where it takes one) from
-    every seed; ``seeds`` is a list of them, or how many from 0. Each run has ``trials`` trials, asked for
-    ``batch`` at a time. Without a target it is this machine, or the target of a table; a fleet needs one.
+    Every policy (with every cost model, if it takes one) searches every workload in every space from every seed.
+    ``seeds`` is a list, or the number of seeds from 0 on. Each run has ``trials`` trials, asked for ``batch`` at a
+    time. The default target is this machine, or the target of the table; a fleet has no default.
 
-    warm_start: logs of earlier runs, or directories of them. Each run starts from those in its own space, and trains
-    its cost model, where that has program features, on the others.
+    warm_start: logs of earlier runs, or directories of them. Each policy is told those in the space of its run. A cost
+    model with program features is trained on the others.
     """
 
     workloads: list[str]
@@ -60,7 +60,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for name in ("workloads", "spaces", "policies", "cost_models"):
             if not getattr(self, name):
-                raise ValueError(f"{name} must name at least one, not []")
+                raise ValueError(f"{name} must have at least one entry, not []")
         for name in ("trials", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

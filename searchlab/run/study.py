@@ -1,4 +1,4 @@
-"""Studies: the runs that a study file spans, and running those that are missing; and one run, :func:`tune`."""
+"""Studies: planning and executing the runs of a study file. :func:`tune` executes a single run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """The study of a TOML file. Raises SearchlabError naming the key, its value and what it may be."""
+        """The study of a TOML file. Raises SearchlabError that names a wrong key, its value and what it may be."""
         path = Path(path)
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -46,14 +46,14 @@ class Study:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
-        """The study that a mapping of the same shape as a study file spells."""
+        """The study of a mapping with the keys of a study file."""
         return cls(explained(dict(data), StudySpec, "the study"), Path(base))
 
     def plan(self) -> tuple[list[Run], list[str]]:
-        """Every run of the study, seeds outermost; and a sentence for each that cannot be.
+        """Every run of the study, in order of the seeds; and a sentence for each that is left out.
 
-        A run cannot be where a space has no program for a workload, or a policy cannot search a space. The log of each
-        run is a path under the directory of the study's results.
+        A run is left out if its space has no program for the workload, or if its policy cannot search the space. The
+        path of its log is relative to the directory of the results.
         """
         return self._plan
 
@@ -94,7 +94,7 @@ class Study:
     def _spaces(
         self, workloads: Sequence[Workload], entries: Sequence[Named], target: Target, left_out: list[str]
     ) -> list[tuple[str, Searched]]:
-        """Each space of each workload, with its name in paths; why one is left out is added to ``left_out``."""
+        """Each space of each workload, with its name in paths. ``left_out`` gets the reasons for the others."""
         spaces: list[tuple[str, Searched]] = []
         for workload in workloads:
             for entry in entries:
@@ -109,13 +109,13 @@ class Study:
                 space = searched.space
                 if (str(space.workload), space.fingerprint) not in held:
                     spaces.remove((name, searched))
-                    left_out.append(f"{space.workload} is not searched in {name}: no table is of it for this target")
+                    left_out.append(f"{space.workload} is not searched in {name}: no table holds it for this target")
         if not spaces:
             raise SearchlabError("no space of the study fits any of its workloads. " + "; ".join(left_out))
         return spaces
 
     def _strategies(self) -> Iterator[Strategy]:
-        """Each policy, with each cost model where it takes one; all have a label."""
+        """Each policy, with each cost model if it takes one; all have a label."""
         models = [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.spec.cost_models]
         for entry in self.spec.policies:
             named = Named(entry) if isinstance(entry, str) else entry
@@ -128,11 +128,11 @@ class Study:
                 yield replace(strategy, label=strategy.label + suffix)
 
     def run(self, out: str | Path, on_run: OnRun | None = None, jobs: int = 1) -> list[Result]:
-        """Run what is missing of the study under the directory ``out``. Gives every run, complete, as planned.
+        """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
-        Logs that are there are kept and gone on with. Programs measured in any of them are not measured again.
-        jobs: how many runs go on at the same time, in processes of their own; these share no measurements but those
-            that the logs held before. Raises SearchlabError for more than one where this machine is what is measured.
+        Existing logs are resumed. Programs that any of them holds are not measured again.
+        jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
+            the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
         """
         check_jobs(jobs, self.spec.measure)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
@@ -155,7 +155,7 @@ def _slug(text: str) -> str:
 def _check_distinct(title: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise SearchlabError(f"two entries are called {name!r} as a {title}; give one of them a label of its own")
+            raise SearchlabError(f"two {title} entries are called {name!r}; give one of them a label of its own")
 
 
 def tune(
@@ -174,15 +174,15 @@ def tune(
     warm_start: Sequence[str | Path] = (),
     on_trial: OnTrial = _ignore,
 ) -> Result:
-    """Search one workload in one space with one policy; the run is in the file ``log``, which resumes it.
+    """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
 
-    space, policy, cost_model: a registered name, ``{"name": ..., "options": {...}}``, ``"module:Class"``, or a
-    space made already, or a policy's class.
-    features: ``knob`` or ``program``. measure: as in a study file, ``{"kind": "local", ...}``. Without a target it is
-    this machine, or the target of a table.
-    warm_start: logs of earlier runs, or directories of them, to start from: those in this space are told to the
-    policy, and the others train a cost model that has program features.
-    Raises SearchlabError for bad input, and where ``log`` is of another run.
+    space, policy, cost_model: a registered name, ``{"name": ..., "options": {...}}`` or ``"module:Class"``; or a
+    Space, or the class of a policy.
+    features: ``knob`` or ``program``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this
+    machine, or the target of the table.
+    warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
+    program features is trained on the others.
+    Raises SearchlabError for bad input, and if ``log`` is of another run.
     """
     if trials < 1 or batch < 1 or seed < 0:
         raise SearchlabError(f"trials and batch must be at least 1, seed at least 0; not {trials}, {batch} and {seed}")

@@ -20,22 +20,22 @@ from ..space import Space
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A log, known by what is in it."""
+    """The log of an earlier run, and a digest of its content."""
 
     log: Log
     digest: str
 
     @cached_property
     def trials(self) -> list[Trial]:
-        """Those that were measured, and not answered for by the nearest config of a table."""
+        """Its trials, without those that a table answered with the nearest config."""
         return [trial for trial in self.log.trials if not trial.measurement.nearest]
 
     @cached_property
     def task(self) -> tuple[Array, Array]:
-        """Program features (n, d) and scores (n,) of its trials, scored among themselves.
+        """Program features (n, d) and scores (n,) of its trials; its fastest trial has score 1.
 
-        Its space is made again from its header, which imports the plug-in that the header names, and schedules a
-        program for each trial. Raises SearchlabError where that space is not there any more.
+        The space is made again from the header of the log, which imports a plug-in, and a program is scheduled for each
+        trial. Raises SearchlabError if there is no such space any more.
         """
         features = ProgramFeatures(Result(self.log).space)
         return features([trial.config for trial in self.trials]), scores_of(self.trials)
@@ -43,7 +43,7 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What one run starts from: runs in its own space, and others."""
+    """The earlier runs that a run starts from: those in its own space, and others."""
 
     own: tuple[EarlierRun, ...] = ()
     others: tuple[EarlierRun, ...] = ()
@@ -68,29 +68,29 @@ NOTHING = WarmStart()
 
 
 def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
-    """The logs at ``paths``, and in the directories that they are.
+    """The logs at ``paths``, each of which is a log or a directory of logs.
 
-    Raises SearchlabError where one is unreadable, damaged or has no trial, or is given twice.
+    Raises SearchlabError for a log that is unreadable, damaged, without trials, or given twice.
     """
     runs: list[EarlierRun] = []
     for given in paths:
         if not find_logs(given):
             raise SearchlabError(f"there is no log (*.jsonl) in {given} to start from")
-    for path in (found for given in paths for found in find_logs(given)):
+    for path in (path for given in paths for path in find_logs(given)):
         run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32])
         if not run.trials:
             raise SearchlabError(f"{path} has no measured trial to start from")
         if any(other.digest == run.digest for other in runs):
-            raise SearchlabError(f"{path} is given twice, or is the copy of another log to start from")
+            raise SearchlabError(f"{path} is given twice, or is a copy of another log; give each log once")
         runs.append(run)
     return runs
 
 
 def usable(runs: Sequence[EarlierRun], space: Space, features: str | None) -> WarmStart:
-    """Those of ``runs`` that a search of ``space`` can use, with a cost model on ``features`` (None without one).
+    """The ``runs`` that a search of ``space`` can use. features: those of its cost model; None without a cost model.
 
-    Runs in the space itself are told to any policy. Runs in another space, or on another workload, can train a cost
-    model whose features are those of programs; knobs of different spaces have nothing in common.
+    Any policy is told the trials in ``space``. Runs in another space, or on another workload, only train a cost model
+    with program features; knobs of different spaces have nothing in common.
     """
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
@@ -98,21 +98,21 @@ def usable(runs: Sequence[EarlierRun], space: Space, features: str | None) -> Wa
 
 
 def check_used(runs: Sequence[EarlierRun], warm_starts: Sequence[WarmStart]) -> None:
-    """Raise SearchlabError where one of ``runs`` is of use to none of ``warm_starts``."""
+    """Raise SearchlabError if one of ``runs`` is in none of ``warm_starts``."""
     used = {digest for warm in warm_starts for digest in warm.digests}
     for run in runs:
         if run.digest not in used:
             header = run.log.header
             raise SearchlabError(
-                f"{run.log.path} cannot warm-start this: it is a run on {header.workload} in {header.space_name}, not "
-                f"in the space that is searched here, and only program features carry over from one space to another; "
+                f"{run.log.path} cannot warm-start this run: it is a run on {header.workload} in {header.space_name}, "
+                f"not in the space that is searched here, and only program features carry over to another space; "
                 f'set features = "program", with a policy that takes a cost model'
             )
 
 
 def check_apart(warm_starts: Sequence[WarmStart], logs: Sequence[Path]) -> None:
-    """Raise SearchlabError where one of ``logs``, which are about to be written, is started from."""
+    """Raise SearchlabError if one of ``logs``, which are about to be written, is in one of ``warm_starts``."""
     written = {path.resolve() for path in logs}
     for run in (run for warm in warm_starts for run in (*warm.own, *warm.others)):
         if run.log.path.resolve() in written:
-            raise SearchlabError(f"{run.log.path} cannot be both a log to start from and one to go on with")
+            raise SearchlabError(f"{run.log.path} is a warm start, and cannot be the log too; choose another log file")

@@ -1,4 +1,4 @@
-"""Tables: logs that measure all of a space, or a random sample of it, to stand in for the machine later."""
+"""Building tables: logs of all configs of a space, or of a random sample, which replace the machine later."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ..schema import explained
 
 LABEL = "table"
 BATCH = 32
-"""Configs measured at a time: enough to keep every building process at work, few enough to lose when interrupted."""
+"""Configs measured at a time: enough to keep all build processes busy, and few enough to lose in an interrupt."""
 
 
 @dataclass(frozen=True)
 class TableRun:
-    """A table that is to be measured by ``run``, and the file that it goes to: the run's log, or that compressed."""
+    """The run that measures a table, and the file of the table: the run's log, or the compressed log."""
 
     run: Run
     path: Path
@@ -46,16 +46,16 @@ def table_study(
     target: str | None = None,
     measure: Mapping[str, Any] | None = None,
 ) -> Study:
-    """The study whose spaces are to be measured: the file ``what`` (``*.toml``), or the one of a workload and a space.
+    """The study whose spaces are to be measured: of the file ``what`` (``*.toml``), or of a workload and a space.
 
-    target, measure: in place of the file's. Raises SearchlabError for bad input.
+    target, measure: replace those of the file. Raises SearchlabError for bad input.
     """
     if what.endswith(".toml"):
         if space or options:
             raise SearchlabError(f"{what} names its spaces itself; leave out --space and --option")
         study = Study.load(what)
     elif not space:
-        raise SearchlabError(f"--space is missing: which space of {what} shall be measured?")
+        raise SearchlabError(f"--space is missing; name the space of {what} to measure")
     else:
         entry = {"name": space, "options": dict(options or {})}
         study = Study.from_dict({"workloads": [what], "spaces": [entry], "policies": ["random"]})
@@ -66,7 +66,7 @@ def table_study(
 
 
 def placed(runs: Sequence[Run], out: Path | None, default: Path) -> list[TableRun]:
-    """``runs`` under the directory ``out``, else ``default``; or the only one at the file that ``out`` is."""
+    """``runs`` with their files in the directory ``out`` (else ``default``); or a single run with the file ``out``."""
     if out is None or not out.name.endswith((".jsonl", ".jsonl.gz")):
         return [TableRun.at(run, (out or default) / run.log) for run in runs]
     if len(runs) > 1:
@@ -75,28 +75,28 @@ def placed(runs: Sequence[Run], out: Path | None, default: Path) -> list[TableRu
 
 
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
-    """A table of each workload and space of ``study``, with logs ``<workload>/<space>.jsonl``, and what is left out.
+    """The run of each table: each workload and space of ``study``. Also a sentence for each that is left out.
 
-    Each holds all configs of its space, or ``limit`` random ones. They are measured in random order, or a machine that
-    gets slower would look like a knob. Raises SearchlabError for a space that is too large to be counted where there is
-    no limit.
+    The logs are ``<workload>/<space>.jsonl``. A table holds all configs of its space, or ``limit`` random ones. Their
+    order is random, or a machine that gets slower would look like a knob. Raises SearchlabError for a space that is too
+    large to be counted, if there is no limit.
     """
     if study.spec.measure.replays:
-        raise SearchlabError('a table is measured, but measure.kind is "table", which measures nothing; choose another')
+        raise SearchlabError('measure.kind is "table", which measures nothing; to build a table, choose another kind')
     if limit is not None and limit < 1:
-        raise SearchlabError(f"the limit is the number of configs to measure, at least 1, not {limit}")
+        raise SearchlabError(f"the limit is the number of configs to measure; it must be at least 1, not {limit}")
     spec = msgspec.structs.replace(
         study.spec, policies=[Named("random", label=LABEL)], seeds=[seed], batch=BATCH, warm_start=[]
     )
     planned, left_out = Study(spec, study.base).plan()
     runs = []
     for run in planned:
-        # Where a decision takes milliseconds, counting to the limit is all that is asked.
+        # Where a decision takes milliseconds, configs are counted up to the limit only.
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
             raise SearchlabError(
-                f"{run.searched.name} has more configs for {run.workload} than can be counted; say with --limit how "
-                f"many of them to measure"
+                f"{run.searched.name} has more configs for {run.workload} than can be counted; set --limit to the "
+                f"number of configs to measure"
             )
         trials = min(number for number in (size, limit) if number is not None)
         log = Path(f"{run.log.parent.parent}.jsonl")
@@ -105,9 +105,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
 
 
 def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun) -> None:
-    """Measure what is missing of ``tables``, planned from ``study``; run again, it goes on.
+    """Measure those ``tables`` of ``study`` that are not complete. To resume, call it again.
 
-    A path ``*.gz`` is written when its table is complete. Raises SearchlabError where a file is of another run.
+    A file ``*.gz`` is written when its table is complete. Raises SearchlabError if a file is of another run.
     """
     open_tables = [table for table in tables if not _packed(table)]
     if not open_tables:
@@ -119,7 +119,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun) -> Non
 
 
 def _packed(table: TableRun) -> bool:
-    """Whether the table is there already, compressed. Raises SearchlabError where that is another, or a part."""
+    """Whether the compressed table exists. Raises SearchlabError if it is another table, or not complete."""
     path, run = table.path, table.run
     if path == run.log or not path.exists():
         return False
@@ -127,8 +127,8 @@ def _packed(table: TableRun) -> bool:
     check_identity(path, log.header, run.header(log.header.workers))
     if len(log.records) < run.trials:
         raise SearchlabError(
-            f"{path} holds {len(log.records)} of {run.trials} configs, and a compressed log is only read; "
-            f"unpack it with gunzip, and go on with {run.log}"
+            f"{path} holds {len(log.records)} of {run.trials} configs, and a compressed log can only be read; "
+            f"unpack it with gunzip, and run this again"
         )
     return True
 
@@ -146,4 +146,4 @@ def pack(log: Path, packed: Path) -> None:
         part.replace(packed)
         log.unlink()
     except OSError as error:
-        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is whole") from None
+        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is complete") from None

@@ -1,4 +1,4 @@
-"""Cost models compared offline: each is trained on one part of recorded trials, and predicts the rest.
+"""Comparing cost models on recorded trials: each is trained on a part of them, and predicts the others.
 
 The two splits are those of Zheng et al., "TenSet" (NeurIPS 2021, Datasets and Benchmarks).
 """
@@ -26,14 +26,14 @@ from ..options import one_of, real, whole
 from ..plugins import Plugin
 
 FEWEST = 8
-"""Successful trials that a log must have to say anything about a model."""
+"""The least number of successful trials in a log."""
 
 Split = Literal["within-task", "by-task"]
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How well one model predicted those trials of one log that it was not trained on."""
+    """How well one model predicted the trials of one log that it was not trained on."""
 
     model: Plugin
     log: Path
@@ -51,13 +51,13 @@ def evaluate(
     train_fraction: float = 0.7,
     k: int = 5,
 ) -> list[HeldOut]:
-    """Every model on held-out trials of every log, model by model.
+    """The quality of every model on held-out trials of every log, model by model.
 
     features: ``knob`` or ``program``. split: ``within-task`` trains on ``train_fraction`` of the trials of a log,
     drawn by ``seed``, and tests on its others; ``by-task`` leaves out each workload in turn, with all of its logs,
-    and trains on all logs of the others. k: of top-k recall and of the peak score. Scores are relative to the best
+    and trains on all logs of the others. k: that of top-k recall and of the peak score. Scores are relative to the best
     trial of each log. Raises SearchlabError for a log that is unreadable or has fewer than 8 successful trials, and
-    for models, features and splits that are unknown or do not go together.
+    for models, features and splits that are unknown or do not fit together.
     """
     one_of("features", features, FEATURES)
     one_of("split", split, get_args(Split))
@@ -68,18 +68,18 @@ def evaluate(
         make_cost_model(model, seed)
     if split == "by-task" and features != ProgramFeatures.name:
         raise SearchlabError(
-            f"by-task trains on other workloads, and the {features} features of two spaces have nothing in common; "
-            f"choose program features, or the split within-task"
+            f"the split by-task trains on other workloads, and the {features} features of two spaces have nothing in "
+            f"common; choose program features, or the split within-task"
         )
-    tasks = [_Task(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
-    if not tasks:
+    recorded = [_RecordedTrials(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
+    if not recorded:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, logs))}")
-    parts = list(_by_task(tasks) if split == "by-task" else _within_task(tasks, features, seed, fraction))
+    parts = list(_by_task(recorded) if split == "by-task" else _within_task(recorded, features, seed, fraction))
     return [held for model in models for part in parts for held in _tried(model, seed, k, part)]
 
 
-class _Task:
-    """The trials that one log measured."""
+class _RecordedTrials:
+    """The measured trials of one log."""
 
     def __init__(self, path: Path) -> None:
         log = read_log(path)
@@ -92,57 +92,57 @@ class _Task:
         successful = int(np.count_nonzero(self.scores))
         if successful < FEWEST:
             raise SearchlabError(
-                f"{path} has {successful} successful trials; it takes {FEWEST} to say how good a cost model is"
+                f"{path} has {successful} successful trials, but at least {FEWEST} are needed to judge a cost model"
             )
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a model is trained on, and what it then predicts: features and scores of held-out trials."""
+    """The rows that a model is trained on, and the held-out trials that it predicts: their features and scores."""
 
     train: Rows
-    tests: Sequence[tuple[_Task, Array, Array]]
+    tests: Sequence[tuple[_RecordedTrials, Array, Array]]
 
 
-def _within_task(tasks: Sequence[_Task], features: str, seed: int, fraction: float) -> Iterator[_Part]:
-    for number, task in enumerate(tasks):
-        n = len(task.configs)
+def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, fraction: float) -> Iterator[_Part]:
+    for number, trials in enumerate(recorded):
+        n = len(trials.configs)
         order = np.random.default_rng([seed, number]).permutation(n)
         cut = min(max(round(fraction * n), 1), n - 1)
         train, test = np.sort(order[:cut]), np.sort(order[cut:])
-        extract = make_features(features, task.result.space)
-        extract.learn([task.configs[i] for i in train])
-        rows = extract(task.configs)
-        held_out = (task, rows[test], task.scores[test])
-        yield _Part(Rows.of_tasks([(rows[train], task.scores[train])]), [held_out])
+        extract = make_features(features, trials.result.space)
+        extract.learn([trials.configs[i] for i in train])
+        rows = extract(trials.configs)
+        held_out = (trials, rows[test], trials.scores[test])
+        yield _Part(Rows.of_tasks([(rows[train], trials.scores[train])]), [held_out])
 
 
-def _by_task(tasks: Sequence[_Task]) -> Iterator[_Part]:
-    workloads = dict.fromkeys(task.workload for task in tasks)
+def _by_task(recorded: Sequence[_RecordedTrials]) -> Iterator[_Part]:
+    workloads = dict.fromkeys(trials.workload for trials in recorded)
     if len(workloads) < 2:
         raise SearchlabError(
-            f"by-task leaves out one workload and trains on the others, but every log is of {tasks[0].workload}; "
+            f"the split by-task trains on other workloads, but every log is of {recorded[0].workload}; "
             f"give logs of another workload too, or choose the split within-task"
         )
-    rows = [(task, ProgramFeatures(task.result.space)(task.configs), task.scores) for task in tasks]
+    rows = [(trials, ProgramFeatures(trials.result.space)(trials.configs), trials.scores) for trials in recorded]
     for workload in workloads:
-        others = [(features, scores) for task, features, scores in rows if task.workload != workload]
+        others = [(features, scores) for trials, features, scores in rows if trials.workload != workload]
         yield _Part(Rows.of_tasks(others), [row for row in rows if row[0].workload == workload])
 
 
 def _tried(model: Plugin, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
-    made = make_cost_model(model, seed)
+    cost_model = make_cost_model(model, seed)
     start = time.perf_counter()
-    made.fit(*part.train)
+    cost_model.fit(*part.train)
     train_seconds = time.perf_counter() - start
-    for task, features, scores in part.tests:
+    for trials, features, scores in part.tests:
         start = time.perf_counter()
-        predicted = made.predict(features)
+        predicted = cost_model.predict(features)
         predict_seconds = time.perf_counter() - start
         quality = model_quality(
             predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
         )
-        yield HeldOut(model, task.path, task.workload, quality)
+        yield HeldOut(model, trials.path, trials.workload, quality)
 
 
 # --- as a table -------------------------------------------------------------------------------------
@@ -159,15 +159,15 @@ COLUMNS = {
 
 
 def model_name(model: Plugin) -> str:
-    """As the command line takes it: the name, and the options that were given."""
+    """The model as the command line takes it: its name, and the options that were given."""
     return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
 
 
-def mean_quality(found: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
-    """Of each model, by name, the mean of each figure over the logs that define it, weighted by held-out trials."""
+def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
+    """The mean of each figure of each model, by name, over the logs that define it, weighted by held-out trials."""
     means: dict[str, dict[str, float | None]] = {}
-    for name in dict.fromkeys(model_name(held.model) for held in found):
-        qualities = [held.quality for held in found if model_name(held.model) == name]
+    for name in dict.fromkeys(model_name(held.model) for held in held_out):
+        qualities = [held.quality for held in held_out if model_name(held.model) == name]
         means[name] = {column: _mean(qualities, column) for column in COLUMNS}
     return means
 
@@ -177,11 +177,11 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
     return sum(value * trials for value, trials in known) / sum(trials for _, trials in known) if known else None
 
 
-def quality_table(found: Sequence[HeldOut], title: str) -> Table:
-    """A row a model; the best of each column in bold where there is more than one."""
+def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
+    """A row for each model; the best value of each column is bold, if there are several."""
     table = Table(title=escape(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("cost model", overflow="fold", max_width=40)
-    means = mean_quality(found)
+    means = mean_quality(held_out)
     columns: list[list[str]] = []
     for column, heading in COLUMNS.items():
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""What a table tells of its space: how much of it is there, how fast its programs are, how noisy the machine was."""
+"""Describing a table: how much of the space it holds, how fast the programs are, and how noisy the machine was."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..log.noise import noise
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NEAR = 0.95
-"""Share of the best GFLOPS from which on a config counts as near the best."""
+"""A config with at least this share of the best GFLOPS counts as near the best."""
 
 
 @dataclass(frozen=True)
 class TableInfo:
-    """A table, or any log, as a picture of its space. All of it is read from the log alone."""
+    """A table, or any log, as a picture of its space. It needs nothing but the log."""
 
     log: Log
 
@@ -36,18 +36,18 @@ class TableInfo:
 
     @property
     def exhaustive(self) -> bool | None:
-        """Whether it holds the whole space; None where the size of the space was not recorded."""
+        """Whether it holds the whole space; None if the size of the space was not recorded."""
         size = self.log.header.space_size
         return None if size is None else len(self.log.records) >= size
 
     @property
     def near_best(self) -> float:
-        """Share of all configs, also those that failed, within 5 % of the best."""
+        """Share of all configs, failed ones included, that are within 5 % of the best."""
         return float((self.gflops >= NEAR * self.gflops[-1]).sum()) / len(self.log.records)
 
     @property
     def noise(self) -> float | None:
-        """Median over configs of (slowest - fastest) / median of the repeats; None where nothing was repeated."""
+        """Median over configs of (slowest - fastest) / median of the repeats; None without repeats."""
         return noise(self.log)
 
     @property
@@ -56,16 +56,16 @@ class TableInfo:
 
     @property
     def seconds(self) -> float:
-        """Charged in all: building on all workers, and running."""
+        """All seconds charged: building on all workers, and running."""
         return float(self.log.elapsed[-1]) if self.log.records else 0.0
 
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
-        found = {"file": str(self.log.path)} | {
+        facts = {"file": str(self.log.path)} | {
             name: header[name]
             for name in ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
         }
-        found |= {
+        facts |= {
             "configs": len(self.log.records),
             "space_size": self.log.header.space_size,
             "exhaustive": self.exhaustive,
@@ -75,21 +75,21 @@ class TableInfo:
             "seconds": self.seconds,
         }
         if len(self.gflops):
-            found |= {
+            facts |= {
                 "gflops": {"best": self.gflops[-1], "median": np.median(self.gflops), "worst": self.gflops[0]},
                 "quantiles": {f"{q:g}": np.quantile(self.gflops, q) for q in QUANTILES},
                 "near_best": self.near_best,
             }
-        return found
+        return facts
 
 
 def info_table(info: TableInfo) -> Table:
-    """What :meth:`TableInfo.to_json` says, for the terminal."""
+    """The content of :meth:`TableInfo.to_json`, for the terminal."""
     header = info.log.header
     options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
     date = datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else ""
     target = {name: value for name, value in header.target.items() if name != "caches"}
-    noise = info.noise
+
     nearest = sum(record.nearest for record in info.log.records)
     rows = {
         "workload": header.workload,
@@ -102,7 +102,7 @@ def info_table(info: TableInfo) -> Table:
         "answered by the nearest": f"{nearest:,}" if nearest else "",
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
         **_speeds(info),
-        "spread of the repeats": f"{100 * noise:.1f} % (median)" if noise is not None else "",
+        "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
         "seconds charged": f"{info.seconds:,.0f}",
     }
     table = Table(title=escape(str(info.log.path)), title_justify="left", box=SIMPLE_HEAD, show_header=False)

@@ -27,7 +27,7 @@ class Workload(ABC):
     @property
     @abstractmethod
     def op(self) -> str:
-        """``"gemm"`` or ``"conv2d"``: also the name of the reduction's block in :meth:`prim_func`."""
+        """``"gemm"`` or ``"conv2d"``; also the name of the reduction's block in :meth:`prim_func`."""
 
     dtype: str
     bias: bool
@@ -41,12 +41,12 @@ class Workload(ABC):
     @property
     @abstractmethod
     def reduction(self) -> int:
-        """How many products are summed into one element of the result."""
+        """The number of products in the sum of one element of the result."""
 
     @property
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every argument of :meth:`prim_func`, by name and in order; the last is the result."""
+        """Shape of every argument of :meth:`prim_func`, by name, in order; the last is the result."""
 
     @abstractmethod
     def reference(self, inputs: dict[str, Array]) -> Array:
@@ -78,17 +78,17 @@ class Workload(ABC):
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random operands by name, the same for the same seed: standard normal, or in [-8, 8) for int8."""
         rng = np.random.default_rng(seed)
-        made: dict[str, Array] = {}
+        operands: dict[str, Array] = {}
         for name, shape in list(self.shapes.items())[:-1]:
             dtype = self.out_dtype if name == "bias" else self.dtype
             if self.dtype == "int8":
-                made[name] = rng.integers(-8, 8, size=shape).astype(dtype)
+                operands[name] = rng.integers(-8, 8, size=shape).astype(dtype)
             else:
-                made[name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
-        return made
+                operands[name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+        return operands
 
     def tolerance(self) -> tuple[float, float]:
-        """(rtol, atol) within which a right result lies, however its sum was ordered.
+        """(rtol, atol) within which a correct result lies, for any order of its sum.
 
         Standard normal products: partial sums grow as sqrt(i), so the rounding errors of a sequential sum of
         k terms add up to about eps k / 2 (rms); eight times that is beyond any element of any result here.
@@ -106,7 +106,7 @@ class Workload(ABC):
         return tvm.IRModule({"main": self.prim_func().with_attr("global_symbol", "main")})
 
     def _epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
-        """``args -> relu(result + bias)``, as far as this workload has them; ``channel`` is the bias's axis."""
+        """``args -> relu(result + bias)``, each if this workload has it; ``channel`` is the axis of the bias."""
         import tvm
         from tvm import te
 
@@ -133,5 +133,5 @@ class Workload(ABC):
 
     @property
     def _exact(self) -> str:
-        """The dtype numpy sums in: wide enough that the reference's own error is nothing beside the tolerance."""
+        """The dtype of numpy's sums; the error of the reference is then far below the tolerance."""
         return "int32" if self.dtype == "int8" else "float32" if self.dtype == "float16" else self.dtype

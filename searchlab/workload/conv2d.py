@@ -1,4 +1,4 @@
-"""conv2d: a 2-D convolution, with bias and ReLU where asked for."""
+"""conv2d: a 2-D convolution, with optional bias and ReLU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import Array, Workload
 
 @dataclass(frozen=True)
 class Conv2d(Workload):
-    """2-D cross-correlation in NCHW with OIHW weights, then ``+ bias[co]`` and ReLU where asked for."""
+    """2-D cross-correlation in NCHW with OIHW weights, then optional ``+ bias[co]`` and ReLU."""
 
     n: int = 1
     h: int = 1
@@ -38,7 +38,7 @@ class Conv2d(Workload):
             if (kernel - 1) * dilation + 1 > size + 2 * pad:
                 raise SearchlabError(
                     f"conv2d: the kernel spans {(kernel - 1) * dilation + 1} in {axis}, "
-                    f"but the padded image is only {size + 2 * pad}"
+                    f"but the padded image has only {size + 2 * pad}"
                 )
 
     @property

@@ -1,4 +1,4 @@
-"""GEMM: a matrix product, with bias and ReLU where asked for."""
+"""GEMM: a matrix product, with optional bias and ReLU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Array, Workload
 
 @dataclass(frozen=True)
 class Gemm(Workload):
-    """``C[m, n] = A[m, k] B[k, n]``, then ``+ bias[n]`` and ReLU where asked for."""
+    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]`` and ReLU."""
 
     m: int = 1
     n: int = 1

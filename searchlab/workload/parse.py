@@ -1,4 +1,4 @@
-"""The workload that a text spells, or names as a preset."""
+"""Reading a workload from its spelling, or from the name of a preset."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .gemm import gemm
 from .resnet50 import preset, preset_names
 
 _SPELLINGS = {
-    "gemm": (3, "gemm:MxNxK, as in gemm:512x512x512 or gemm:512x512x512:float64:bias:relu"),
-    "conv2d": (7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD], as in conv2d:1x7x7x512x512x3x3:s1:p1"),
+    "gemm": (3, "gemm:MxNxK, for example gemm:512x512x512 or gemm:512x512x512:float64:bias:relu"),
+    "conv2d": (7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD], for example conv2d:1x7x7x512x512x3x3:s1:p1"),
 }
 _PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
 
@@ -42,7 +42,7 @@ def parse_workload(text: str | Workload) -> Workload:
 
 
 def _conv2d(sizes: list[int], options: list[str]) -> Conv2d:
-    """A conv2d with its geometry read at once, so that a kernel is held against the padding it really has."""
+    """A conv2d with its geometry, which is read first: a kernel must fit into the padded image."""
     geometry: dict[str, Any] = {}
     for option in options:
         if match := re.fullmatch(r"([spd])(-?\d+)(?:x(-?\d+))?", option):
@@ -63,5 +63,5 @@ def _with_options(text: str, base: Workload, options: list[str]) -> Workload:
             continue
         else:
             known = [*ACCUMULATED_IN, "bias", "relu", *(["s1", "p1", "d1"] if base.op == "conv2d" else [])]
-            raise SearchlabError(f"workload {text!r}: {option!r} is no option of it{did_you_mean(option, known)}")
+            raise SearchlabError(f"workload {text!r}: unknown option {option!r}{did_you_mean(option, known)}")
     return replace(base, **changes)

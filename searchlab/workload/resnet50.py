@@ -1,4 +1,4 @@
-"""Workloads by name: the convolutions of ResNet-50 v1.5 and the GEMMs that im2row makes of them.
+"""Workloads by name: the convolutions of ResNet-50 v1.5, and their GEMMs by im2row.
 
 Sizes: He et al., "Deep residual learning for image recognition" (CVPR 2016), Table 1, with the stride of a
 stage's first block in its 3x3 convolution (v1.5). ``resnet50/conv3.1b`` is stage 3, block 1, second
@@ -40,13 +40,13 @@ def preset_names() -> list[str]:
 
 
 def im2row(conv: Conv2d) -> Gemm:
-    """The GEMM of a convolution: a row per output pixel, a column per output channel."""
+    """The GEMM of a convolution: a row for each output pixel, a column for each output channel."""
     oh, ow = conv.out_size
     return gemm(conv.n * oh * ow, conv.co, conv.reduction, conv.dtype, bias=conv.bias, relu=conv.relu)
 
 
 def preset(name: str, options: list[str]) -> tuple[Workload, list[str]]:
-    """The named layer, at batch 1 or at the batch that an option ``bN`` gives; and the options left over."""
+    """The named layer, with batch 1 or the batch of an option ``bN``; and the other options."""
     layers = _resnet50()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:

@@ -1,9 +1,9 @@
-"""How the best guided-conv2d program of a short search compares with oneDNN, as PyTorch calls it.
+"""Compares the best guided-conv2d program of a short search with oneDNN, called by PyTorch.
 
     python studies/benchmarks/conv2d.py [WORKLOAD ...] [--threads 2] [--trials 32] [--json FILE]
 
-By default on every distinct convolution of ResNet-50 v1.5 at batch 1 and on all cores. Both sides are given NCHW
-images and OIHW weights and return NCHW, so what either does to their layout is part of its time.
+The default is every distinct convolution of ResNet-50 v1.5, at batch 1 and on all cores. Both sides get NCHW images
+and OIHW weights and return NCHW, so any change of layout is part of their time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPACE = "guided-conv2d"
 
 
 def against_onednn(workload: Conv2d, target: Target, config: Config, rounds: int) -> dict[str, Any]:
-    """The program of ``config`` and torch.nn.functional.conv2d, with its ReLU where asked for, on the same memory."""
+    """Compares the program of ``config`` with torch.nn.functional.conv2d (and ReLU, if any) on the same memory."""
     import torch
 
     torch.set_num_threads(target.cores)
@@ -41,21 +41,21 @@ def against_onednn(workload: Conv2d, target: Target, config: Config, rounds: int
         return result.relu_() if workload.relu else result
 
     with torch.inference_mode():
-        found = compare([lambda: program(*args), onednn], rounds)
+        compared = compare([lambda: program(*args), onednn], rounds)
         theirs = onednn().numpy()
     rtol, atol = workload.tolerance()
     expected = workload.reference(workload.inputs())
     for result in (args[-1].numpy(), theirs):
         np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
     return {
-        "ours_gflops": workload.flops / found.pop("ours_seconds") / 1e9,
-        "onednn_gflops": workload.flops / found.pop("theirs_seconds") / 1e9,
-        **found,
+        "ours_gflops": workload.flops / compared.pop("ours_seconds") / 1e9,
+        "onednn_gflops": workload.flops / compared.pop("theirs_seconds") / 1e9,
+        **compared,
     }
 
 
 def worker(task: dict[str, Any]) -> dict[str, Any]:
-    """What a process of its own does: the search, or else the comparison of the ``config`` that was found."""
+    """The work of a separate process: the search; or, if ``task`` has a ``config``, the comparison."""
     workload = parse_workload(task["workload"])
     target = resolve_target({"kind": "native", "num-cores": task["threads"]})
     if "config" in task:
@@ -75,7 +75,7 @@ def row(name: str, threads: int, options: argparse.Namespace) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = common_options(__doc__)
     parser.add_argument(
-        "workloads", nargs="*", metavar="WORKLOAD", help="conv2d:... or resnet50/conv... (all of those)"
+        "workloads", nargs="*", metavar="WORKLOAD", help="conv2d:... or resnet50/conv... (all of ResNet-50)"
     )
     parser.add_argument("--threads", nargs="+", type=int, default=[available_cores()], metavar="N")
     options = parser.parse_args(argv)
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(worker(json.loads(options.worker))))
         return
     if importlib.util.find_spec("torch") is None:
-        sys.exit("this benchmark compares with oneDNN as PyTorch ships it: pip install 'searchlab[peers]'")
+        sys.exit("this benchmark uses oneDNN from PyTorch: pip install 'searchlab[peers]'")
     try:
         workloads = {name: parse_workload(name) for name in options.workloads or resnet50("conv")}
     except SearchlabError as error:

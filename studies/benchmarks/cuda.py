@@ -1,9 +1,9 @@
-"""How the best CUDA program that each family of spaces finds for a convolution compares with cuDNN, on one GPU.
+"""Compares the best CUDA program of each family of spaces for a convolution with cuDNN, on one GPU.
 
     python studies/benchmarks/cuda.py [WORKLOAD ...] [--trials 64] [--json FILE]
 
-By default on the convolution of AutoTVM's tutorial. cuDNN is called by PyTorch: float32 without TF32, NCHW, the fastest
-of its algorithms (``cudnn.benchmark``). All are timed by CUDA events, in turn. Needs an NVIDIA GPU.
+The default is the convolution of AutoTVM's tutorial. PyTorch calls cuDNN: float32 without TF32, NCHW, its fastest
+algorithm (``cudnn.benchmark``). All are timed by CUDA events, in turn. This needs an NVIDIA GPU.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WORKLOADS = ("conv2d:1x7x7x512x512x3x3:p1",)
 FAMILIES = ("knob-template", "sketch", "trace")
 CUDNN = "cuDNN"
 
-SLICE_MS = 20  # one side runs for at least so long in one round
+SLICE_MS = 20  # the least time that one side runs in a round
 
 Side = Callable[[], float]
 """Milliseconds of one run, over one round."""
 
 
 def tvm_side(space: str, workload: Conv2d, target: Target, config: Config) -> Side:
-    """The program of ``config``, held against numpy first."""
+    """The program of ``config``; its result is first checked against numpy."""
     module, args = build(space, workload, target, config), arguments(workload, target)
     module["main"](*args)
     rtol, atol = workload.tolerance()
@@ -49,7 +49,7 @@ def tvm_side(space: str, workload: Conv2d, target: Target, config: Config) -> Si
 
 
 def cudnn_side(workload: Conv2d) -> Side:
-    """torch.nn.functional.conv2d, with its ReLU where asked for, on arrays of the same layout."""
+    """torch.nn.functional.conv2d (and ReLU, if any), on arrays of the same layout."""
     import torch
 
     torch.backends.cudnn.benchmark = True
@@ -73,8 +73,8 @@ def cudnn_side(workload: Conv2d) -> Side:
         return float(start.elapsed_time(end)) / number
 
     with torch.inference_mode():
-        first = run().cpu().numpy()  # which also has cuDNN choose its algorithm
-    # Winograd's is one of them, whose rounding errors are larger (Lavin and Gray, CVPR 2016).
+        first = run().cpu().numpy()  # cuDNN chooses its algorithm here
+    # It may be Winograd's, whose rounding errors are larger (Lavin and Gray, CVPR 2016).
     check(CUDNN, workload, first, rtol=0, atol=1e-3 * float(np.abs(first).max()))
     number = 1
     while (taken := timed(number) * number) < SLICE_MS:
@@ -83,17 +83,17 @@ def cudnn_side(workload: Conv2d) -> Side:
 
 
 def check(name: str, workload: Conv2d, result: np.ndarray[Any, Any], rtol: float, atol: float) -> None:
-    """Raise AssertionError where ``result`` is not what numpy computes."""
+    """Raise AssertionError if ``result`` differs from numpy's."""
     expected = workload.reference(workload.inputs())
     np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol, err_msg=name)
 
 
 def in_turn(sides: dict[str, Side], rounds: int) -> dict[str, list[float]]:
-    """The milliseconds of each side in each round; whoever is first in a round is last in the next."""
+    """The milliseconds of each side in each round; the first side of a round is the last of the next."""
     names = list(sides)
     times: dict[str, list[float]] = {name: [] for name in names}
     for side in sides.values():
-        side()  # to bring up the clocks
+        side()  # this brings up the clocks
     for _ in range(rounds):
         for name in names:
             times[name].append(sides[name]())
@@ -108,14 +108,14 @@ def rows_of(name: str, target: Target, options: argparse.Namespace) -> list[dict
     configs = {space: search(space, workload, target, options.trials, options.seed) for space in FAMILIES}
     sides = {space: tvm_side(space, workload, target, config) for space, config in configs.items()}
     times = in_turn({**sides, CUDNN: cudnn_side(workload)}, options.rounds)
-    made = []
+    rows = []
     for side, each in times.items():
         low, median, high = (float(value) for value in np.percentile(each, [25, 50, 75]))
         ratio = float(np.median(np.array(times[CUDNN]) / np.array(each)))
         config = configs[side].to_json() if side in configs else None
         row = {"workload": name, "side": side, "ms": median, "ms_quartiles": [low, high], "ratio": ratio}
-        made.append({**row, "gflops": workload.flops / median / 1e6, "config": config, "gpu": gpu_name()})
-    return made
+        rows.append({**row, "gflops": workload.flops / median / 1e6, "config": config, "gpu": gpu_name()})
+    return rows
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -123,16 +123,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("workloads", nargs="*", default=WORKLOADS, metavar="WORKLOAD", help="conv2d:... in float32")
     options = parser.parse_args(argv)
     if gpu_arch() is None:
-        sys.exit("no CUDA device was found; this benchmark times programs on an NVIDIA GPU: run it where there is one")
+        sys.exit("no CUDA device was found; run this benchmark on a machine with an NVIDIA GPU")
     if importlib.util.find_spec("torch") is None or not _torch_has_cuda():
-        sys.exit("this benchmark compares with cuDNN as PyTorch ships it: install a build of torch for CUDA")
+        sys.exit("this benchmark uses cuDNN from PyTorch: install a build of torch for CUDA")
     try:
         for name in options.workloads:
             if not isinstance(workload := parse_workload(name), Conv2d) or workload.dtype != "float32":
                 raise SearchlabError(f"{name} is not a convolution in float32")
         target = resolve_target("cuda")
         print(f"{gpu_name()}, {options.trials} trials each")
-        print(f"{'workload':32} {'':14}     ms (quartiles)      GFLOPS  cuDNN's ms / its")
+        print(f"{'workload':32} {'':14}     ms (quartiles)      GFLOPS  cuDNN's ms / ms")
         rows = []
         for name in options.workloads:
             for r in rows_of(name, target, options):

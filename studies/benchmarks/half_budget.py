@@ -2,11 +2,11 @@
 
     python studies/benchmarks/half_budget.py RESULTS [--trials 100] [--json FILE]
 
-RESULTS is what ``searchlab run studies/policies.toml`` wrote, or any directory of logs in which ``random`` was run from
-the same seeds. For each workload and space: the median GFLOPS after half of the trials, its ratio to random search's
-(geometric mean over the seeds, paired, with a 95 % bootstrap interval), how probable it is that a run of the policy is
-better than one of random search, Wilcoxon's signed-rank test over the seeds with Holm's correction within the table,
-and what part of the runs is at half the budget where random search's median is only at the end.
+RESULTS is the directory that ``searchlab run studies/policies.toml`` wrote, or any directory of logs that has runs of
+``random`` from the same seeds. For each workload and space: the median GFLOPS after half of the trials; the ratio to
+random search (geometric mean over the seeds, paired, with a 95 % bootstrap interval); the probability that a run of the
+policy is better than a run of random search; Wilcoxon's signed-rank test over the seeds, with Holm's correction within
+the table; and the share of the runs that reach, at half the budget, the median of random search at the end.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def compare(policy: Sequence[LoggedRun], baseline: Sequence[LoggedRun], half: in
 
 
 def tables(directory: Path, trials: int | None) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """(workload, space) -> a row a policy, best first."""
+    """(workload, space) -> a row for each policy, best first."""
     by_place: dict[tuple[str, str], dict[str, list[LoggedRun]]] = defaultdict(lambda: defaultdict(list))
     for workload, item in read_runs(directory).items():
         for run in item.runs:
             by_place[workload, run.space][run.log.header.name].append(run)
-    made = {}
+    tables_of = {}
     for place, policies in by_place.items():
         if BASELINE not in policies:
             raise SystemExit(f"{directory} holds no run of {BASELINE!r} on {place[0]} in {place[1]}")
@@ -64,18 +64,18 @@ def tables(directory: Path, trials: int | None) -> dict[tuple[str, str], list[di
         others = [row for row in rows if row["policy"] != BASELINE]
         for row, p in zip(others, holm(np.array([row["p"] for row in others])), strict=True):
             row["p"] = float(p)
-        made[place] = sorted(rows, key=lambda row: -row["ratio"])
-    return made
+        tables_of[place] = sorted(rows, key=lambda row: -row["ratio"])
+    return tables_of
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, metavar="RESULTS")
-    parser.add_argument("--trials", type=int, help="the half of the budget (half of the trials there are)")
+    parser.add_argument("--trials", type=int, help="half of the budget (half of the trials in the logs)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     options = parser.parse_args(argv)
-    found = tables(options.results, options.trials)
-    for (workload, space), rows in found.items():
+    by_place = tables(options.results, options.trials)
+    for (workload, space), rows in by_place.items():
         print(f"\n{workload} in {space}, {rows[0]['seeds']} seeds, after {rows[0]['trials']} trials\n")
         print(
             "| policy | GFLOPS | over random | better than random | p | where random ends |\n|---|---|---|---|---|---|"
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             p = "" if row["policy"] == BASELINE else f"{row['p']:.1g}"
             print(f"| {row['policy']} | {row['gflops']:.0f} | {ratio} | {chance} | {p} | {there} |")
     if options.json:
-        rows = [{"workload": w, "space": s, **row} for (w, s), found_rows in found.items() for row in found_rows]
+        rows = [{"workload": w, "space": s, **row} for (w, s), own in by_place.items() for row in own]
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -1,14 +1,14 @@
-"""How the best guided-gemm program of a short search compares with numpy's BLAS.
+"""Compares the best guided-gemm program of a short search with numpy's BLAS.
 
     python studies/benchmarks/kernels.py [WORKLOAD ...] [--threads 1 2] [--trials 32] [--json FILE]
 
-By default on three squarish GEMMs and on every distinct GEMM that im2row makes of a convolution of ResNet-50 v1.5 at
-batch 1 (output pixels x output channels x products); its fully connected layer is there a product of a matrix and a
-vector. A is read in place; what is searched is the micro-tile and whether B is packed. Rows that FILE has already are
-kept, but for those of the same workload and threads: a table can be made in several runs.
+The default is three nearly square GEMMs, and every distinct GEMM that im2row makes of a convolution of ResNet-50 v1.5
+at batch 1 (output pixels x output channels x products). The fully connected layer is left out: at batch 1 it is a
+product of a matrix and a vector. A is read in place; the search chooses the micro-tile and whether B is packed. FILE
+keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
 
-BLAS chooses its kernels by the CPU: any OPENBLAS_* or MKL_* setting that would make it choose others
-(OPENBLAS_CORETYPE, say) is dropped, and the kernels it chose are shown.
+BLAS chooses its kernels by the CPU: any OPENBLAS_* or MKL_* setting that changes the choice (for example
+OPENBLAS_CORETYPE) is dropped, and the chosen kernels are shown.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ SPACE = {"name": "guided-gemm", "options": {"pack_a": False, "pack_b": "knob"}}
 
 
 def against_blas(workload: Workload, target: Target, config: Config, rounds: int) -> dict[str, Any]:
-    """The program of ``config`` and numpy's matmul, on the same memory."""
+    """Compares the program of ``config`` with numpy's matmul, on the same memory."""
     from threadpoolctl import threadpool_info
 
     program, args = build(SPACE, workload, target, config)["main"], arguments(workload, target)
     a, b = np.from_dlpack(args[0]), np.from_dlpack(args[1])
     result = np.empty(list(workload.shapes.values())[-1], workload.out_dtype)
-    found = compare([lambda: program(*args), lambda: np.matmul(a, b, out=result)], rounds)
+    compared = compare([lambda: program(*args), lambda: np.matmul(a, b, out=result)], rounds)
     rtol, atol = workload.tolerance()
     np.testing.assert_allclose(args[-1].numpy(), workload.reference(workload.inputs()), rtol=rtol, atol=atol)
     return {
-        "ours_gflops": workload.flops / found.pop("ours_seconds") / 1e9,
-        "blas_gflops": workload.flops / found.pop("theirs_seconds") / 1e9,
-        **found,
+        "ours_gflops": workload.flops / compared.pop("ours_seconds") / 1e9,
+        "blas_gflops": workload.flops / compared.pop("theirs_seconds") / 1e9,
+        **compared,
         "blas_kernels": next(info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"),
     }
 
 
 def worker(task: dict[str, Any]) -> dict[str, Any]:
-    """What a process of its own does: the search, or else the comparison of the ``config`` that was found."""
+    """The work of a separate process: the search; or, if ``task`` has a ``config``, the comparison."""
     workload = parse_workload(task["workload"])
     target = resolve_target({"kind": "native", "num-cores": task["threads"]})
     if "config" in task:

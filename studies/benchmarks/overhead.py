@@ -1,15 +1,15 @@
-"""What a strategy itself costs: seconds to propose a batch of 64, and to learn from one, after n trials.
+"""Times the strategies themselves: seconds to propose a batch of 64, and to learn from one, after n trials.
 
     python studies/benchmarks/overhead.py [--policies P ...] [--trials 1000 10000] [--json FILE]
 
 Two spaces: the knobs of AutoTVM's CUDA conv2d (10,454,400 configs, nothing is compiled) and the sketches of a GEMM.
-The trials told are random configs with made-up costs, so that the time is the strategy's alone. MetaSchedule's own
+The trials are random configs with made-up costs, so that only the strategy takes time. MetaSchedule's own
 evolutionary search is the policy ``metaschedule``; it works on sketches only, and its own XGBoost model trains on
-program features, so what scheduling a program takes is in its time.
+program features, so its time includes scheduling programs.
 
 A batch of 64 real programs takes about 6 s to build and run on two cores (0.1 s each): the last column is the share
-of that run that the strategy would be, with its proposing and learning, at the larger number of trials. ``growth``
-is how much slower the larger is; n log n is 13.3 for 1,000 to 10,000.
+of a run that the strategy takes for proposing and learning, at the larger number of trials. ``growth`` is the time
+there, divided by that at the smaller number; n log n is 13.3 for 1,000 to 10,000.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 
 BATCH = 64
-RUN_SECONDS = 0.1  # to build and run one program, on two cores: see studies/reference/spaces
+RUN_SECONDS = 0.1  # to build and run one program on two cores: see studies/reference/spaces
 
 
 def spaces() -> dict[str, Space]:
@@ -47,7 +47,7 @@ def spaces() -> dict[str, Space]:
 
 
 def cost(config: Config) -> Measurement:
-    """A made-up time: smooth in the factors of the tiles, so that there is something to learn."""
+    """A made-up time: it is smooth in the factors of the tiles, so that a model can learn it."""
     total = 0.0
     for name, value in config.items():
         at = sum(map(ord, name)) % 7 / 2
@@ -57,7 +57,7 @@ def cost(config: Config) -> Measurement:
 
 
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """Seconds of one ask and of one tell after each number of trials. Raises SearchlabError where it is refused."""
+    """Seconds of an ask and a tell after each number of trials. Raises SearchlabError for an unsuitable space."""
     strategy = Strategy.of(name, "xgboost", "knob")
     known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
     trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]
@@ -72,7 +72,7 @@ def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[
         told = time.perf_counter()
         policy.ask(BATCH)
         again = time.perf_counter()
-        # The first ask may pay for an import, or for what a warm start left to do; the second does not.
+        # Only the first ask may take time for an import, or for work left by a warm start.
         rows.append(
             {"trials": number, "ask": min(asked - start, again - told), "tell": told - asked, "batch": len(batch)}
         )
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     numbers = sorted(options.trials)
     head = "".join(f"  ask {n:>6}  tell {n:>6}" for n in numbers)
     print(f"{'space':8} {'policy':20}{head}  growth  share of a run")
-    found = []
+    measured = []
     for kind, space in spaces().items():
         for name in options.policies:
             try:
@@ -97,13 +97,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             except SearchlabError as error:
                 print(f"{kind:8} {name:20}  {error}", flush=True)
                 continue
-            found += [{"space": kind, "policy": name, **row} for row in rows]
+            measured += [{"space": kind, "policy": name, **row} for row in rows]
             first, last = rows[0]["ask"] + rows[0]["tell"], rows[-1]["ask"] + rows[-1]["tell"]
             seconds = "".join(f"  {row['ask']:10.4f}  {row['tell']:11.4f}" for row in rows)
             share = last / (last + BATCH * RUN_SECONDS)
             print(f"{kind:8} {name:20}{seconds}  {last / first:6.1f}  {share:6.1%}", flush=True)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        options.json.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Trials replayed a second from a table of recorded measurements, beside kernel_tuner's simulation mode.
+"""Trials replayed per second from a table of recorded measurements, compared with kernel_tuner's simulation mode.
 
     pip install -e '.[peers]'
     python studies/benchmarks/replay.py [--table FILE] [--runs 50] [--trials 200] [--rounds 5] [--json FILE]
 
-Both search the same table with random search and with a genetic algorithm, ``--runs`` times from different seeds, each
-run to ``--trials`` distinct configs or until it ends by itself. The table is an exhaustive one of a space whose knobs
-do not depend on each other, FILE, or else made up: 5,040 configs of the space ``knob-template``. kernel_tuner gets it
-as its cache file, a choice as its number, and is called once a run, as it is made to be; it prints nothing
-(``quiet``). searchlab runs a study of that many seeds, and writes its logs. Each side works in a process of its own,
-in turn with the other; what its imports and a first short run take is left out.
+Both search the same table with random search and with a genetic algorithm, ``--runs`` times from different seeds. A
+run has ``--trials`` distinct configs, or fewer if it ends by itself. The table is FILE, exhaustive and of a space whose
+knobs do not depend on each other; without FILE it is made up, 5,040 configs of the space ``knob-template``.
+kernel_tuner gets it as its cache file, with numbers for choices, and is called once for each run; it prints nothing
+(``quiet``). searchlab runs a study of that many seeds, and writes its logs. The sides work in processes of their own,
+in turn. The time of imports and of a first short run is left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def made_up(path: Path) -> None:
 
 
 def run_searchlab(table: Path, strategy: str, runs: int, trials: int, folder: Path) -> int:
-    """How many trials were made."""
+    """The number of trials."""
     from searchlab.run.study import Study
 
     header = read_log(table).header
@@ -82,7 +82,7 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
 
     cache = folder / "cache.json"
     params = json.loads(cache.read_text())["tune_params"]
-    made = 0
+    trials_made = 0
     for seed in range(runs):
         random.seed(seed)
         np.random.seed(seed)
@@ -90,17 +90,17 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
             "replayed", "", 1, [], params, strategy=STRATEGIES[strategy][1], strategy_options={"max_fevals": trials},
             lang="C", cache=str(cache), simulation_mode=True, quiet=True,
         )  # fmt: skip
-        made += len({tuple(result[name] for name in params) for result in results})
-    return made
+        trials_made += len({tuple(result[name] for name in params) for result in results})
+    return trials_made
 
 
 def write_cache(table: Path, cache: Path) -> None:
-    """The table as kernel_tuner's cache file. Raises SearchlabError where kernel_tuner has no such space."""
+    """The table as kernel_tuner's cache file. Raises SearchlabError if kernel_tuner cannot have the space."""
     from searchlab.log.result import load_log
 
     result = load_log(table)
     if not TableInfo(result.log).exhaustive or not isinstance(result.space, ProductSpace):
-        raise SearchlabError(f"{table} must hold all of a space whose knobs do not depend on each other")
+        raise SearchlabError(f"{table} must hold all configs of a space whose knobs do not depend on each other")
     names = [knob.name for knob in result.space.axes]
     entries = {}
     for choice, trial in zip(
@@ -114,24 +114,24 @@ def write_cache(table: Path, cache: Path) -> None:
             "compile_time": m.build_seconds * 1e3, "verification_time": 0.0, "benchmark_time": m.run_seconds * 1e3,
             "strategy_time": 0.0, "framework_time": 0.0,
         }  # fmt: skip
-    whole = {
+    content = {
         "device_name": "recorded", "kernel_name": "replayed", "problem_size": 1, "tune_params_keys": names,
         "tune_params": {knob.name: list(range(len(knob.choices))) for knob in result.space.axes}, "objective": "time",
         "cache": entries,
     }  # fmt: skip
-    cache.write_text(json.dumps(whole))
+    cache.write_text(json.dumps(content))
 
 
 def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[str, float]:
-    """Trials a second of one side by strategy."""
+    """Trials per second of one side, by strategy."""
     run = {"searchlab": run_searchlab, "kernel_tuner": run_kernel_tuner}[side]
-    found = {}
+    speeds = {}
     for strategy in STRATEGIES:
         run(table, strategy, 1, FIRST, folder)
         start = time.perf_counter()
-        made = run(table, strategy, runs, trials, folder)
-        found[strategy] = made / (time.perf_counter() - start)
-    return found
+        count = run(table, strategy, runs, trials, folder)
+        speeds[strategy] = count / (time.perf_counter() - start)
+    return speeds
 
 
 # --- both sides in turn -------------------------------------------------------------------------------
@@ -171,10 +171,10 @@ def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", type=Path, metavar="FILE", help="an exhaustive table (made up)")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="an exhaustive table (default: a made-up one)")
     parser.add_argument("--runs", type=int, default=50, help="runs of each strategy (50)")
     parser.add_argument("--trials", type=int, default=200, help="distinct configs of a run (200)")
-    parser.add_argument("--rounds", type=int, default=5, help="times each side is timed, in turn (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each side is timed, in turn (5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -188,7 +188,7 @@ def main() -> None:
         if not args.table:
             made_up(table)
         rows = compare(table, args, folder)
-        print(f"{args.runs} runs of {args.trials} trials on {len(read_log(table).records):,} configs, trials a second")
+        print(f"{args.runs} runs of {args.trials} trials on {len(read_log(table).records):,} configs, in trials/s")
     print(f"{'':10}{'searchlab':>12}{'kernel_tuner':>14}{'ratio':>8}")
     for row in rows:
         ratio = row["searchlab"] / row["kernel_tuner"]

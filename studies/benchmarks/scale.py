@@ -1,13 +1,13 @@
-"""Long logs and long runs: what it takes to read and to resume them, and whether memory stays flat.
+"""Long logs and long runs: the time to read and to resume them, and whether memory stays flat.
 
     python studies/benchmarks/scale.py log [--records 100000]
     python studies/benchmarks/scale.py memory [--trials 10000] [--json FILE]
 
-``log``: made-up trials of a space of 10^7 configs are logged; then the log is read, its trials are made, and the run
-is resumed for one batch more, beside what the policy alone takes to be told those trials and asked again.
+``log``: made-up trials of a space of 10^7 configs are logged. Then the log is read, its trials are decoded, and the
+run is resumed for one more batch. This is compared with the time of the policy alone for the same asks and tells.
 
-``memory``: programs of a small GEMM are built and run for real, and the resident memory of this process and of its
-workers, those that build and the one that runs, is read as the run goes on.
+``memory``: programs of a small GEMM are really built and run. The resident memory of this process and of its workers,
+those that build and the one that runs, is read several times during the run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from searchlab.space import Config, Space
 
 
 class MadeUp(Measurer):
-    """Answers at once, with a cost that any config has."""
+    """Answers at once, with a made-up cost."""
 
     repeatable = True
 
@@ -56,7 +56,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
         log = read_log(path)
         read = time.perf_counter()
         trials = log.trials
-        made = time.perf_counter()
+        decoded = time.perf_counter()
         alone, _ = run.start()
         for first in range(0, records, batch):
             alone.ask(batch)
@@ -67,8 +67,8 @@ def time_log(records: int, policy: str, batch: int) -> None:
         resumed = time.perf_counter()
         size = path.stat().st_size / 1e6
     print(f"{records:,} records, {size:.1f} MB, policy {policy}")
-    print(f"read in {read - start:.2f} s, its trials made in {made - read:.2f} s")
-    print(f"resumed in {resumed - policy_done:.2f} s; the policy alone takes {policy_done - made:.2f} s of that")
+    print(f"read in {read - start:.2f} s, its trials decoded in {decoded - read:.2f} s")
+    print(f"resumed in {resumed - policy_done:.2f} s; the policy alone takes {policy_done - decoded:.2f} s of that")
 
 
 def megabytes(process: psutil.Process) -> float:
@@ -76,7 +76,7 @@ def megabytes(process: psutil.Process) -> float:
 
 
 def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:
-    """Resident MB of this process and of its workers, ten times over the run."""
+    """Resident MB of this process and of its workers, twenty times during the run."""
     rows: list[dict[str, float]] = []
     own = psutil.Process(os.getpid())
     start = time.perf_counter()
@@ -102,10 +102,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("log", "memory"))
     parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--policy", default="random", help="of the long log; one without a cost model (random)")
+    parser.add_argument("--policy", default="random", help="the policy of the long log, without a cost model (random)")
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the memory read here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the memory readings here")
     options = parser.parse_args(argv)
     if options.what == "log":
         time_log(options.records, options.policy, options.batch)
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     half = len(rows) // 2
     workers = {name for row in rows for name in row if name.startswith("worker")} | {"parent"}
     grown = {name: rows[-1].get(name, 0.0) / rows[half].get(name, 1.0) for name in sorted(workers)}
-    print("at the end over half-way: " + ", ".join(f"{name} {ratio:.3f}" for name, ratio in grown.items()))
+    print("memory at the end / half-way: " + ", ".join(f"{name} {ratio:.3f}" for name, ratio in grown.items()))
 
 
 if __name__ == "__main__":

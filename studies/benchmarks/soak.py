@@ -1,11 +1,11 @@
-"""Kills a run at random moments, hundreds of times, and counts what is lost.
+"""Kills runs at random moments, hundreds of times, and counts the losses.
 
     python studies/benchmarks/soak.py [--kills 300] [--table FILE] [--policies P ...]
 
-Each run answers from a table, in a process that is killed by SIGKILL, SIGTERM or SIGINT once its log has grown by a
-random number of bytes, and is then started again, until it has all its trials. After every kill the whole records of
-the log must still be what they were before it, and more; and the log at the end must be that of a run that nobody
-killed, but for times. The exit status is 1 where anything was lost.
+Each run replays a table in a process of its own. When its log has grown by a random number of bytes, the process is
+killed by SIGKILL, SIGTERM or SIGINT, and started again, until the run has all its trials. After every kill, the log
+must begin with all complete records that it had before. At the end it must equal, except for times, the log of a run
+that was never killed. The exit status is 1 if anything was lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(policy: str, table: Path, log: Path, trials: int) -> None:
 
 
 def start(policy: str, table: Path, log: Path, trials: int) -> int:
-    """One run in a fork of this process, which has imported all that it needs; the fork's number."""
+    """One run in a fork of this process, which has all imports already; gives the process number of the fork."""
     if pid := os.fork():
         return pid
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -53,7 +53,7 @@ def start(policy: str, table: Path, log: Path, trials: int) -> int:
 
 
 def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
-    """Send the signal once the log has ``size`` bytes; whether the run was still there to be killed."""
+    """Send the signal once the log has ``size`` bytes. Gives False if the run ended before."""
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if log.exists() and log.stat().st_size >= size:
             os.kill(pid, how)
@@ -64,9 +64,9 @@ def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
 
 
 def decided(log: Path) -> list[Any]:
-    """The log without what the clock decided."""
+    """The log without its times."""
     return [
-        json.loads(line, object_hook=lambda found: {k: v for k, v in found.items() if k not in CLOCKS})
+        json.loads(line, object_hook=lambda fields: {k: v for k, v in fields.items() if k not in CLOCKS})
         for line in log.read_text().splitlines()
     ]
 
@@ -81,15 +81,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--kills", type=int, default=300, help="how many runs to kill (300)")
     parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE")
     parser.add_argument("--policies", nargs="+", default=["random", "evolutionary", "annealing", "xgb"], metavar="P")
-    parser.add_argument("--trials", type=int, default=400, help="of each run (400)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments (0)")
+    parser.add_argument("--trials", type=int, default=400, help="the number of trials of each run (400)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the random moments (0)")
     options = parser.parse_args(argv)
     moments = random.Random(options.seed)
     kills: Counter[str] = Counter()
     runs = lost = 0
     with tempfile.TemporaryDirectory() as folder:
         expected = {}
-        for policy in options.policies:  # also imports whatever they need, before anything forks
+        for policy in options.policies:  # this also does all imports, before anything forks
             path = Path(folder, f"{policy}.jsonl")
             run(policy, options.table, path, options.trials)
             expected[policy] = decided(path)
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 kept = now
             same = decided(log) == expected[policy]
             lost += not same
-            print(f"\r{kills.total()} kills in {runs} runs, {lost} with something lost", end="", flush=True)
+            print(f"\r{kills.total()} kills in {runs} runs, {lost} losses", end="", flush=True)
     print(f"\n{', '.join(f'{name} {count}' for name, count in sorted(kills.items()))}")
     sys.exit(1 if lost else 0)
 

@@ -1,13 +1,13 @@
-"""How many candidates a second are built and timed: here, by MetaSchedule's LocalBuilder and LocalRunner, and at best.
+"""Candidates built and timed per second: by searchlab, by MetaSchedule's LocalBuilder and LocalRunner, and at best.
 
     python studies/benchmarks/throughput.py [--candidates 64] [--batch 16] [--sides S ...] [--json FILE]
 
-The same random sketches of one GEMM, each a different program, in batches, with the same settings of the evaluator,
-run on all cores. ``floor`` is what the work itself takes in one warm process: building, summed and divided by the
-cores, and loading and timing, summed. ``equal`` does what MetaSchedule does, which checks no result; ``default`` is
-what searchlab does by default: the result of each program is checked, and one much slower than the best so far is not
-repeated; ``checked`` checks and repeats all. The start of their processes is in the time of all sides but the floor;
-what it takes to schedule a program is in that of all but MetaSchedule.
+All sides measure the same random sketches of one GEMM, each a different program, in batches, on all cores, with the
+same settings of the evaluator. ``floor`` is the time of the work itself in one warm process: the sum of building,
+divided by the cores, and the sum of loading and timing. ``equal`` does the same as MetaSchedule, which checks no
+result. ``default`` is searchlab's default: each result is checked, and a program much slower than the best so far is
+not repeated. ``checked`` checks and repeats all. Every time but the floor includes the start of processes, and every
+time but MetaSchedule's includes scheduling the programs.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SETTINGS = {
 def different(space: Space, count: int, seed: int) -> list[Config]:
     """``count`` random configs that make different programs."""
     rng = np.random.default_rng(seed)
-    found: dict[int, Config] = {}
-    while len(found) < count:
+    config_of: dict[int, Config] = {}
+    while len(config_of) < count:
         for config in space.sample_new(rng, count, {}):
-            found.setdefault(structural_hash(space.schedule(config).mod), config)
-    return list(found.values())[:count]
+            config_of.setdefault(structural_hash(space.schedule(config).mod), config)
+    return list(config_of.values())[:count]
 
 
 def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
@@ -74,20 +74,20 @@ def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, floa
 
 def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int) -> dict[str, float]:
     start = time.perf_counter()
-    found = []
+    measurements = []
     best = math.inf
     with LocalMeasurer(settings, space.target, {}, cores) as measurer:
         for batch in batches(configs, size):
-            found += measurer.measure(space, batch, best)
-            best = min(best, *(measurement.cost for measurement in found))
+            measurements += measurer.measure(space, batch, best)
+            best = min(best, *(measurement.cost for measurement in measurements))
         seconds = time.perf_counter() - start
     return {
         "seconds": seconds,
-        "build": sum(measurement.build_seconds for measurement in found) / cores,
-        "run": sum(measurement.run_seconds for measurement in found),
+        "build": sum(measurement.build_seconds for measurement in measurements) / cores,
+        "run": sum(measurement.run_seconds for measurement in measurements),
         "best": best,
-        "failed": sum(measurement.failure is not None for measurement in found),
-        "pruned": sum(measurement.pruned for measurement in found),
+        "failed": sum(measurement.failure is not None for measurement in measurements),
+        "pruned": sum(measurement.pruned for measurement in measurements),
     }
 
 
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     options = parser.parse_args(argv)
     cores = available_cores()
-    os.environ["TVM_NUM_THREADS"] = str(cores)  # TVM would leave half of them to hyper-threading
+    os.environ["TVM_NUM_THREADS"] = str(cores)  # by default TVM takes half of them for hyper-threads
     space = SPACES.make(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
     configs = different(space, options.candidates, options.seed)
     sides: dict[str, Callable[[], dict[str, float]]] = {
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _ratio(row: dict[str, Any], rows: Sequence[dict[str, Any]], side: str) -> float:
-    """Its seconds over those of ``side``, NaN where that was not run before it."""
+    """Its seconds, divided by those of ``side``; NaN if that side was not run before."""
     return next((float(row["seconds"] / other["seconds"]) for other in rows if other["side"] == side), math.nan)
 
 

@@ -1,7 +1,7 @@
-"""What the benchmarks of this folder share: the search, timing two sides in turn, and a process for each row.
+"""Shared by the benchmarks of this folder: the search, timing two sides in turn, and a process for each row.
 
-The libraries compared read their thread count from the environment when they are loaded, so each row of a table is
-made in processes of its own, without any setting that would make them choose other kernels than the CPU's.
+The libraries read their number of threads from the environment when they are loaded. So each row of a table is made in
+processes of its own, without any setting that would change the choice of kernels by the CPU.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 SpaceSpec = str | Mapping[str, Any]
 """A space by name, or its name and options, as searchlab.tune takes it."""
 
-SLICE = 0.05  # seconds one side runs for in one round
-REST = 0.1  # seconds between sides: longer than the worker threads of either go on spinning
-BUSY = 10.0  # percent of the machine's time that others may take of a rest, or else it goes on
-PATIENCE = 1.0  # seconds after which it ends even so
+SLICE = 0.05  # seconds that one side runs in a round
+REST = 0.1  # seconds between sides: longer than the worker threads of either side spin
+BUSY = 10.0  # percent of the machine's time that others may use in a rest, or it goes on
+PATIENCE = 1.0  # seconds after which the rest ends anyway
 
 THREADS = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
-"""Prefixes of the settings that are dropped: OPENBLAS_CORETYPE, say."""
+"""Prefixes of the settings that are dropped, for example OPENBLAS_CORETYPE."""
 
 
 def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:
-    """A parser with the options that every benchmark here has; ``trials`` is the default of that one."""
+    """A parser with the options of every benchmark here; ``trials`` is the default of that option."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=trials, help=f"programs a search may build and time ({trials})")
-    parser.add_argument("--rounds", type=int, default=21, help="times both sides are run in turn (21)")
-    parser.add_argument("--seed", type=int, default=0, help="of the search (0)")
+    parser.add_argument("--trials", type=int, default=trials, help=f"programs that a search measures ({trials})")
+    parser.add_argument("--rounds", type=int, default=21, help="how often both sides run in turn (21)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the search (0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     return parser
 
 
 def resnet50(op: str) -> list[str]:
-    """The distinct layers of ResNet-50 v1.5 as ``"conv"`` or ``"gemm"`` workloads, the first name of each."""
+    """The distinct layers of ResNet-50 v1.5 as ``"conv"`` or ``"gemm"`` workloads; the first name of each."""
     named: dict[Workload, str] = {}
     for name in preset_names():
         if f"/{op}" in name:
@@ -70,7 +70,7 @@ def build(space: SpaceSpec, workload: Workload, target: Target, config: Config) 
 
 
 def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
-    """The workload's operands, where programs for ``target`` run, and a result to write to: NaN, or 0 if integers."""
+    """The workload's operands and a result of NaN (0 for integers), on the device of ``target``."""
     import tvm
 
     *_, shape = workload.shapes.values()
@@ -79,7 +79,7 @@ def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
 
 
 def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, seed: int) -> Config:
-    """The fastest of the first ``trials`` that the xgb policy makes in ``space``; SearchlabError if none runs."""
+    """The fastest of ``trials`` trials of the policy xgb in ``space``. Raises SearchlabError if none runs."""
     import searchlab
 
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
         )
         for config in front
     ]
-    # The clock drifts by more than what tells these apart: they are timed again, in turn.
+    # The clock drifts by more than their differences, so they are timed again, in turn.
     again = np.median([[np.median(timer(*args).results) for timer in timers] for _ in range(15)], axis=0)
     return front[int(np.argmin(again))]
 
@@ -118,10 +118,10 @@ def seconds(run: Callable[[], object]) -> tuple[float, float]:
 
 
 def compare(sides: Sequence[Callable[[], object]], rounds: int) -> dict[str, Any]:
-    """Ours and theirs in turn, ``rounds`` times, the first side changing: seconds, and the ratio within each round.
+    """Time ours and theirs in turn, ``rounds`` times, and swap the first side: seconds, and the ratio in each round.
 
-    The ratio of the least times is given too: on a machine that does other work it is the one that still means
-    something, as a parallel loop waits for whichever of its threads was held up.
+    The ratio of the least times is given too. On a busy machine it is the more reliable one, since a parallel loop
+    waits for each thread that was held up.
     """
     measured = []
     for i in range(rounds):
@@ -140,7 +140,7 @@ def compare(sides: Sequence[Callable[[], object]], rounds: int) -> dict[str, Any
 
 
 def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
-    """What ``script --worker task`` prints last, as JSON, in a new process with ``task["threads"]`` threads."""
+    """The last line that ``script --worker task`` prints, JSON, in a new process with ``task["threads"]`` threads."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     run = subprocess.run(
         [sys.executable, script, "--worker", json.dumps(task)],
@@ -149,12 +149,12 @@ def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return answer
 
 
 def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of ``file``, those of the same workload and threads as any of ``rows`` replaced; written back to it."""
+    """Write ``rows`` to ``file``, in place of its rows of the same workload and threads. Gives all rows of the file."""
     if file is None:
         return list(rows)
     known = json.loads(file.read_text()) if file.exists() else []
@@ -164,7 +164,7 @@ def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, An
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """Geometric mean and least of the ratios: of their medians, and in brackets of the least times."""
+    """Geometric mean and least of the ratios of medians; in brackets, the geometric mean for the least times."""
     means = np.exp(np.mean([[np.log(row["ratio"]), np.log(row["ratio_of_least"])] for row in rows], axis=0))
     worst = min(rows, key=lambda row: float(row["ratio"]))
     return (

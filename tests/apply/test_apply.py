@@ -165,7 +165,7 @@ def test_what_cannot_be_applied_is_refused_in_a_sentence(tmp_path: Path) -> None
     log = made_log(tmp_path / "gone.jsonl", [{"fault": "none"}])
     text = log.read_text()
     log.write_text(text.replace("tests.support.measure.faulty:Faulty", "someone.elses:Space"))
-    refused(log, "cannot be loaded.*is the package that has it installed")
+    refused(log, "cannot be loaded.*is its package installed")
     log.write_text(text.replace('"fingerprint":"', '"fingerprint":"autotvm:'))
     refused(log, "was imported for analysis")
     log.write_text(text.replace('"fingerprint":"', '"fingerprint":"other'))

@@ -106,7 +106,7 @@ def test_of_what_tvm_cannot_render(trace: str, scripts: dict[str, tuple[Path, tv
 @pytest.mark.parametrize("trace", UNWRITABLE)
 def test_what_has_no_script_is_refused_in_a_sentence(trace: str) -> None:
     odd = Odd(parse_workload("gemm:32x32x32"), resolve_target("native"))
-    with pytest.raises(SearchlabError, match="cannot be written as Python: .*; look at --show trace"):
+    with pytest.raises(SearchlabError, match="cannot be written as Python: .*; use --show trace"):
         script_of(odd, Config({"trace": trace}))
 
 

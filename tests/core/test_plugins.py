@@ -134,7 +134,7 @@ def test_a_wrong_name_is_one_sentence(spec: str, said: str) -> None:
 
 
 def test_what_a_log_names_is_a_plug_in_before_it_is_called() -> None:
-    with pytest.raises(SearchlabError, match="'subprocess:Popen' is no searchlab.Space"):
+    with pytest.raises(SearchlabError, match="'subprocess:Popen' is not a searchlab.Space"):
         SPACES.make(Plugin("subprocess:Popen"), None, None)
-    with pytest.raises(SearchlabError, match=f"is no searchlab.{NeverTwice.__bases__[0].__name__}"):
+    with pytest.raises(SearchlabError, match=f"is not a searchlab.{NeverTwice.__bases__[0].__name__}"):
         POLICIES.make(Plugin("subprocess:Popen"), None, seed=0)

@@ -115,8 +115,8 @@ def test_random_depends_on_the_row_and_the_seed() -> None:
         ("ridge", {"alpha": -1}, "option 'alpha' is -1"),
         ("mlp", {"layers": 0}, "option 'layers' is 0"),
         ("mlp", {"n_jobs": 4}, "cost model 'mlp' has no option 'n_jobs'"),
-        ("tests.support.toys:Small", {}, "'tests.support.toys:Small' is no searchlab.CostModel"),
-        ("subprocess:Popen", {"args": ["false"]}, "'subprocess:Popen' is no searchlab.CostModel"),
+        ("tests.support.toys:Small", {}, "'tests.support.toys:Small' is not a searchlab.CostModel"),
+        ("subprocess:Popen", {"args": ["false"]}, "'subprocess:Popen' is not a searchlab.CostModel"),
     ],
 )
 def test_bad_options_are_named(model: str, options: dict[str, Any], text: str) -> None:

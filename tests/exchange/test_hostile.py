@@ -119,7 +119,7 @@ def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
         (lambda r: json.dumps(r)[:-99], "line 2 is damaged"),
         (put(0, 3), "of workload 3"),
         (put(0, -1), "of workload -1"),
-        (put(1, 0, 1, 0, 0, 999), "decides instruction 999"),
+        (put(1, 0, 1, 0, 0, 999), "a decision for instruction 999"),
         (put(1, 1, 0, "soon"), "no time"),
         (put(1, 0, 0, 0, 3, 7), "line 2 is damaged"),
         (put(1, 0, 0, 2, ["Annotate", ["b0", "\"{}\""], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
@@ -161,7 +161,7 @@ def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     second(DATABASE / RECORDS, tmp_path / RECORDS, change)
     (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
-    assert made.left_out[0][0] == 2 and "TVM dies of it (SIG" in made.left_out[0][1]
+    assert made.left_out[0][0] == 2 and "it kills TVM (SIG" in made.left_out[0][1]
 
 
 @pytest.mark.parametrize("module", ["", "!", base64.b64encode(b"12345678" + DEEP.encode()).decode()])

@@ -26,7 +26,7 @@ from tests.support.cli import imported as imports_of
 from tests.support.exchange import DATA
 
 AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"
-PAIRS = json.loads((DATA.parent.parent / "spaces/data/autotvm_conv2d_pairs.json").read_text())["pairs"]
+PAIRS = json.loads((DATA.parent.parent / "spaces/templates/data/autotvm_conv2d_pairs.json").read_text())["pairs"]
 CONV2D = "conv2d:1x7x7x512x512x3x3:p1"
 TEMPLATE = Plugin("knob-template", {"template": "conv2d_no_batching"})
 HOPPER = {"kind": "cuda", "arch": "sm_90"}

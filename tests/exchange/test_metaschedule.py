@@ -114,7 +114,7 @@ def test_what_tvm_pruned_is_still_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"workload": "gemm:none"}, "needs 3 whole numbers"), ({"searchlab_log": 99}, "line 1 .* log format 99")],
+    [({"workload": "gemm:none"}, "needs 3 whole numbers"), ({"searchlab_log": 99}, "line 1 .* log format is 99")],
 )
 def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
@@ -140,7 +140,7 @@ def test_what_came_to_no_program_is_left_out_and_nothing_is_tried_again(tmp_path
     ]
     log.write_text("\n".join([header, lines[0], *failed, ""]))
     _, (note,) = export_logs([log], "metaschedule", tmp_path / "db")
-    assert "3 trials of which no program was measured are left out" in note
+    assert "3 trials without a measured program are left out" in note
     (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
     assert [record.config for record in again.records] == [{"fault": "none"}]
 

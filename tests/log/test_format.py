@@ -96,7 +96,7 @@ def test_a_torn_header_is_written_anew_and_a_foreign_file_is_left_alone(tmp_path
     [
         (1, b"garbage", "line 2: it is damaged"),
         (2, b"\xff\xfe", "line 3: it is damaged"),
-        (2, b'{"index":7,"config":{}}', "line 3: it is of trial 7 where 1 should be"),
+        (2, b'{"index":7,"config":{}}', "line 3: it holds trial 7 instead of trial 1"),
         (1, b'{"index":0,"config":{},"failure":"gremlins"}', "line 2: it is damaged.*gremlins"),
         (0, b'{"searchlab_log":1}', "line 1: the header is damaged"),
         (0, b'{"searchlab_log":99}', "format is 99; this searchlab reads format 1"),

@@ -53,7 +53,7 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
     found = problems(path, lines)
     assert list(found) == [4, 6, 10, 11, 12]
     assert "damaged" in found[4] and "damaged" in found[6] and "99 trials" in found[12]
-    assert found[10] == "it is of trial 7 where 8 should be" and found[11] == "it is of trial 9 where 8 should be"
+    assert found[10] == "it holds trial 7 instead of trial 8" and found[11] == "it holds trial 9 instead of trial 8"
     path.write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[4][:-3])
     assert [(problem.line, "torn" in problem.text) for problem in examine(path).problems] == [(4, True)]
 
@@ -128,7 +128,7 @@ def test_whatever_is_damaged_the_repaired_log_is_read_and_every_whole_record_is_
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "it is empty"),
+        (b"", "the log is empty"),
         (b"dear diary\n", "no header|damaged"),
         (b'{"searchlab_log":99}\n', "log format is 99"),
         (b'{"searchlab_log":1}\n', "the header is damaged"),

@@ -50,7 +50,7 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
         (4000, 3e-4, 1 + 1 + 1, 1),  # the first repeat tells
         (300, 1e-2, 1 + (1 + 1) + (1 + 2), 3),
     ):
-        local.cache.clear()
+        local.known.clear()
         found, count = one(local, space, us, best)
         assert (count, len(found.seconds), found.pruned) == (runs, repeats, repeats == 1)
         assert min(found.seconds) >= us * 1e-6
@@ -60,14 +60,14 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
 
 
 def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted) -> None:
-    local.cache.clear()
+    local.known.clear()
     configs = [Config({"us": us}) for us in (60000, 300, 4000)]
     first, best, last = local.measure(space, configs)
     assert [m.pruned for m in (first, best, last)] == [False, False, True]
 
 
 def test_what_was_pruned_in_one_run_is_measured_in_full_in_a_slower_one(local: LocalMeasurer, space: Counted) -> None:
-    local.cache.clear()
+    local.known.clear()
     pruned, _ = one(local, space, 4000, 3e-4)
     again, runs = one(local, space, 4000, 4e-4)
     assert pruned.pruned and again.reused and again.seconds == pruned.seconds and runs == 0

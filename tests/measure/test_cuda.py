@@ -142,7 +142,7 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
     assert {failure for failure in FAILURES if survives("llvm", failure)} == {"run_error", "wrong_answer"}
     assert not any(survives("cuda", failure) for failure in FAILURES)
     space = Faulty(WORKLOAD, measurer.target)
-    measurer.cache.clear()
+    measurer.known.clear()
     runners = []
     for fault in ("none", "does not link", "is wrong", "tiled", "segfaults"):
         list(measurer.measure(space, [Config({"fault": fault})]))
@@ -179,8 +179,8 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
     ("program", "said"),
     [
         ("LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
-         "no CUDA device was found: .*; run this where there is one, or answer from recorded measurements"),
-        ("resolve_target('cuda')", "no CUDA device was found, .* or give an arch, as "),
+         "no CUDA device was found: .*; use another machine, or recorded measurements"),
+        ("resolve_target('cuda')", "no CUDA device was found, .* or give an arch, for example "),
     ],
 )  # fmt: skip
 def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> None:
@@ -195,9 +195,7 @@ def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> 
 
 
 def test_programs_of_another_kind_cannot_be_measured_here() -> None:
-    with pytest.raises(
-        SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; run this where"
-    ):
+    with pytest.raises(SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; use another"):
         LocalSettings().make(resolve_target({"kind": "webgpu"}), {})
 
 
@@ -260,7 +258,7 @@ def test_a_kernel_that_fails_harms_no_other() -> None:
     }
     with LocalMeasurer(LocalSettings(repeat=2), target, {}, 2) as measurer:
         for fault in FAULTS:
-            measurer.cache.clear()
+            measurer.known.clear()
             configs = [Config({"fault": one}) for one in (fault, "none")]
             failed, fine = measurer.measure(FaultyCuda(WORKLOAD, target), configs)
             kinds = {expected[fault], "crash"} if fault == "traps" else {expected[fault]}

@@ -53,13 +53,13 @@ def test_every_fault_has_its_class_and_the_study_goes_on(measurer: LocalMeasurer
 
 
 def test_a_program_is_measured_once(native: Target) -> None:
-    cache: dict[str, Measurement] = {}
-    with LocalMeasurer(LocalSettings(repeat=4, min_repeat_ms=0), native, cache, 2) as measurer:
+    known: dict[str, Measurement] = {}
+    with LocalMeasurer(LocalSettings(repeat=4, min_repeat_ms=0), native, known, 2) as measurer:
         first, twin, wrong = measured(measurer, "none", "none", "is wrong")
         assert not first.reused and twin.reused
         assert len(first.seconds) == 4 and twin.seconds == first.seconds
         assert twin.build_seconds == first.build_seconds > 0  # charged as if measured
-        assert set(cache) == {first.program, wrong.program}
+        assert set(known) == {first.program, wrong.program}
         again, wrong_again = measured(measurer, "none", "is wrong")
         assert again.reused and again.seconds == first.seconds
         assert wrong_again.reused and wrong_again.failure == "wrong_answer"
@@ -67,7 +67,7 @@ def test_a_program_is_measured_once(native: Target) -> None:
 
 def test_measurements_come_in_order_and_as_they_are_done(measurer: LocalMeasurer) -> None:
     space = Faulty(WORKLOAD, measurer.target)
-    measurer.cache.clear()
+    measurer.known.clear()
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "invalid", "tiled")])
     assert next(results).failure == "run_timeout"
     assert [result.failure for result in results] == ["invalid", None]
@@ -78,15 +78,15 @@ def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     for worker in psutil.Process().children():
         if "searchlab.measure.worker" in worker.cmdline():
             worker.kill()
-    measurer.cache.clear()
+    measurer.known.clear()
     assert [result.failure for result in measured(measurer, "tiled", "none")].count(None) >= 1
-    measurer.cache.clear()
+    measurer.known.clear()
     assert [result.failure for result in measured(measurer, "tiled", "none")] == [None, None]
 
 
 def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
     """Ctrl-C in the middle of a batch, as a signal that really arrives."""
-    measurer.cache.clear()
+    measurer.known.clear()
     measured(measurer, "none", "tiled")
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
@@ -114,7 +114,7 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> None:
     """While results come in, no building process is using the CPU."""
-    measurer.cache.clear()
+    measurer.known.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("none", "tiled", "is wrong")])
     next(results)

@@ -153,12 +153,12 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
     }
     for fault, text in said.items():
         assert text in results[fault].message
-    measurer.cache.clear()
+    measurer.known.clear()
     assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
 
 
 def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
-    measurer.cache.clear()
+    measurer.known.clear()
     first, twin = measured(measurer, "none", "none")
     assert not first.reused and twin.reused and twin.seconds == first.seconds
     again = measured(measurer, "none")[0]
@@ -170,11 +170,11 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) ->
     measured(measurer, "none", "tiled")
     assert all(process.set_up() for process in measurer._sessions.processes)  # one of them may have just been replaced
     assert len(measurer._sessions.processes) == 2
-    measurer.cache.clear()
+    measurer.known.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])
     assert next(results).failure == "run_timeout"
-    assert len(measurer.cache) == 3  # what comes later in order is there already
+    assert len(measurer.known) == 3  # what comes later in order is there already
     assert [result.failure for result in results] == [None, None, "invalid"]
 
 
@@ -236,7 +236,7 @@ def while_running(server: Process, act: Callable[[], object]) -> threading.Threa
 def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
     measurer, server = mortal, fleet.server_at("mortal")
     measured(measurer, "none", "tiled")
-    measurer.cache.clear()
+    measurer.known.clear()
     # Both devices have a program that hangs, when one of them is lost.
     thread = while_running(server, server.kill)
     found = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
@@ -250,7 +250,7 @@ def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: 
 def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: RpcMeasurer) -> None:
     """And nothing is left of a server that is killed, not even the session in which a program hangs."""
     measurer, server = mortal, fleet.server_at("mortal")
-    measurer.cache.clear()
+    measurer.known.clear()
     measurer.settings = msgspec.structs.replace(measurer.settings, retries=0, run_timeout=20.0)
     sessions: list[psutil.Process] = []
 
@@ -275,7 +275,7 @@ def test_a_device_that_comes_back_is_used(fleet: Fleet, mortal: RpcMeasurer) -> 
 
 
 def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -> None:
-    mortal.cache.clear()
+    mortal.known.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.server_at("mortal").kill()
     with pytest.raises(SearchlabError, match=r"has no device of the key 'mortal'; .* for 0.5 s; start a server"):
@@ -298,7 +298,7 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
     study = {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"]}
     with pytest.raises(SearchlabError, match="'two' needs a target"):
         Study.from_dict(study | {"measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two"}}).plan()
-    with pytest.raises(SearchlabError, match="2 jobs on this machine, .* disturb each other"):
+    with pytest.raises(SearchlabError, match="on this machine, where 2 jobs would disturb each other"):
         Study.from_dict(study).run("nowhere", jobs=2)
 
 

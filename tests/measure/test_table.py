@@ -87,7 +87,7 @@ def test_a_compressed_log_is_not_written_and_a_broken_one_is_one_sentence(tmp_pa
     packed = tmp_path / "a.jsonl.gz"
     whole = gzip.compress(plain.read_bytes())
     packed.write_bytes(whole)
-    with pytest.raises(SearchlabError, match=r"cannot write the log .*a\.jsonl\.gz: a compressed log is only read"):
+    with pytest.raises(SearchlabError, match=r"cannot write the log .*a\.jsonl\.gz: a compressed log can only be read"):
         tune(
             toys.WORKLOAD, space=toys.Small(), policy="random", log=packed,
             measure={"kind": "table", "path": str(plain)},
@@ -243,7 +243,7 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
     )  # fmt: skip
     assert tuned.space.target == foreign
     with pytest.raises(
-        SearchlabError, match="not searched in tests.support.toys:Small: no table is of it for this target"
+        SearchlabError, match="not searched in tests.support.toys:Small: no table holds it for this target"
     ):
         study(str(table), target="native").run(tmp_path / "native")
 
@@ -254,7 +254,7 @@ def test_a_study_is_of_the_workloads_and_spaces_that_its_tables_hold(tmp_path: P
     spaces = ["tests.support.toys:Small", "tests.support.toys:Dependent", "tests.support.toys:One"]
     cells, left_out = study(str(tmp_path), spaces=spaces).plan()
     assert [item.searched.plugin.name for item in cells] == spaces[:2]
-    assert left_out == ["gemm:64x64x64 is not searched in tests.support.toys:One: no table is of it for this target"]
+    assert left_out == ["gemm:64x64x64 is not searched in tests.support.toys:One: no table holds it for this target"]
 
 
 def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:

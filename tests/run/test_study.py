@@ -106,9 +106,9 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
         ({"trials": "many"}, "trials cannot be 'many'"),
         ({"trials": 0}, "trials must be at least 1, not 0"),
         ({"seeds": [1, 1]}, "seeds must be .*, not \\[1, 1\\]"),
-        ({"workloads": []}, "workloads must name at least one"),
+        ({"workloads": []}, "workloads must have at least one entry"),
         ({"workloads": ["gemm:1x1"]}, "needs 3 whole numbers"),
-        ({"workloads": ["gemm:8x8x8", "gemm:8x8x8:float32"]}, "two entries are called 'gemm:8x8x8'"),
+        ({"workloads": ["gemm:8x8x8", "gemm:8x8x8:float32"]}, "two workload entries are called 'gemm:8x8x8'"),
         ({"measure": {"kind": "lcal"}}, "measure.kind cannot be 'lcal'; it may be 'local' or 'rpc' or 'table'"),
         ({"measure": {"kind": "local", "repeats": 3}}, "unknown key 'repeats' in measure .*did you mean 'repeat'"),
         ({"measure": {"kind": "local", "repeat": 0}}, "repeat must be at least 1, not 0"),
@@ -123,7 +123,7 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
         ({"spaces": ["nowhere:Space"]}, "'nowhere:Space' cannot be loaded"),
         ({"spaces": [{"name": "knob-template", "options": {"tile": 1}}]}, "has no option 'tile'"),
         ({"policies": ["xbg"]}, "unknown policy 'xbg'; did you mean 'xgb'"),
-        ({"policies": ["random", "random"]}, "two entries are called 'random' as a policy"),
+        ({"policies": ["random", "random"]}, "two policy entries are called 'random'"),
         ({"policies": [{"name": "xgb", "options": {"chain": 3}}]}, "has no option 'chain'; did you mean 'chains'"),
         ({"policies": [{"name": "evolutionary", "options": {"population": "big"}}]}, "population.* 'big'"),
         ({"target": "znver44"}, "unknown target CPU 'znver44'"),
@@ -200,9 +200,9 @@ class Rogue(Policy):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("repeats", "asked for new configs it repeated"),
-        ("too many", "asked for 8 configs it gave 9"),
-        ("stranger", "asked for configs of its space it gave {'tile': 3}"),
+        ("repeats", "asked for new configs and repeated"),
+        ("too many", "asked for 8 configs and gave 9"),
+        ("stranger", "asked for configs of its space and gave {'tile': 3}"),
     ],
 )
 def test_a_policy_that_breaks_its_contract_is_found_out(
@@ -229,7 +229,7 @@ def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     before = table.read_bytes()
     with pytest.raises(SearchlabError, match="is the log of another run"):
         tune("gemm:8x8x8", space="knob-template", policy="random", log=table)
-    with pytest.raises(SearchlabError, match="the space is of gemm:64x64x64, not of gemm:8x8x8"):
+    with pytest.raises(SearchlabError, match="the space is for gemm:64x64x64; make one for gemm:8x8x8"):
         tune("gemm:8x8x8", space=toys.Small(), policy="random", log=tmp_path / "a.jsonl")
     assert table.read_bytes() == before
 

@@ -138,12 +138,12 @@ def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
         ([tmp_path / "diary.jsonl"], "not a searchlab log"),
         ([tmp_path / "header.jsonl"], "has no measured trial to start from"),
         ([tmp_path / "empty"], "there is no log .* in .*empty to start from"),
-        ([earlier, tmp_path / "copy.jsonl"], "copy.jsonl is given twice, or is the copy"),
+        ([earlier, tmp_path / "copy.jsonl"], "copy.jsonl is given twice, or is a copy"),
     ):
         with pytest.raises(SearchlabError, match=said):
             run(table, log, warm_start=given)
         assert not log.exists()
-    with pytest.raises(SearchlabError, match="both a log to start from and one to go on with"):
+    with pytest.raises(SearchlabError, match="is a warm start, and cannot be the log too"):
         run(table, earlier, warm_start=[earlier])
 
 
@@ -181,7 +181,7 @@ def test_a_log_that_no_run_of_a_study_can_use_is_refused(table: Path, tmp_path: 
     run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
     with pytest.raises(SearchlabError, match="other.jsonl cannot warm-start this"):
         Study.from_dict(spec(), tmp_path).run(tmp_path / "out")
-    with pytest.raises(SearchlabError, match="both a log to start from and one to go on with"):
+    with pytest.raises(SearchlabError, match="is a warm start, and cannot be the log too"):
         study = spec(warm_start=["out"])
         Study.from_dict(spec(warm_start=[]), tmp_path).run(tmp_path / "out")
         Study.from_dict(study, tmp_path).run(tmp_path / "out")

@@ -94,7 +94,7 @@ def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path)
     [
         (["absent.jsonl"], {}, "cannot read the log"),
         (["empty"], {}, "there is no log"),
-        (["few.jsonl"], {}, "few.jsonl has 7 successful trials; it takes 8"),
+        (["few.jsonl"], {}, "few.jsonl has 7 successful trials, but at least 8 are needed"),
         (["large.jsonl"], {"models": [Plugin("xgbost")]}, "unknown cost model 'xgbost'; did you mean 'xgboost'"),
         (["large.jsonl"], {"models": [Plugin("gp", {"rows": 1})]}, "cost model 'gp' has no option 'rows'; did you"),
         (["large.jsonl"], {"models": [Plugin("gp", {"max_rows": "x"})]}, "option 'max_rows' is 'x'"),

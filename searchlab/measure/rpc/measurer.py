@@ -20,7 +20,7 @@ from ...records import Failure, Measurement
 from ...space import Config, Space
 from ...target import Target
 from ..build_pool import BuildPool
-from ..contract import Cache, Measurer, RunSettings
+from ..contract import KnownPrograms, Measurer, RunSettings
 from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
 from ..process import START_SECONDS, MeasuringWorker, WorkerDied
 from .pool import SessionPool
@@ -74,8 +74,8 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     def measurable(self, base: Path = Path()) -> None:
         return None
 
-    def make(self, target: Target, cache: Cache, base: Path = Path()) -> RpcMeasurer:
-        return RpcMeasurer(self, target, cache, self.workers or available_cores())
+    def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> RpcMeasurer:
+        return RpcMeasurer(self, target, known, self.workers or available_cores())
 
 
 @dataclass
@@ -111,12 +111,12 @@ class RpcMeasurer(Measurer):
     Raises SearchlabError where the tracker cannot be reached, or has no device of the key.
     """
 
-    def __init__(self, settings: RpcSettings, target: Target, cache: Cache, workers: int) -> None:
+    def __init__(self, settings: RpcSettings, target: Target, known: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
             compile_mode()  # the compiler is wanted here, the GPU there
         self.settings = settings
         self.target = target
-        self.cache = cache
+        self.known = known
         self.workers = workers
         # Linkers and nvcc work in files, which a worker that is killed leaves behind.
         self._folder = tempfile.TemporaryDirectory(prefix="searchlab-")
@@ -127,14 +127,14 @@ class RpcMeasurer(Measurer):
             raise SearchlabError(f"{_no_device(settings, devices)}; start a server there with `searchlab fleet server`")
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        def known(program: str) -> bool:
-            return self.settings.is_known(program, self.cache, best)
+        def is_known(program: str) -> bool:
+            return self.settings.is_known(program, self.known, best)
 
         settings = self.settings
         setup = SetUpSessions(space.workload, settings.for_worker(), self.target, settings.connect_timeout, settings.cc)
         self._sessions.prepare(min(self._devices(), len(configs)), setup)  # they get ready while programs are built
-        builds = self._builders.build(space, configs, known)
-        self.cache.update(builds.failed_programs)
+        builds = self._builders.build(space, configs, is_known)
+        self.known.update(builds.failed_programs)
         tasks = [_Task(program, built) for program, built in builds.built.items()]
         runs = _run_all(self._sessions, settings, setup, tasks, best)
         fresh: dict[str, Measurement] = {}
@@ -146,11 +146,11 @@ class RpcMeasurer(Measurer):
                 elif program in builds.built:
                     while program not in fresh:
                         ended, result = next(runs)
-                        self.cache[ended] = fresh[ended] = result
+                        self.known[ended] = fresh[ended] = result
                     del builds.built[program]  # another config of the same program makes no new measurement
                     measurement = fresh[program]
                 else:
-                    measurement = replace(self.cache[program], reused=True)
+                    measurement = replace(self.known[program], reused=True)
                 best = min(best, measurement.cost)
                 yield measurement
         finally:
