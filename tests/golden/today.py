@@ -94,7 +94,7 @@ def run(spec: Mapping[str, Any], log: Path, trials: int | None = None) -> Result
 
 def command(*words: str | Path) -> tuple[int, str]:
     """The exit code and the standard output of ``searchlab *words``."""
-    from searchlab.cli import app
+    from searchlab.cli.app import app
 
     ended = CliRunner().invoke(app, [str(word) for word in words])
     refused = isinstance(ended.exception, searchlab.SearchlabError)
