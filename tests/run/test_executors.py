@@ -50,7 +50,7 @@ def test_a_failure_or_interrupt_ends_all_jobs(tmp_path: Path) -> None:
 
     def damage(item: object, number: int, count: int, job: int) -> object:
         if number == 3:
-            path = tmp_path / "damaged" / item.path  # type: ignore[attr-defined]
+            path = item.log  # type: ignore[attr-defined]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("no log\n")
         return lambda trial: None

@@ -208,7 +208,7 @@ class Rogue(Policy):
 def test_a_policy_that_breaks_its_contract_is_found_out(
     how: str, said: str, base: dict[str, Any], tmp_path: Path
 ) -> None:
-    policy = {"name": "tests.core.test_study:Rogue", "options": {"how": how}}
+    policy = {"name": "tests.run.test_study:Rogue", "options": {"how": how}}
     table = {"kind": "table", "path": str(tmp_path / "tables")}
     with pytest.raises(SearchlabError, match=said):
         tune(toys.WORKLOAD, space=toys.Small(), policy=policy, log=tmp_path / "a.jsonl", measure=table)
@@ -288,7 +288,7 @@ def test_an_option_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
     space = {"name": "trace", "options": {"function": object()}}
     with pytest.raises(SearchlabError, match="is not a function that takes a schedule"):
         tune("gemm:16x16x16", space=space, policy="random", log=tmp_path / "a.jsonl")
-    policy = {"name": "tests.core.test_study:Rogue", "options": {"how": object()}}
+    policy = {"name": "tests.run.test_study:Rogue", "options": {"how": object()}}
     with pytest.raises(SearchlabError, match="must be plain values or functions"):
         tune("gemm:16x16x16", space="trace", policy=policy, log=tmp_path / "a.jsonl")
 
