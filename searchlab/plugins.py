@@ -85,18 +85,21 @@ class PluginKind(Generic[T]):
                 f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {spec!r}"
             )
         cls = self.load(spec["name"])
-        return Plugin(self.name_of(cls), dict(spec.get("options", {}))), cls
+        return Plugin(self._registered(cls) or spec["name"], dict(spec.get("options", {}))), cls
 
     def name_of(self, cls: type[Any]) -> str:
         """The name that ``cls`` is registered as, else ``module:Class``.
 
-        A log holds this name, so that its run resumes after the module of the plug-in has moved.
+        A log names it so: then a run resumes although the module of its plug-in has moved.
         """
+        return self._registered(cls) or f"{cls.__module__}:{cls.__qualname__}"
+
+    def _registered(self, cls: type[Any]) -> str:
         spelled = f"{cls.__module__}:{cls.__qualname__}"
         for point in self.installed().values():
             if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
-        return spelled
+        return ""
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
         """The parameters of the constructor that are options, by name."""

@@ -248,8 +248,7 @@ def _header(line: bytes) -> Line:
         if version != FORMAT:
             return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
         header = msgspec.json.decode(line, type=Header)
-        parse_workload(header.workload)
-    except (msgspec.DecodeError, UnicodeDecodeError, SearchlabError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Line(1, line, None, f"the header is damaged: {error}")
     return Line(1, line, header)
 
@@ -306,11 +305,11 @@ def read_log(path: str | Path) -> Log:
 
 
 def read_held(path: Path) -> Log | None:
-    """The log that a run at ``path`` resumes; None if there is none, or only a torn header.
+    """The log that a run at ``path`` resumes; None if there is none, or only a torn header, or if it is compressed.
 
     The log is not locked. Raises SearchlabError if it is foreign or damaged.
     """
-    if not path.is_file():
+    if path.suffix == ".gz" or not path.is_file():
         return None
     data = read_bytes(path)
     if b"\n" not in data and (_FIRST.startswith(data) or data.startswith(_FIRST)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import SearchlabError
+from ..workload import parse_workload
 from .format import Final, Header, Record, read_bytes, scan
 
 
@@ -43,10 +44,12 @@ def examine(path: Path) -> Examined:
     rest: list[bytes] = []
     trials = rest_trials = 0
     for line in scan(read_bytes(path)):
-        if line.problem:
-            problems.append(Problem(line.number, line.problem))
+        problem = line.problem
         if isinstance(line.item, Header):
-            prefix.append(line.data)
+            if wrong := _wrong_workload(line.item):
+                problem = wrong
+            else:
+                prefix.append(line.data)
         elif isinstance(line.item, Record):
             if prefix and not rest and line.item.index == trials:
                 trials += 1
@@ -56,9 +59,20 @@ def examine(path: Path) -> Examined:
                 rest.append(line.data)
         elif isinstance(line.item, Final):
             (rest if rest or not prefix else prefix).append(line.data)
+        if problem:
+            problems.append(Problem(line.number, problem))
     if not problems and not prefix:
         problems.append(Problem(1, "the log is empty: it holds no header yet"))
     return Examined(path, tuple(problems), tuple(prefix), tuple(rest), trials, rest_trials)
+
+
+def _wrong_workload(header: Header) -> str:
+    """The problem with the workload that a header names; empty if there is none."""
+    try:
+        parse_workload(header.workload)
+    except SearchlabError as error:
+        return f"the header is damaged: {error}"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from .cuda import gpu_name
 
 LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
@@ -61,6 +59,8 @@ def machine(threads: int) -> dict[str, Any]:
     clock may exceed its base. virtual: the hypervisor or container, if any. load: the mean number of processes that
     ran or waited in the last minute. memory_mb: the whole memory.
     """
+    import psutil  # here, since whoever only reads logs needs none of it
+
     facts: dict[str, Any] = {
         "cores": psutil.cpu_count(),
         "physical_cores": psutil.cpu_count(logical=False),

@@ -38,13 +38,13 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1, 2, 3])
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(lines[0] + lines[1] + "{]\n" + lines[3])
-    assert f"{path}, line 3 is damaged" in refused(tmp_path)
+    assert f"{path}, line 3: it is damaged" in refused(tmp_path)
 
 
 def test_a_time_that_is_none_is_damage(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [1])
     path.write_text(path.read_text().replace('"seconds":[0.001]', '"seconds":[0.0]'))
-    assert f"{path}, line 2 is damaged: Expected `float` > 0.0" in refused(tmp_path)
+    assert f"{path}, line 2: it is damaged: Expected `float` > 0.0" in refused(tmp_path)
 
 
 def test_an_unknown_workload_names_the_log(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def in_words_of_today(name: str, to: Path) -> Path:
     study = to / "studies" / name
     text = study.read_text()
     for old, new in ASKED.items():
-        text = text.replace(f"{old} = ", f"{new} = ")
+        text = re.sub(rf"\b{old} = ", f"{new} = ", text)
     study.write_text(text)
     return study
 

@@ -259,7 +259,9 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     study = made(tmp_path, WORKLOADS[:2], cost_models=["ridge", "xgboost"], warm_start=["tables"])
     plan = plan_hypertune(study, "xgb", **QUICK)
-    assert {problem.run.cost_model.plugin.name for problem in plan.problems if problem.run.cost_model} == {"ridge"}
+    assert {problem.run.strategy.cost_model.name for problem in plan.problems if problem.run.strategy.cost_model} == {
+        "ridge"
+    }
     assert spelled(plan.ranges["epsilon"]) == "0.0125..0.2:log" and plan.others == {"predictions": None}
     first, second = plan.notes
     assert "only the first of the study's cost models is used: ridge" in first and "logs of warm_start" in second

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Record, read_log
-from searchlab.log.writer import LogWriter
+from searchlab.log.format import read_log
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.measure.table import TableMeasurer
 from searchlab.run.study import Study, tune
@@ -110,13 +109,3 @@ def test_a_log_in_the_old_words_is_read_and_resumed(tmp_path: Path) -> None:
     lines = log.read_text().splitlines()
     assert lines[:3] == old_lines and len(lines) == 5
     assert not any('"stopped"' in line for line in lines[3:])
-
-
-def test_the_old_word_is_never_written(tmp_path: Path) -> None:
-    write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
-    log = read_log(tmp_path / "a.jsonl")
-    writer = LogWriter(tmp_path / "b.jsonl", log.header)
-    writer.append(Record(index=0, config=log.records[0].config, seconds=(1.0,), stopped=True))
-    writer.close()
-    assert '"pruned":true' in (tmp_path / "b.jsonl").read_text()
-    assert '"stopped"' not in (tmp_path / "b.jsonl").read_text()

@@ -217,7 +217,7 @@ def test_an_arm_gets_its_options_and_its_own_cost_model() -> None:
         ([{"name": "evolutionary", "options": {"popul": 5}}], "no option 'popul'; did you mean 'population'"),
         ([{"name": "random", "cost_model": "xgboost"}], "arm 'random' takes no cost model"),
         ([{"name": "xgb", "cost_model": "xgbost"}], "unknown cost model 'xgbost'"),
-        ([{"name": "xgb", "cost_model": 3}], "arm 'xgb' a cost model is given 3"),
+        ([{"name": "xgb", "cost_model": 3}], "a cost model is given as a name"),
     ],
 )
 def test_bad_arms_are_named(arms: Any, text: str) -> None:

@@ -196,8 +196,8 @@ def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
         "workloads": ["gemm:64x64x64"], "spaces": ["sketch", "guided-gemm"], "policies": ["random", "metaschedule"],
         "seeds": 2,
     }  # fmt: skip
-    cells, left_out = Study.from_dict(spec).plan()
-    assert sorted({str(cell.path.parent) for cell in cells}) == [
+    runs, left_out = Study.from_dict(spec).plan()
+    assert sorted({str(run.log.parent) for run in runs}) == [
         "gemm_64x64x64/guided-gemm/random", "gemm_64x64x64/sketch/metaschedule", "gemm_64x64x64/sketch/random",
     ]  # fmt: skip
     assert len(left_out) == 1 and left_out[0].startswith("gemm_64x64x64/guided-gemm/metaschedule is not searched: ")
