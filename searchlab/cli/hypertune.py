@@ -55,7 +55,7 @@ def hypertune(
         typer.Option(
             "--out",
             help="The directory for the searches, in Optuna's journal format, and the result [default: "
-            "results/hypertune/<study>-<policy>].",
+            "results/hypertune/STUDY-POLICY].",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -16,7 +16,7 @@ def run(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).", metavar="STUDY.toml")],
     directory: Annotated[
         Path | None,
-        typer.Option("--out", help="The directory for its logs and its report [default: results/<name of the study>]."),
+        typer.Option("--out", help="The directory for its logs and its report [default: results/STUDY]."),
     ] = None,
     jobs: Annotated[
         int, typer.Option(min=1, help="Runs at the same time: for a study on a fleet, or from a table.")

@@ -34,7 +34,7 @@ def table_build(
         typer.Option(
             "--out",
             help="A directory; or, for a workload, a file: `*.jsonl`, or `*.jsonl.gz` to compress it when it is "
-            "complete [default: results/tables/<name of the study>].",
+            "complete [default: results/tables/STUDY].",
         ),
     ] = None,
     measure: MeasureSpec = None,

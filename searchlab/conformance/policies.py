@@ -96,7 +96,7 @@ def _check_repeats(configs: Sequence[Config]) -> None:
         first[config] = number
 
 
-@rule("draw from np.random.default_rng([seed, ...]) only; an unseeded default_rng() differs every time", RUNS)
+@rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() differs every time', RUNS)
 def same_seed(policy: PolicySubject) -> None:
     """The same seed and measurements give the same proposals."""
     for name, where in policy.spaces.items():
@@ -115,7 +115,7 @@ def other_seed(policy: PolicySubject) -> None:
         raise Breach("it says uses_seed = False, and its proposals differ with the seed", "leave uses_seed out")
 
 
-@rule("draw from a stream of your own: np.random.default_rng([seed, ...])", [*RUNS, "same-seed"])
+@rule('draw from a stream of your own: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
 def global_random_state(policy: PolicySubject) -> None:
     """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
     where = policy.spaces["large"]
