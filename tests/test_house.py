@@ -36,7 +36,7 @@ FLOORS = [
 ]
 """The rooms of the core from the ground up: a room imports its own modules, and rooms of lower floors."""
 
-SAME_FLOOR = {("target", "machine"), ("exchange", "apply")}
+SAME_FLOOR = {("target", "machine")}
 """Imports within a floor."""
 
 CONTRACTS = {
