@@ -31,5 +31,5 @@ def native() -> Target:
 
 @pytest.fixture(scope="session")
 def measurer(native: Target) -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=12, run_timeout=2), native, {}, 2) as made:
+    with LocalMeasurer(LocalSettings(repeat=2, min_repeat_ms=0, build_timeout=5, run_timeout=2), native, {}, 2) as made:
         yield made
