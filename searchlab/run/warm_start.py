@@ -86,8 +86,8 @@ def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
     return runs
 
 
-def usable(runs: Sequence[EarlierRun], space: Space, features: str | None) -> WarmStart:
-    """The ``runs`` that a search of ``space`` can use. features: those of its cost model; None without a cost model.
+def usable(runs: Sequence[EarlierRun], space: Space, features: str) -> WarmStart:
+    """The ``runs`` that a search of ``space`` can use. features: those of its cost model; empty without a cost model.
 
     Any policy is told the trials in ``space``. Runs in another space, or on another workload, only train a cost model
     with program features; knobs of different spaces have nothing in common.
