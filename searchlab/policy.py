@@ -6,13 +6,31 @@ import inspect
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .plugins import PluginKind
+from .plugins import Plugin, PluginKind
 from .records import Trial
 from .space import Config, Space
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a strategy comes from, and in which points it differs.
+
+    name: what it is called there. version: of the system, or the year of the paper. source: its files, or the paper.
+    kind: ``reproduction`` is that algorithm, written anew; ``original`` is its own code, called; ``relative`` has the
+        idea of it, but is another algorithm: a result of one says nothing about the other.
+    deviations: each a phrase that says one difference.
+    """
+
+    name: str
+    version: str
+    source: str
+    kind: Literal["reproduction", "original", "relative"]
+    deviations: tuple[str, ...] = ()
 
 
 class Policy(ABC):
@@ -30,6 +48,18 @@ class Policy(ABC):
 
     A log with an earlier name resumes. A user who gives an earlier name is told today's name.
     """
+
+    origin: ClassVar[Origin | None] = None
+    """The published strategy that this one is, or is related to; None if it claims none."""
+
+    own_cost_model: ClassVar[Plugin | None] = None
+    """The cost model that belongs to the algorithm; a study's other cost models are then not tried with it.
+
+    An entry of a study that names a cost model for this policy takes that one instead.
+    """
+
+    own_features: ClassVar[str] = ""
+    """The features of :attr:`own_cost_model`."""
 
     uses_seed = True
     """False if the policy proposes the same configs for any seed, for example grid."""
