@@ -68,7 +68,9 @@ class Annotate:
         extent is not in ``vec_size``.
         """
         loops = list(loops)
-        if source is not None:
+        if source is not None or any(isinstance(at, int) for at in self.anns):
+            if source is None or any(isinstance(at, str) for at in self.anns):
+                raise SearchlabError(f"source is for 'locate_cache', which needs it; the annotations are {self.anns}")
             for blocks, at in zip(source, cast(Tile, self.anns), strict=False):
                 for block in blocks:
                     sch.compute_at(block, loops[at], preserve_unit_loops=True)

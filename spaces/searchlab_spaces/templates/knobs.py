@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 LOCATE_CACHE = "locate_cache"
+# Any of MARKS may be joined: these are suggested to whoever misspells one.
 COMMON_MARKS = ("none", "unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
 
 INDEPENDENT = "knobs must not depend on what is chosen: define them from the workload's own loops"
@@ -198,6 +199,11 @@ class TemplateConfig:
         extent = axis.length if isinstance(axis, Axis) else self.axis(axis).length
         if extent is None:
             raise SearchlabError(f"knob {name!r} splits what another knob makes; {INDEPENDENT}")
+        if not isinstance(num_outputs, int) or num_outputs < 1:
+            raise SearchlabError(
+                f"knob {name!r}: num_outputs is {num_outputs!r}; it must be a whole number of at least 1 (and the "
+                f"policy is given by name: policy=...)"
+            )
         if policy == "candidate":
             if any(len(tile) != num_outputs for tile in candidate):
                 raise SearchlabError(f"knob {name!r}: its candidates must have {num_outputs} parts, not {candidate}")

@@ -97,6 +97,8 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         (lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=[[1, 3, 4]]), "must have 2"),
         (lambda cfg, loops: cfg.define_split("t", loops[0], 2, filter=lambda split: False), "no legal choice"),
         (lambda cfg, loops: cfg.define_knob("t", []), "no legal choice"),
+        (lambda cfg, loops: cfg.define_split("t", loops[0], "power2"), "num_outputs is 'power2'; it must be a whole"),
+        (lambda cfg, loops: cfg.define_split("t", loops[0], 0), "num_outputs is 0; it must be"),
         (lambda cfg, loops: cfg.define_split("t", cfg.define_split("a", 4, 2)[0], 2), "must not depend on what is"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interlave"), "did you mean 'interleave'"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "must give orders of loops"),
