@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .plugins import Plugin, PluginKind
+from .plugins import Plugin, PluginKind, PluginSpec
 from .records import Trial
 from .space import Config, Space
 
@@ -55,7 +55,7 @@ class Policy(ABC):
     own_cost_model: ClassVar[Plugin | None] = None
     """The cost model that belongs to the algorithm; a study's other cost models are then not tried with it.
 
-    An entry of a study that names a cost model for this policy takes that one instead.
+    An entry of a study that names a cost model for this policy takes that one instead; see :func:`model_of`.
     """
 
     own_features: ClassVar[str] = ""
@@ -165,3 +165,16 @@ POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # t
 def takes_cost_model(policy: type[Policy]) -> bool:
     """Whether the constructor of ``policy`` has a parameter ``cost_model``; the policy is then given one."""
     return "cost_model" in inspect.signature(policy).parameters
+
+
+def has_own_model(policy: type[Policy]) -> bool:
+    """Whether a cost model belongs to ``policy``; a study's other cost models are then not tried with it."""
+    return getattr(policy, "own_cost_model", None) is not None  # a plug-in may be no Policy: the kit says so
+
+
+def model_of(
+    policy: type[Policy], cost_model: PluginSpec | None = None, features: str | None = None
+) -> tuple[PluginSpec, str]:
+    """The cost model and the features for ``policy``: those given, else its own, else ``xgboost`` and ``knob``."""
+    own, own_features = (policy.own_cost_model, policy.own_features) if has_own_model(policy) else (None, "")
+    return own or "xgboost" if cost_model is None else cost_model, features or own_features or "knob"

@@ -101,6 +101,7 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
         space=header.space.name,
         policy=header.policy.name,
         cost_model=header.cost_model.name if header.cost_model else None,
+        batch=header.batch,
         seeds=[run.seed for run in group.runs],
         trials=group.trials,
         trials_by_seed=group.lengths,

@@ -15,7 +15,7 @@ from ..log.format import Header
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings
 from ..plugins import Plugin, PluginSpec
-from ..policy import POLICIES, Policy, takes_cost_model
+from ..policy import POLICIES, Policy, model_of, takes_cost_model
 from ..records import Trial
 from ..space import SPACES, Space
 from ..target import Target
@@ -76,12 +76,18 @@ class Strategy:
     label: str = ""
 
     @classmethod
-    def of(cls, policy: PluginSpec, cost_model: PluginSpec, features: str, label: str = "") -> Strategy:
-        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model."""
+    def of(
+        cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
+    ) -> Strategy:
+        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model.
+
+        cost_model, features: for a policy that takes a cost model; by default as :func:`~searchlab.policy.model_of`.
+        """
         plugin, policy_class = POLICIES.named(policy)
         if not takes_cost_model(policy_class):
             return cls(plugin, policy_class, label=label)
-        return cls(plugin, policy_class, COST_MODELS.named(cost_model)[0], features, label)
+        model, features = model_of(policy_class, cost_model, features)
+        return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label)
 
     @property
     def name(self) -> str:
