@@ -51,7 +51,7 @@ class Droplet(NeverTwice):
         super().__init__(space, seed=seed)
         self.pvalue = real("pvalue", pvalue, 0, 1)
         first = self._first(start)
-        self._best = first
+        self._best = space.decide(lambda knob: knob.choices[0])  # AutoTVM's, wherever it starts, until a trial works
         self._costs: Sequence[float] = (np.inf,)
         self._next = [first]
         self._visited = {first}
@@ -83,12 +83,15 @@ class Droplet(NeverTwice):
     def tell(self, trials: Sequence[Trial]) -> None:
         asked = bool(self.seen)
         super().tell(trials)
+        self._visited.update(self.seen)
         moved = False
         for trial in trials if asked else sorted(trials, key=mean):
             if trial.config in self.seen and self._faster(trial):
                 self._best, self._costs, moved = trial.config, trial.measurement.seconds, True
-        # AutoTVM lets go of the last one here, measured or not.
-        self._next = self._next[self._batch : -1]
+        if asked:
+            self._next = self._next[self._batch : -1]  # AutoTVM lets go of the last one here, measured or not
+        elif moved:
+            self._next = []
         if moved:
             self._next += self._around(1)
             self._length = 1

@@ -13,7 +13,7 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
-MAX_STALE = 100
+MAX_STALE = 20
 """Generations without a new config after which one is drawn at random: few configs of the space are left then."""
 
 
