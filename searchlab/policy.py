@@ -70,6 +70,9 @@ class Policy(ABC):
     Its state is then a function of the asks too. Its runs still resume, since a resumed run asks again.
     """
 
+    stops = False
+    """True if the strategy may end although its space is not exhausted, for example at a local optimum."""
+
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
         self.seed = seed
@@ -84,7 +87,10 @@ class Policy(ABC):
 
     @abstractmethod
     def ask(self, n: int) -> Sequence[Config]:
-        """Up to ``n`` configs to measure next, none of them proposed before; none if the space is exhausted."""
+        """Up to ``n`` configs to measure next, none of them proposed before.
+
+        None if the space is exhausted or the strategy has ended: the run ends then, whatever its budget.
+        """
 
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -112,7 +118,8 @@ class NeverTwice(Policy):
         """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1.
 
         No more are taken once ``n`` are new, so the number of configs may be infinite. But if only seen configs remain,
-        it must end: any space may be exhausted.
+        it must end: any space may be exhausted. A policy that ``stops`` ends where none of them is new; no random
+        configs fill its batches.
         """
 
     def ask(self, n: int) -> Sequence[Config]:
@@ -127,6 +134,8 @@ class NeverTwice(Policy):
                 self.seen[config] = None
                 if len(batch) == n:
                     break
+        if self.stops:
+            return batch
         filling = self.space.sample_new(rng, n - len(batch), self.seen)
         self.seen.update(dict.fromkeys(filling))
         batch += filling

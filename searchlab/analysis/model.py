@@ -149,7 +149,8 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     batch: the number of configs that the policy was asked for at a time.
     trials: the number of trials that all its seeds have; trials_by_seed: the number that each seed has. They are all
-    the same where ``complete``. best_gflops, trials_to_target, seconds_to_target and area (see
+    the same where ``complete``, but for the runs that ended by themselves, ``ended`` of them: these hold their best up
+    to ``trials``, the horizon where all ended so. best_gflops, trials_to_target, seconds_to_target and area (see
     :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the first ``trials`` trials of each seed;
     failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a logarithmic scale (see
     :func:`~searchlab.analysis.stats.targets.anytime`). ecdf_area: the area under the ECDF of all (seed, target) pairs,
@@ -171,6 +172,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     trials: int
     trials_by_seed: list[int]
     complete: bool
+    ended: int
     best_gflops: Spread
     trials_to_target: Reached
     seconds_to_target: Reached

@@ -63,7 +63,7 @@ def tune(
         )  # fmt: skip
     done = len(result.trials)
     if done < trials:
-        out.print(f"the space is exhausted after {done} trials")
+        out.print(f"the run ended by itself after {done} of {trials} trials: the policy has nothing more to propose")
     best = result.best
     reached = f"{best.gflops:.1f} GFLOPS ({milliseconds(best.seconds)})"
     out.print(f"best of {done}: {reached} with {escape(str(best.config.to_json()))}", soft_wrap=True)
