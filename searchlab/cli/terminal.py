@@ -36,7 +36,10 @@ MeasureSpec = Annotated[
     typer.Option("--measure", help='As in a study file, in JSON: `{"kind": "local", "repeat": 5}`.', metavar="JSON"),
 ]
 FeaturesName = Annotated[
-    str, typer.Option("--features", help="The features that the cost model sees: `knob` or `program`.")
+    str,
+    typer.Option(
+        "--features", help="The features that the cost model sees: `knob`, `program`, `store`, `itervar` or `curve`."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 

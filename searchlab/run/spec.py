@@ -23,10 +23,14 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NamedCostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cost model, and its features: ``knob`` (the choices) or ``program`` (of the scheduled module)."""
+    """A cost model, and its features.
+
+    These are ``knob`` (the choices), or of the scheduled module: ``program``, ``store`` (only for pack-sum), and
+    AutoTVM's ``itervar`` and ``curve``.
+    """
 
     name: str
-    features: Literal["knob", "program", "store"] = "knob"
+    features: Literal["knob", "program", "store", "itervar", "curve"] = "knob"
     options: dict[str, Any] = {}
     label: str = ""
 
@@ -43,7 +47,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time. The default target is this machine, or the target of the table; a fleet has no default.
 
     warm_start: logs of earlier runs, or directories of them. Each policy is told those in the space of its run. A cost
-    model with program features is trained on the others.
+    model with features of programs is trained on the others, one with knob features on other shapes in the same space.
     """
 
     workloads: list[str]
