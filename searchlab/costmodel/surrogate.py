@@ -10,10 +10,9 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..records import Trial
-from ..space import Config
+from ..space import Config, Space
 from .contract import Array, CostModel, Groups
-from .features import Features, KnobFeatures
-from .features.base import widened
+from .features import Columns, Features, laid_out, widened
 
 
 class Rows(NamedTuple):
@@ -57,6 +56,14 @@ def bind(model: CostModel, features: Features | type[Features]) -> None:
     model.store_width = features.store_width
 
 
+class OtherTask(NamedTuple):
+    """Trials of another task: its space, the configs, and the score (n,) of each."""
+
+    space: Space
+    configs: Sequence[Config]
+    scores: Array
+
+
 class Surrogate:
     """A cost model for configs; a policy gets it as ``cost_model``.
 
@@ -73,22 +80,25 @@ class Surrogate:
         self.rows: Rows | None = None
         self.train_seconds = 0.0
         self.predict_seconds = 0.0
-        self._others: list[tuple[Array, Array]] = []
+        self._others: list[tuple[Features, OtherTask]] = []
+        self._other_columns: Columns = []
 
     @property
     def fitted(self) -> bool:
         return self.rows is not None
 
-    def pretrain(self, tasks: Sequence[tuple[Array, Array]]) -> None:
-        """Train on the (features, scores) of other tasks, now and, with the trials, in every later fit.
+    def pretrain(self, tasks: Sequence[OtherTask]) -> None:
+        """Train on other tasks, now and, with the trials, in every later fit.
 
-        Raises SearchlabError for knob features, whose columns belong to one space.
+        Their features are those of this surrogate; of knobs, the columns are those that any of the tasks has.
         """
-        if self.features.name == KnobFeatures.name:
-            raise SearchlabError("knob features have nothing in common with those of other tasks; use program features")
-        self._others = list(tasks)
+        self._others = [(type(self.features)(task.space), task) for task in tasks]
+        for features, task in self._others:
+            features.learn(task.configs)
+        self._other_columns = [column for features, _ in self._others for column in features.columns]
+        self._settle([])
         if tasks:
-            self.train(Rows.of_tasks(tasks, self.features.absent))
+            self.train(self._rows())
 
     def fit(self, trials: Sequence[Trial]) -> None:
         """Train anew on ``trials``; do nothing if there are none."""
@@ -96,8 +106,8 @@ class Surrogate:
             start = time.perf_counter()
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
-            own = self.features(configs), scores_of(trials)
-            self.train(Rows.of_tasks([*self._others, own], self.features.absent))
+            self._settle(self.features.columns)
+            self.train(self._rows((self.features(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
 
@@ -110,17 +120,23 @@ class Surrogate:
 
     def predict(self, configs: Sequence[Config]) -> Array:
         """Scores (n,), higher is faster; zeros before the first fit."""
-        if not self.fitted or not configs:
+        if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        predicted = np.asarray(self.model.predict(self._laid_out(self.features(configs))), dtype=np.float64)
+        predicted = np.asarray(
+            self.model.predict(laid_out(self.features, self.features(configs), self.rows.features.shape[1])),
+            dtype=np.float64,
+        )
         self.predict_seconds += time.perf_counter() - start
         return predicted
 
-    def _laid_out(self, features: Array) -> Array:
-        """``features`` with the columns that the model was trained on, unless it takes any number of stores."""
-        assert self.rows is not None
-        if self.features.store_width:
-            return features
-        width = self.rows.features.shape[1]
-        return widened(features[:, :width], width, self.features.absent)
+    def _settle(self, own: Columns) -> None:
+        """Have all tasks take the columns ``own``, and then those that only the other tasks have."""
+        if self._others:
+            columns = list(dict.fromkeys([*own, *self._other_columns]))
+            for features in (self.features, *(features for features, _ in self._others)):
+                features.settle(columns)
+
+    def _rows(self, *own: tuple[Array, Array]) -> Rows:
+        others = [(features(task.configs), task.scores) for features, task in self._others]
+        return Rows.of_tasks([*others, *own], self.features.absent)

@@ -181,7 +181,7 @@ def plan_run(
     The plan holds for other seeds too. Nothing is measured, but the policy is started once, which finds wrong options.
     Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space.
     """
-    warm_start = usable(earlier, searched.space, strategy.features)
+    warm_start = usable(earlier, searched.plugin, searched.space, strategy.features)
     run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)
     run.start()
     return run

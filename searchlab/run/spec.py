@@ -31,7 +31,11 @@ class Named(NamedPlugin, frozen=True):
 
 
 class NamedCostModel(NamedPlugin, frozen=True):
-    """A cost model, and its features."""
+    """A cost model, and its features.
+
+    These are of the choices, ``knob`` or as AutoTVM has them ``autotvm-knob``; or of the scheduled module: ``program``,
+    ``store`` (only for pack-sum), and AutoTVM's ``itervar`` and ``curve``.
+    """
 
     features: FeaturesName = "knob"
     label: str = ""
@@ -64,7 +68,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time. The default target is this machine, or the target of the table; a fleet has no default.
 
     warm_start: logs of earlier runs, or directories of them. Each policy is told those in the space of its run. A cost
-    model with program features is trained on the others.
+    model with features of programs is trained on the others, one with knob features on other shapes in the same space.
     """
 
     workloads: list[str]

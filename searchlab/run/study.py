@@ -192,7 +192,7 @@ def tune(
     ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
     or the target of the table.
     warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
-    program features is trained on the others.
+    features of programs is trained on the others, one with knob features on other shapes in the same space.
     Raises SearchlabError for bad input, and if ``log`` is of another run.
     """
     if trials < 1 or batch < 1 or seed < 0:

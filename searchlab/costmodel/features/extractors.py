@@ -6,10 +6,12 @@ from ...errors import SearchlabError, did_you_mean
 from ...space import Space
 from .base import Features
 from .knob import AutoTVMKnobFeatures, KnobFeatures
+from .loop import CurveFeatures, ItervarFeatures
 from .program import ProgramFeatures, StoreFeatures
 
 FEATURES: dict[str, type[Features]] = {
-    kind.name: kind for kind in (KnobFeatures, AutoTVMKnobFeatures, ProgramFeatures, StoreFeatures)
+    kind.name: kind
+    for kind in (KnobFeatures, AutoTVMKnobFeatures, ProgramFeatures, StoreFeatures, ItervarFeatures, CurveFeatures)
 }
 
 
