@@ -50,7 +50,10 @@ class Policy(ABC):
     """
 
     origin: ClassVar[Origin | None] = None
-    """The published strategy that this one is, or is related to; None if it claims none."""
+    """The published strategy that this one is, or is related to; None if it claims none.
+
+    It is of the class that declares it, and not of those derived from it: see :func:`origins`.
+    """
 
     own_cost_model: ClassVar[Plugin | None] = None
     """The cost model that belongs to the algorithm; a study's other cost models are then not tried with it.
@@ -169,6 +172,22 @@ def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
 
 
 POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # type: ignore[type-abstract]
+
+
+def origins() -> dict[str, Origin]:
+    """The origin of each registered policy whose class itself declares one, by name. All of them are imported.
+
+    A policy that cannot be imported is left out: it is told when it is used.
+    """
+    declared: dict[str, Origin] = {}
+    for name in POLICIES.installed():
+        try:
+            origin = vars(POLICIES.load(name)).get("origin")
+        except Exception:  # whatever a plug-in raises
+            continue
+        if isinstance(origin, Origin):
+            declared[name] = origin
+    return declared
 
 
 def takes_cost_model(policy: type[Policy]) -> bool:

@@ -156,7 +156,7 @@ def plan_hypertune(
         notes.append("every run starts from the logs of warm_start, also from their trials on workloads held out")
     if not runs[0].strategy.policy_class.uses_seed:
         notes.append("the runs of this policy are the same from every seed, so the intervals have no width")
-    measurer = TableMeasurer(spec.measure.paths(study.base), spec.measure.missing, spec.measure.noise)
+    measurer = spec.measure.make(runs[0].space.target, {}, study.base)
     problems = []
     for run in runs:
         problem = make_problem(measurer, run)

@@ -25,7 +25,7 @@ import numpy as np
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
 from ..plugins import Plugin
-from ..records import Failure, Measurement, Trial
+from ..records import Failure, Measurement, Statistic, Trial
 from ..space import Config
 from ..workload import parse_workload
 
@@ -92,6 +92,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
     model: on the last record of a batch, how well the cost model predicted the batch; None without a cost model.
     sentinel: on the first record of some batches, the seconds that the run's first program took before the batch.
+    statistic: of the seconds, which is the cost; the same on all lines of a run, as the ``measure`` of its header says.
     """
 
     index: int
@@ -106,6 +107,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     nearest: bool = False
     pruned: bool = False
     stopped: bool = False  # the name of pruned in logs of version 0.1; never written
+    statistic: Statistic = "median"
     propose_seconds: float = 0.0
     train_seconds: float = 0.0
     time: float = 0.0
@@ -127,7 +129,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return cls(
             index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
-            nearest=m.nearest, pruned=m.pruned, propose_seconds=round(propose_seconds, 7),
+            nearest=m.nearest, pruned=m.pruned, statistic=m.statistic, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
         )  # fmt: skip
 
@@ -139,7 +141,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def measurement(self) -> Measurement:
         return Measurement(
             self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.pruned or self.stopped,
+            self.nearest, self.pruned or self.stopped, self.statistic,
         )  # fmt: skip
 
 
@@ -188,7 +190,7 @@ class Log:
 
     @cached_property
     def costs(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Median seconds of each trial, infinity if it failed: shape (trials,)."""
+        """Cost of each trial in seconds, infinity if it failed: shape (trials,)."""
         return np.array([record.measurement.cost for record in self.records], dtype=np.float64)
 
     @cached_property

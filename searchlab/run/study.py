@@ -77,7 +77,7 @@ class Study:
             for entry, strategy in strategies:
                 paths = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                 if paths not in earlier:
-                    earlier[paths] = earlier_runs([self.base / path for path in paths])
+                    earlier[paths] = earlier_runs([self.base / path for path in paths], spec.measure.statistic)
                 try:
                     run = plan_run(
                         searched, strategy, spec.measure, seed=spec.seed_list[0], batch=entry.batch or spec.batch,
@@ -202,7 +202,7 @@ def tune(
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
-    earlier = earlier_runs([Path(path) for path in warm_start])
+    earlier = earlier_runs([Path(path) for path in warm_start], settings.statistic)
     run = plan_run(
         Searched.of(space, parse_workload(workload), resolved), Strategy.of(policy, cost_model, features), settings,
         seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,22 +15,27 @@ from ..log.format import Log, find_logs, read_log
 from ..log.result import Result
 from ..plugins import Plugin
 from ..policy import Policy
-from ..records import Trial
+from ..records import Statistic, Trial
 from ..space import SPACES, Space
 from ..workload import parse_workload
 
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """The log of an earlier run, and a digest of its content."""
+    """The log of an earlier run, a digest of its content, and the statistic that is the cost in the runs to come."""
 
     log: Log
     digest: str
+    statistic: Statistic
 
     @cached_property
     def trials(self) -> list[Trial]:
         """Its trials, without those that a table answered with the nearest config."""
-        return [trial for trial in self.log.trials if not trial.measurement.nearest]
+        return [
+            replace(trial, measurement=replace(trial.measurement, statistic=self.statistic))
+            for trial in self.log.trials
+            if not trial.measurement.nearest
+        ]
 
     @cached_property
     def task(self) -> OtherTask:
@@ -79,9 +84,10 @@ class WarmStart:
 NOTHING = WarmStart()
 
 
-def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
+def earlier_runs(paths: Sequence[Path], statistic: Statistic) -> list[EarlierRun]:
     """The logs at ``paths``, each of which is a log or a directory of logs.
 
+    statistic: of the repeats of their trials, the one that is the cost in the runs to come.
     Raises SearchlabError for a log that is unreadable, damaged, without trials, or given twice.
     """
     runs: list[EarlierRun] = []
@@ -89,7 +95,7 @@ def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
         if not find_logs(given):
             raise SearchlabError(f"there is no log (*.jsonl) in {given} to start from")
     for path in (path for given in paths for path in find_logs(given)):
-        run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32])
+        run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32], statistic)
         if not run.trials:
             raise SearchlabError(f"{path} has no measured trial to start from")
         if any(other.digest == run.digest for other in runs):
