@@ -118,6 +118,20 @@ def test_nothing_is_bred_without_mutation_and_crossover() -> None:
     assert len(features.asked) == 40
 
 
+def test_children_are_their_parents_with_one_factor_moved_or_one_knob_redrawn() -> None:
+    policy, features = knowing(population=60, mutation_prob=1, generations=1)
+    policy.search(1, np.random.default_rng(0))
+    first, bred = features.asked[:60], features.asked[60:]
+    tiles = 0
+    for child in bred:
+        parent = max(first, key=lambda config: sum(config[name] == child[name] for name in config))
+        (name,) = [name for name in child if child[name] != parent[name]]
+        if name.startswith("tile"):
+            tiles += 1
+            assert np.count_nonzero(np.array(child[name]) != np.array(parent[name])) == 2
+    assert tiles > 0.8 * len(bred), "of the weight, a tenth is for knobs that are no tiles"
+
+
 def test_crossover_alone_takes_every_value_from_the_first_generation() -> None:
     policy, features = knowing(population=40, mutation_prob=0, crossover_prob=1)
     policy.search(1, np.random.default_rng(0))
