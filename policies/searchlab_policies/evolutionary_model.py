@@ -20,7 +20,6 @@ from searchlab.space import Config, Space
 
 from .model_guided import ModelGuided
 
-
 WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.08, "sketch": 0.0, "other": 0.1},

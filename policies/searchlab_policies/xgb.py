@@ -2,9 +2,6 @@
 
 Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5: its Algorithm 1 and equation
 (2); XGBTuner of AutoTVM (``model_based_tuner`` and ``sa_model_optimizer`` in ``tvm.autotvm.tuner``, TVM up to 0.22).
-Differences: the model is trained afresh after every batch, not every 64 trials; the chains start from the best
-measured configs and from random ones, not from where they ended last time, so that nothing but the trials told
-decides where they go.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ import numpy as np
 
 from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
+from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
 from .model_guided import ModelGuided
@@ -36,6 +34,21 @@ class Xgb(ModelGuided):
         the space schedule a program for each, which takes milliseconds and more; else as many as the chains come to.
         Chains are made fewer where this would not let them take eight steps.
     """
+
+    origin = Origin(
+        "AutoTVM's XGBTuner",
+        "TVM 0.17",
+        "python/tvm/autotvm/tuner/xgboost_tuner.py, model_based_tuner.py, sa_model_optimizer.py",
+        "relative",
+        (
+            "any cost model and features, trained on all trials after every batch, not after every 64 trials",
+            "16 random trials first, not 64",
+            "64 chains of 60 steps, not 128 of 500, from temperature 0.1, not 1",
+            "the chains start from the best measured configs and random ones, not from where they ended last time",
+            "a batch is always picked for diversity, which AutoTVM does only if asked",
+            "each place of a batch is random with probability 0.05, not the last 5 % of a plan",
+        ),
+    )
 
     def __init__(
         self,
