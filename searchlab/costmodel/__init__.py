@@ -2,7 +2,7 @@
 
 from .contract import COST_MODELS, Array, CostModel, Groups, make_cost_model
 from .store import load, save
-from .surrogate import Rows, Surrogate, scores_of
+from .surrogate import Rows, Surrogate, bind, scores_of
 
 __all__ = [
     "COST_MODELS",
@@ -11,6 +11,7 @@ __all__ = [
     "Groups",
     "Rows",
     "Surrogate",
+    "bind",
     "load",
     "make_cost_model",
     "save",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,12 @@ class CostModel(ABC):
 
     plugin: Plugin | None = None
     """Its name and options, if :func:`make_cost_model` made it."""
+
+    per_store: ClassVar[bool] = False
+    """Whether it can learn from a row that holds the stores of a program, one after the other."""
+
+    store_width: int = 0
+    """How many columns each store of such a row has; 0 if a row is a whole. Set before ``fit`` if ``per_store``."""
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed

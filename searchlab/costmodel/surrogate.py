@@ -13,6 +13,7 @@ from ..records import Trial
 from ..space import Config
 from .contract import Array, CostModel, Groups
 from .features import Features, KnobFeatures
+from .features.base import widened
 
 
 class Rows(NamedTuple):
@@ -23,11 +24,16 @@ class Rows(NamedTuple):
     groups: Groups
 
     @classmethod
-    def of_tasks(cls, tasks: Sequence[tuple[Array, Array]]) -> Rows:
-        """The features and scores of each task in turn; at least one task."""
+    def of_tasks(cls, tasks: Sequence[tuple[Array, Array]], absent: float = np.nan) -> Rows:
+        """The features and scores of each task in turn; at least one task.
+
+        absent: the value of the columns that a task lacks, if the tasks differ in width.
+        """
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
-        return cls(np.concatenate(features), np.concatenate(scores), groups)
+        width = max(part.shape[1] for part in features)
+        wide = [widened(part, width, absent) for part in features]
+        return cls(np.concatenate(wide), np.concatenate(scores), groups)
 
 
 def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
@@ -40,6 +46,17 @@ def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
     return best / costs if np.isfinite(best) else np.zeros(len(costs))
 
 
+def bind(model: CostModel, features: Features | type[Features]) -> None:
+    """Tell ``model`` how a row of ``features`` is laid out. Raises SearchlabError if it cannot learn from such rows."""
+    if features.store_width and not model.per_store:
+        name = model.plugin.name if model.plugin else type(model).__name__
+        raise SearchlabError(
+            f"cost model {name!r} cannot learn from {features.name} features, which are of each store of a program; "
+            f"take the cost model pack-sum, which sums over stores, or program features"
+        )
+    model.store_width = features.store_width
+
+
 class Surrogate:
     """A cost model for configs; a policy gets it as ``cost_model``.
 
@@ -49,6 +66,7 @@ class Surrogate:
     """
 
     def __init__(self, model: CostModel, features: Features) -> None:
+        bind(model, features)
         self.model = model
         self.features = features
         self.best = np.inf
@@ -70,7 +88,7 @@ class Surrogate:
             raise SearchlabError("knob features have nothing in common with those of other tasks; use program features")
         self._others = list(tasks)
         if tasks:
-            self.train(Rows.of_tasks(tasks))
+            self.train(Rows.of_tasks(tasks, self.features.absent))
 
     def fit(self, trials: Sequence[Trial]) -> None:
         """Train anew on ``trials``; do nothing if there are none."""
@@ -79,7 +97,7 @@ class Surrogate:
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
             own = self.features(configs), scores_of(trials)
-            self.train(Rows.of_tasks([*self._others, own]))
+            self.train(Rows.of_tasks([*self._others, own], self.features.absent))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
 
@@ -95,6 +113,14 @@ class Surrogate:
         if not self.fitted or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        predicted = np.asarray(self.model.predict(self.features(configs)), dtype=np.float64)
+        predicted = np.asarray(self.model.predict(self._laid_out(self.features(configs))), dtype=np.float64)
         self.predict_seconds += time.perf_counter() - start
         return predicted
+
+    def _laid_out(self, features: Array) -> Array:
+        """``features`` with the columns that the model was trained on, unless it takes any number of stores."""
+        assert self.rows is not None
+        if self.features.store_width:
+            return features
+        width = self.rows.features.shape[1]
+        return widened(features[:, :width], width, self.features.absent)

@@ -26,7 +26,7 @@ class NamedCostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A cost model, and its features: ``knob`` (the choices) or ``program`` (of the scheduled module)."""
 
     name: str
-    features: Literal["knob", "program"] = "knob"
+    features: Literal["knob", "program", "store"] = "knob"
     options: dict[str, Any] = {}
     label: str = ""
 

@@ -16,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from ..costmodel import Array, Rows, make_cost_model, scores_of
+from ..costmodel import Array, Rows, bind, make_cost_model, scores_of
 from ..costmodel.features import FEATURES, ProgramFeatures, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
@@ -65,7 +65,7 @@ def evaluate(
     whole("k", k, 1)
     fraction = real("train_fraction", train_fraction, 0.01, 0.99)
     for model in models:  # a wrong name or option is found before anything takes long
-        make_cost_model(model, seed)
+        bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and features != ProgramFeatures.name:
         raise SearchlabError(
             f"the split by-task trains on other workloads, and the {features} features of two spaces have nothing in "

@@ -1,0 +1,17 @@
+"""Features of a config for cost models: of its knobs, or of its program."""
+
+from .base import Columns, Features
+from .extractors import FEATURES, make_features
+from .knob import KnobFeatures
+from .program import STORE_WIDTH, ProgramFeatures, StoreFeatures
+
+__all__ = [
+    "FEATURES",
+    "STORE_WIDTH",
+    "Columns",
+    "Features",
+    "KnobFeatures",
+    "ProgramFeatures",
+    "StoreFeatures",
+    "make_features",
+]
