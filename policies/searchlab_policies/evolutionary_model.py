@@ -18,7 +18,7 @@ from searchlab.options import real, whole
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
 
-from .model_guided import ModelGuided
+from .model_guided import ModelGuided, chances
 
 WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
@@ -85,28 +85,20 @@ class EvolutionaryModel(ModelGuided):
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
         """The ``n`` new configs with the best predictions that were met in any generation, best first."""
         predicted: dict[Config, float] = {}
-
-        def predict(configs: Sequence[Config]) -> Array:
-            new = [config for config in dict.fromkeys(configs) if config not in predicted]
-            predicted.update(zip(new, self.cost_model.predict(new).tolist(), strict=True))
-            return np.array([predicted[config] for config in configs])
-
         population = self.started(self.population, int(self.population * self.measured_ratio), rng)
-        scores = predict(population)
+        scores = self.predicted(population, predicted)
         for _ in range(self.generations):
             if len(predicted) + len(population) > self.predictions:
                 break
             population = self._next_generation(population, scores, rng)
-            scores = predict(population)
+            scores = self.predicted(population, predicted)
         # The first met of two that are equal, since the sort of nlargest is stable.
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
 
     def _next_generation(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
         """Children of ``population``, each chosen in proportion to its score; one predicted below 0 has no chance."""
-        weights = np.maximum(scores, 0.0)
-        chance = weights / weights.sum() if weights.any() else None
         size = self.population
-        parents = rng.choice(len(population), size=(size, 2), p=chance)
+        parents = rng.choice(len(population), size=(size, 2), p=chances(scores))
         crossed = rng.random(size) < self.crossover_prob
         mutated = rng.random(size) < self.mutation_prob
         children = []

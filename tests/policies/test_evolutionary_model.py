@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import CostModel, Surrogate
-from searchlab.costmodel.features import Features, KnobFeatures, ProgramFeatures
+from searchlab.costmodel import Surrogate
+from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
 from searchlab.records import Measurement
 from searchlab.space import Config, Space
@@ -17,6 +17,7 @@ from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary_model import EvolutionaryModel
 from searchlab_policies.random import Random
 from tests.support import toys
+from tests.support.oracle import ByCost, Oracle
 
 
 def evolution(space: Space, seed: int = 0, **options: Any) -> EvolutionaryModel:
@@ -64,22 +65,6 @@ def test_the_batch_is_random_until_something_succeeds() -> None:
 
 
 # --- the evolution itself, on a model that knows the truth --------------------------------------------
-
-
-class Oracle(CostModel):
-    """Knows the toy: the features it is given are the configs' own numbers."""
-
-    def fit(self, features: Any, scores: Any, groups: Any) -> None:
-        pass
-
-    def predict(self, features: Any) -> Any:
-        return 1e-3 / features[:, 0]
-
-
-class ByCost(Features):
-    def __call__(self, configs: Any) -> Any:
-        self.asked: list[Config] = [*getattr(self, "asked", []), *configs]
-        return np.array([[min(toys.smooth(config).cost, 1.0)] for config in configs])
 
 
 def knowing(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
