@@ -84,6 +84,9 @@ class Ansor(ModelGuided):
         if predictions is not None:
             room = whole("predictions", predictions, 1) / (generations + 1 + self.measured_ratio)
             self.population = max(1, min(population, int(room)))
+            first = self.population + int(self.population * self.measured_ratio)
+            self.generations = min(generations, max(0, predictions - first) // self.population)
+        self.replace_options({"population": population, "generations": generations})
         self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:

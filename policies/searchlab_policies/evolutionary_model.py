@@ -74,13 +74,15 @@ class EvolutionaryModel(ModelGuided):
         predictions: int | None = None,
     ) -> None:
         super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
-        self.generations = whole("generations", generations, 0)
+        whole("generations", generations, 0)
         self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
         self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
         self.crossover_prob = real("crossover_prob", crossover_prob, 0, 1)
         self.predictions = self.affordable(predictions, whole("population", population, 1) * (generations + 1))
         self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
         self.population = max(1, min(population, self.predictions // (generations + 1)))
+        self.generations = min(generations, self.predictions // self.population - 1)
+        self.replace_options({"population": population, "generations": generations})
 
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
         """The ``n`` new configs with the best predictions that were met in any generation, best first."""
@@ -88,8 +90,6 @@ class EvolutionaryModel(ModelGuided):
         population = self.started(self.population, int(self.population * self.measured_ratio), rng)
         scores = self.predicted(population, predicted)
         for _ in range(self.generations):
-            if len(predicted) + len(population) > self.predictions:
-                break
             population = self._next_generation(population, scores, rng)
             scores = self.predicted(population, predicted)
         # The first met of two that are equal, since the sort of nlargest is stable.

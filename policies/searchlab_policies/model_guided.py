@@ -58,6 +58,10 @@ class ModelGuided(NeverTwice):
         slow = self.cost_model.features.builds_programs or self.space.builds_programs
         return min(SLOW_PREDICTIONS, most) if slow else most
 
+    def replace_options(self, given: Mapping[str, int]) -> None:
+        """Declare which of the ``given`` options have another value as attributes of this policy."""
+        self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
+
     def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Array:
         """Scores (n,) of ``configs``. Each distinct config that is not ``known`` is predicted once, and then known."""
         new = [config for config in dict.fromkeys(configs) if config not in known]

@@ -32,7 +32,8 @@ class Xgb(ModelGuided):
     epsilon: probability that a place in the batch goes to a random config.
     predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
         the space schedule a program for each, which takes milliseconds and more; else as many as the chains come to.
-        Chains are made fewer where this would not let them take eight steps.
+        There are fewer chains if these do not let them take eight steps, and fewer steps if these do not let them
+        take so many: the temperature falls over the steps that there are.
     """
 
     origin = Origin(
@@ -67,13 +68,15 @@ class Xgb(ModelGuided):
         predictions: int | None = None,
     ) -> None:
         super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
-        self.steps = whole("steps", steps, 1)
+        whole("steps", steps, 1)
         self.early_stop = whole("early_stop", early_stop, 1)
         self.temperature = real("temperature", temperature, 0)
         self.candidates = whole("candidates", candidates, 1)
         self.diversity = real("diversity", diversity, 0)
         self.predictions = self.affordable(predictions, whole("chains", chains, 1) * (steps + 1))
         self.chains = max(1, min(chains, self.predictions // (min(steps, 8) + 1)))
+        self.steps = min(steps, self.predictions // self.chains - 1)
+        self.replace_options({"chains": chains, "steps": steps})
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         candidates, scores = self.anneal(n * self.candidates, rng)
@@ -104,7 +107,7 @@ class Xgb(ModelGuided):
         scores, _ = predict(points)
         idle = 0
         for step in range(self.steps):
-            if idle == self.early_stop or len(predicted) + len(points) > self.predictions:
+            if idle == self.early_stop:
                 break
             moved = [self.space.mutate(config, rng) for config in points]
             new_scores, improved = predict(moved)

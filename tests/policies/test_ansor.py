@@ -88,6 +88,14 @@ def test_generations_find_what_a_true_model_knows() -> None:
     assert found[12] < 0.8 * found[0]
 
 
+@pytest.mark.parametrize("bound", [1, 7, 30, 500])
+def test_evolution_is_bounded_in_what_it_predicts(bound: int) -> None:
+    policy, features = knowing(population=2048, predictions=bound)
+    assert len(policy.ask(8)) == 8
+    assert 0 < len(features.asked) <= bound
+    assert policy.effective["population"] == policy.population == max(1, int(bound / 5.2))
+
+
 def test_children_are_copies_or_have_one_knob_changed() -> None:
     policy, _ = knowing()
     rng = np.random.default_rng(0)

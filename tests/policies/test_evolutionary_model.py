@@ -134,6 +134,12 @@ def test_evolution_is_bounded_in_what_it_predicts() -> None:
         assert len(features.asked) == len(set(features.asked)), "predicted one twice"
 
 
+def test_what_the_bound_leaves_of_the_options_is_declared() -> None:
+    assert knowing()[0].effective == {}
+    assert knowing(predictions=500)[0].effective == {"population": 100}
+    assert knowing(predictions=3)[0].effective == {"population": 1, "generations": 2}
+
+
 def test_programs_are_built_for_few_configs() -> None:
     space = toys.Large()
     policy = EvolutionaryModel(space, seed=0, cost_model=Surrogate(RandomModel(seed=0), ProgramFeatures(space)))
