@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from ..costmodel import Array
 from ..log.format import RENAMED
 from ..records import Measurement, Trial
 from ..space import Config, Space
@@ -40,6 +41,10 @@ class Measurer(ABC):
         best: the least cost that the run has had so far, in seconds; a program that is much slower need not be
         repeated. A failure of the config is a Measurement; an exception is a failure of the measurer.
         """
+
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+        """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""
+        return None
 
     def close(self) -> None:
         """Let go of every process; the measurer is not used again."""

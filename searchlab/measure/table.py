@@ -15,13 +15,20 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
+from ..costmodel import Array
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, find_logs, read_header, read_log
+from ..machine.host import own_cores
 from ..records import Measurement
 from ..space import Config, Space
 from ..target import Target
-from .contract import KnownPrograms, Measurer
+from .build_pool import BuildPool
+from .contract import KnownPrograms, Measurer, RunSettings
+from .extractor import Extractor
 from .nearest import Nearest
+
+WORTH_PROCESSES = 512
+"""From so many configs on, processes are started to extract features: a start takes as long as about this many rows."""
 
 
 class TableSettings(
@@ -110,6 +117,7 @@ class TableMeasurer(Measurer):
                 f"their times cannot be compared; choose logs of one machine"
             )
         self.workers = built_on[0]
+        self._pool: BuildPool | None = None
 
     def begin(self, seed: int) -> None:
         self._seed = seed
@@ -120,6 +128,19 @@ class TableMeasurer(Measurer):
         for config in configs:
             measurement = table.measured.get(config) or self._nearest(table, config)
             yield self._noisy(config, measurement) if self.noise else measurement
+
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+        if self._pool is None:
+            if len(configs) < WORTH_PROCESSES or own_cores() == 1:
+                return None
+            limits = RunSettings()
+            self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
+            self._extractor = Extractor(self._pool)
+        return self._extractor.extract(space, features, configs)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
 
     def recorded(self, space: Space) -> list[Measurement]:
         """The measurements that the logs hold of this space, one a config."""

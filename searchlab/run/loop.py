@@ -6,6 +6,7 @@ told the logged trials. The configs that follow are measured.
 
 from __future__ import annotations
 
+from ..costmodel.features import extracted_by
 from ..log.format import Log
 from ..log.writer import LogWriter
 from ..measure.contract import Measurer
@@ -26,7 +27,8 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     with LogWriter(run.log, run.header(measurer.workers), durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
         whole = len(writer.records) >= run.trials
-        done = writer.log.trials if whole else _loop(run, measurer, writer, on_trial)
+        with extracted_by(measurer.extract):
+            done = writer.log.trials if whole else _loop(run, measurer, writer, on_trial)
         finish(run.space, measurer, writer, done)
         return writer.log
 

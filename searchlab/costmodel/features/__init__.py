@@ -3,7 +3,7 @@
 from .base import Columns, Features
 from .extractors import FEATURES, make_features
 from .knob import KnobFeatures
-from .program import STORE_WIDTH, ProgramFeatures, StoreFeatures
+from .program import STORE_WIDTH, ProgramFeatures, ScheduledFeatures, StoreFeatures, extracted_by
 
 __all__ = [
     "FEATURES",
@@ -12,6 +12,8 @@ __all__ = [
     "Features",
     "KnobFeatures",
     "ProgramFeatures",
+    "ScheduledFeatures",
     "StoreFeatures",
+    "extracted_by",
     "make_features",
 ]
