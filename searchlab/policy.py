@@ -64,6 +64,12 @@ class Policy(ABC):
     own_features: ClassVar[str] = ""
     """The features of :attr:`own_cost_model`."""
 
+    n_startup = 0
+    """Trials before the policy uses what it learns; up to there it goes by chance."""
+
+    effective: Mapping[str, Any] = {}
+    """Options that the policy cannot use as they are -> the values that it uses. The log and reports show them."""
+
     uses_seed = True
     """False if the policy proposes the same configs for any seed, for example grid."""
 

@@ -25,6 +25,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "autotvm-ga": {"population": 16},
     "xgb": {"chains": 16, "steps": 10},
     "evolutionary-model": {"population": 32},
+    "ansor": {"population": 24, "n_startup": 24},
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
 }
