@@ -1,8 +1,8 @@
 """AutoTVM's cost model: shallow trees, as many as the ranking of the best trials takes.
 
-Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2; ``XGBoostCostModel`` of TVM 0.17
-(``python/tvm/autotvm/tuner/xgboost_cost_model.py``, ``metric.py``), as it runs on XGBoost 1: exact splits, predictions
-that start from 0.5, and for ``rank`` one sampled pair a trial in each round.
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2; ``XGBoostCostModel`` in
+``xgboost_cost_model.py`` and ``metric.py`` of ``python/tvm/autotvm/tuner`` of TVM 0.17, as it runs on XGBoost 1: exact
+splits, predictions that start from 0.5, and for ``rank`` one sampled pair a trial in each round.
 """
 
 from __future__ import annotations
@@ -90,15 +90,20 @@ class AutoTVM(CostModel):
         self._trees = self._trained(features, scores, groups, ROUNDS, PATIENCE, self.plan_size)
 
     def predict(self, features: Array) -> Array:
-        trees = self._base if self._trees is None else self._trees
-        if trees is None or not len(features):
+        if not len(features) or (self._trees is None and self._base is None):
             return np.zeros(len(features))
+        if self._trees is None:
+            return self._base_margin(features)
         data = xgboost.DMatrix(features, nthread=1)
-        if trees is self._base:
-            data = xgboost.DMatrix(features[:, : trees.num_features()], nthread=1)
-        elif (margin := self._margin(features)) is not None:
-            data.set_base_margin(margin)
-        return np.asarray(trees.predict(data), dtype=np.float64)
+        if self._base is not None:
+            data.set_base_margin(self._discount * self._base_margin(features))
+        return np.asarray(self._trees.predict(data), dtype=np.float64)
+
+    def _base_margin(self, features: Array) -> Array:
+        """What the base model predicts from the columns that it knows, the first."""
+        assert self._base is not None
+        data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
+        return np.asarray(self._base.predict(data, output_margin=True), dtype=np.float64)
 
     def _trained(
         self, features: Array, scores: Array, groups: Groups, rounds: int, patience: int, n: int
@@ -110,19 +115,13 @@ class AutoTVM(CostModel):
         data = xgboost.DMatrix(features[order], label=scores[order], nthread=1)
         if self.loss != "reg":
             data.set_info(qid=groups[order])
-        if (margin := self._margin(features[order])) is not None:
-            data.set_base_margin(margin)
+        if self._base is not None:
+            data.set_base_margin(self._discount * self._base_margin(features[order]))
         labels = np.where(scores[order] >= 0.5, 1.0, 0.0) if self.loss == "rank-binary" else scores[order]
         return xgboost.train(
             {**PARAMETERS, **LOSSES[self.loss], "seed": self.seed}, data, num_boost_round=rounds,
             callbacks=[StopAtRecall(data, labels, n, patience)],
         )  # fmt: skip
-
-    def _margin(self, features: Array) -> Array | None:
-        if self._base is None:
-            return None
-        data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
-        return np.asarray(self._discount * self._base.predict(data, output_margin=True), dtype=np.float64)
 
 
 def shuffled(seed: int, n: int) -> Groups:

@@ -45,9 +45,7 @@ class Droplet(NeverTwice):
         deviations=("where knobs depend on each other, a step is repaired to the nearest legal config",),
     )
 
-    def __init__(
-        self, space: Space, *, seed: int, start: str | Sequence[int] = "first", pvalue: float = 0.05
-    ) -> None:
+    def __init__(self, space: Space, *, seed: int, start: str | Sequence[int] = "first", pvalue: float = 0.05) -> None:
         super().__init__(space, seed=seed)
         self.pvalue = real("pvalue", pvalue, 0, 1)
         first = self._first(start)
@@ -110,7 +108,7 @@ class Droplet(NeverTwice):
             return bool(ttest_ind(self._costs, ours).pvalue <= self.pvalue)
 
     def _around(self, length: int) -> list[Config]:
-        """New configs whose knobs went by ``length`` choices, larger subsets first; little more than a batch of them."""
+        """New configs whose knobs went by ``length`` choices, larger subsets first; a batch of them and one more."""
         knobs = self.space.knobs(self._best)
         positions = [knob.choices.index(self._best[knob.name]) for knob in knobs]
         found: list[Config] = []

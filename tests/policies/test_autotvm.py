@@ -115,5 +115,6 @@ def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
 
 def test_average_recall_by_hand() -> None:
     """Of the predictions in order, how many of the first k are among the k+1 best."""
-    assert average_recall(np.array([3.0, 2.0, 1.0]), np.array([0.9, 0.8, 0.1]), 3) == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)
-    assert average_recall(np.array([1.0, 2.0, 3.0]), np.array([0.9, 0.8, 0.1]), 3) == pytest.approx((0 + 0 + 2 / 3) / 3)
+    measured = np.array([0.9, 0.8, 0.1])
+    assert average_recall(np.array([3.0, 2.0, 1.0]), measured, 3) == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)
+    assert average_recall(np.array([1.0, 2.0, 3.0]), measured, 3) == pytest.approx((0 + 0 + 2 / 3) / 3)
