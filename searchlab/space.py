@@ -7,16 +7,19 @@ import inspect
 import json
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self
+from itertools import accumulate, chain, islice
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from .errors import InvalidConfig
+from .knob import Kind as Kind
+from .knob import Knob as Knob
+from .knob import Value as Value
 from .plugins import PluginKind
 from .target import Target
 from .workload import Workload
@@ -26,43 +29,7 @@ if TYPE_CHECKING:
 
     from tvm.s_tir import Schedule
 
-Value = bool | int | float | str | tuple[int, ...]
-"""A choice: a number, a word, or a tile (the factors of a loop, outermost first)."""
-
-Choose = Callable[["Knob"], Value]
-
-
-Kind = Literal["number", "tile", "word", "mixed"]
-"""The kinds of knobs: see :attr:`Knob.kind`."""
-
-
-@dataclass(frozen=True)
-class Knob:
-    """One open choice: its name and its choices, in the order that defines the index of a choice."""
-
-    name: str
-    choices: Sequence[Value]
-
-    @property
-    def kind(self) -> Kind:
-        """How its choices compare.
-
-        Numbers lie on a line. Tiles are near each other if the logarithms of their factors are. Words are equal or not,
-        and a switch is a word. A subclass whose tuples are not tiles, but for example permutations, overrides this with
-        "word".
-        """
-        kinds = {_kind(value) for value in self.choices}
-        return kinds.pop() if len(kinds) == 1 else "mixed"
-
-    def __post_init__(self) -> None:
-        if not self.choices:
-            raise InvalidConfig(f"knob {self.name!r} has no legal choice left")
-
-
-def _kind(value: Value) -> Kind:
-    if isinstance(value, bool | str):
-        return "word"
-    return "tile" if isinstance(value, tuple) else "number"
+Choose = Callable[[Knob], Value]
 
 
 class Config(Mapping[str, Value]):
@@ -226,8 +193,28 @@ class Space(ABC):
         if not open_knobs:
             return config
         knob = open_knobs[int(rng.integers(len(open_knobs)))]
-        others = [value for value in knob.choices if value != config[knob.name]]
-        return self.repaired({**config, knob.name: others[int(rng.integers(len(others)))]}, rng)
+        return self.repaired({**config, knob.name: knob.redrawn(config[knob.name], rng)}, rng)
+
+    def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
+        """As :meth:`mutate`, but roles of knobs are drawn by weight, and a tile moves one factor (:meth:`Knob.moved`).
+
+        weights: for each role, the weight of all its knobs together; ``"other"`` is for all roles without a weight.
+            Roles that the config does not have are left out. If no weight is left, all its knobs are drawn alike.
+        """
+        roles: dict[str, list[Knob]] = {}
+        for knob in self.knobs(config):
+            if len(knob.choices) > 1:
+                role = knob.role or knob.kind
+                roles.setdefault(role if role in weights else "other", []).append(knob)
+        if not roles:
+            return config
+        limits = list(accumulate(weights.get(role, 0.0) for role in roles))
+        if limits[-1] > 0:
+            knobs = list(roles.values())[bisect_right(limits, rng.random() * limits[-1], hi=len(limits) - 1)]
+        else:
+            knobs = list(chain(*roles.values()))
+        knob = knobs[int(rng.integers(len(knobs)))]
+        return self.repaired({**config, knob.name: knob.moved(config[knob.name], rng)}, rng)
 
     def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """A child that takes each knob from one parent or the other, repaired (uniform crossover)."""

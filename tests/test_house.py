@@ -24,6 +24,7 @@ FLOORS = [
     {"errors"},
     {"plugins", "options", "schema"},
     {"workload", "machine", "target"},
+    {"knob"},
     {"space"},
     {"metaschedule", "records"},
     {"policy"},

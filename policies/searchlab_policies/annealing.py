@@ -1,8 +1,7 @@
 """Simulated annealing on the measurements themselves.
 
 Source: Kirkpatrick, Gelatt and Vecchi, "Optimization by Simulated Annealing" (Science 220, 1983), after Metropolis et
-al. (1953); as a tuner of programs also in Kernel Tuner (van Werkhoven, FGCS 90, 2019) and OpenTuner (Ansel et al., PACT
-2014). Costs are compared by their logarithm, so that the temperature says how many times slower a config may be,
+al. (1953). Costs are compared by their logarithm, so that the temperature says how many times slower a config may be,
 whatever the workload takes. Several chains go side by side, so that a batch is not all from one place.
 """
 
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.options import real, whole
-from searchlab.policy import NeverTwice, private_rng
+from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -40,6 +39,19 @@ class Annealing(NeverTwice):
     cooling: the factor on the temperature after each step of a chain.
     patience: steps without a move after which a chain goes to the best trial of all, at the first temperature again.
     """
+
+    origin = Origin(
+        "simulated annealing",
+        "1983",
+        "Kirkpatrick, Gelatt and Vecchi, Science 220; Metropolis et al., 1953",
+        "relative",
+        (
+            "four chains side by side",
+            "the temperature falls after every trial, and is in units of the logarithm of the cost",
+            "a chain that has not moved for 16 steps goes to the best trial of all, at the first temperature",
+            "no config is measured twice: a proposal that is known is mutated on",
+        ),
+    )
 
     def __init__(
         self,

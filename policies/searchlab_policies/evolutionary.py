@@ -1,10 +1,9 @@
 """A genetic algorithm whose genes are the knobs.
 
 Source: GATuner of AutoTVM (``tvm.autotvm.tuner.ga_tuner``, TVM up to 0.22), after Chen et al., "Learning to
-Optimize Tensor Programs" (NeurIPS 2018), section 6. Two things differ. Crossover takes each knob from either
-parent at random, not all knobs before a random point from one of them, since the order of knobs means nothing in
-most spaces. And parents are drawn from trials measured so far, not from a population held aside: so trials of
-another log breed too, and a batch need not end where a generation does.
+Optimize Tensor Programs" (NeurIPS 2018), section 6. Crossover is uniform, since the order of knobs means nothing in
+most spaces. Parents are drawn from the trials measured so far: so trials of another log breed too, and a batch need not
+end where a generation does.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from searchlab.costmodel import scores_of
 from searchlab.errors import SearchlabError
 from searchlab.options import real, whole
-from searchlab.policy import NeverTwice
+from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -24,11 +23,25 @@ from searchlab.space import Config, Space
 class Evolutionary(NeverTwice):
     """Breeds each config from two that were measured, chosen in proportion to their throughput.
 
-    population: trials in a generation. The first one is random; parents come from the last complete one. AutoTVM's
-        100 is for budgets of a thousand trials; a few generations must fit.
+    population: trials in a generation. The first one is random; parents come from the last complete one. A few
+        generations must fit into the budget.
     elites: how many of the best of all trials may be parents besides.
     mutation_prob: probability that a knob of a child is drawn anew.
     """
+
+    origin = Origin(
+        "AutoTVM's GATuner",
+        "TVM 0.17",
+        "python/tvm/autotvm/tuner/ga_tuner.py",
+        "relative",
+        (
+            "16 trials in a generation and 4 elites, not 100 and 3",
+            "uniform crossover, not at one point",
+            "parents are the trials measured, those of another log too",
+            "a parent that failed keeps a small chance",
+            "no config is measured twice: a child that is known is mutated on",
+        ),
+    )
 
     def __init__(
         self, space: Space, *, seed: int, population: int = 16, elites: int = 4, mutation_prob: float = 0.1

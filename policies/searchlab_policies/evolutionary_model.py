@@ -1,16 +1,9 @@
 """Evolution on the predictions of a cost model, as Ansor and MetaSchedule search.
 
-Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1,
-and its ``sketch_search_policy.cc``; Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS
-2022), and ``evolutionary_search.cc`` of ``tvm.s_tir.meta_schedule``.
-
-The loop and its numbers are MetaSchedule's: 512 programs, a fifth of them measured ones, four generations, a mutation
-with probability 0.85; Ansor's are the same, but 2048 programs. Crossover is in Ansor's paper alone: neither
-implementation has it. As in Ansor, a parent may pass unchanged into the next generation more than once, which
-MetaSchedule prevents. Four things differ from both. A mutation changes any knob alike, where both weigh kinds of knobs.
-No mutation can fail, so there are no retries. A place of the batch is random with probability ``epsilon``, where both
-round the random places down, which leaves none in a small batch. And the model is not asked while there are fewer than
-``n_startup`` trials.
+Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1;
+Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), and ``evolutionary_search.cc`` of
+``tvm.s_tir.meta_schedule``, whose loop and numbers these are, for any space and any cost model. Ansor itself is
+:mod:`.ansor`. Crossover is in Ansor's paper alone, in neither implementation: here it is off unless asked for.
 """
 
 from __future__ import annotations
@@ -22,9 +15,16 @@ import numpy as np
 
 from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
+from searchlab.policy import Origin
 from searchlab.space import Config, Space
 
-from .model_guided import ModelGuided
+from .model_guided import ModelGuided, chances
+
+WEIGHTS = {
+    "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
+    "cuda": {"tile": 0.9, "unroll": 0.08, "sketch": 0.0, "other": 0.1},
+}
+"""How often a mutation is of a knob with each role; TVM's ``Mutator.create``. ``other`` knobs are not in its spaces."""
 
 
 class EvolutionaryModel(ModelGuided):
@@ -35,13 +35,28 @@ class EvolutionaryModel(ModelGuided):
     population: how many configs a generation has.
     generations: how many are bred for a batch.
     measured_ratio: at most this share of the first generation are the best configs measured; the rest is random.
-    mutation_prob: probability that a child has one knob changed.
+    mutation_prob: probability that a child has one knob changed, a tile by one factor moved between two levels.
     crossover_prob: probability that a child has a second parent, chosen as the first is, and each knob from either.
     epsilon: probability that a place in the batch goes to a random config.
     predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
         the space schedule a program for each, which takes milliseconds and more; else as many as the generations come
         to. The population is made smaller where this would not let it be bred so often.
     """
+
+    origin = Origin(
+        "MetaSchedule's EvolutionarySearch",
+        "TVM 0.27",
+        "src/s_tir/meta_schedule/search_strategy/evolutionary_search.cc",
+        "relative",
+        (
+            "any cost model and features, trained on all trials after every batch",
+            "the first 16 trials are random configs, where TVM evolves on random scores until it has 100",
+            "any space: knobs that TVM does not sample have a tenth of the mutations",
+            "no mutation fails, so none is tried again",
+            "a parent may pass unchanged into the next generation more than once, as in Ansor",
+            "each place of a batch is random with probability 0.05, where TVM rounds their number down",
+        ),
+    )
 
     def __init__(
         self,
@@ -54,43 +69,36 @@ class EvolutionaryModel(ModelGuided):
         generations: int = 4,
         measured_ratio: float = 0.2,
         mutation_prob: float = 0.85,
-        crossover_prob: float = 0.1,
+        crossover_prob: float = 0.0,
         epsilon: float = 0.05,
         predictions: int | None = None,
     ) -> None:
         super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
-        self.generations = whole("generations", generations, 0)
+        whole("generations", generations, 0)
         self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
         self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
         self.crossover_prob = real("crossover_prob", crossover_prob, 0, 1)
         self.predictions = self.affordable(predictions, whole("population", population, 1) * (generations + 1))
+        self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
         self.population = max(1, min(population, self.predictions // (generations + 1)))
+        self.generations = min(generations, self.predictions // self.population - 1)
+        self.replace_options({"population": population, "generations": generations})
 
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
         """The ``n`` new configs with the best predictions that were met in any generation, best first."""
         predicted: dict[Config, float] = {}
-
-        def predict(configs: Sequence[Config]) -> Array:
-            new = [config for config in dict.fromkeys(configs) if config not in predicted]
-            predicted.update(zip(new, self.cost_model.predict(new).tolist(), strict=True))
-            return np.array([predicted[config] for config in configs])
-
         population = self.started(self.population, int(self.population * self.measured_ratio), rng)
-        scores = predict(population)
+        scores = self.predicted(population, predicted)
         for _ in range(self.generations):
-            if len(predicted) + len(population) > self.predictions:
-                break
             population = self._next_generation(population, scores, rng)
-            scores = predict(population)
+            scores = self.predicted(population, predicted)
         # The first met of two that are equal, since the sort of nlargest is stable.
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
 
     def _next_generation(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
         """Children of ``population``, each chosen in proportion to its score; one predicted below 0 has no chance."""
-        weights = np.maximum(scores, 0.0)
-        chance = weights / weights.sum() if weights.any() else None
         size = self.population
-        parents = rng.choice(len(population), size=(size, 2), p=chance)
+        parents = rng.choice(len(population), size=(size, 2), p=chances(scores))
         crossed = rng.random(size) < self.crossover_prob
         mutated = rng.random(size) < self.mutation_prob
         children = []
@@ -98,5 +106,5 @@ class EvolutionaryModel(ModelGuided):
             child = population[first]
             if cross:
                 child = self.space.crossover(child, population[second], rng)
-            children.append(self.space.mutate(child, rng) if mutate else child)
+            children.append(self.space.mutate_by_role(child, rng, self._weights) if mutate else child)
         return children

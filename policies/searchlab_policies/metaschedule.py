@@ -3,13 +3,11 @@
 Source: Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 4;
 ``evolutionary_search.cc`` and ``xgb_model.py`` of ``tvm.s_tir.meta_schedule``, with their numbers as defaults.
 
-TVM draws the samples, mutates, postprocesses, evolves, and has the cost model with its features. Only the four lines
-around that are here, which pick the best measured programs, and the batch. TVM's search remembers its proposals. Here
-it starts afresh for every batch, on the trials told, and is asked for as many more programs as are known already:
-that comes to the same, and lets a run be resumed. Four more things differ. All runs on one
-thread, since which of TVM's threads draws which number is chance. The cost model is trained after every batch, where
-TVM waits until there are a fifth more samples. Random scores come from the policy's seed, not from numpy's global
-state. And two programs are the same where their configs are, read back from their traces, where TVM compares modules.
+TVM draws the samples, mutates, postprocesses, evolves, and has the cost model with its features and its own
+``XGBConfig`` (depth 10, gamma 0.001, min_child_weight 0, eta 0.2). Only the lines around that are here, which pick the
+best measured programs, and the batch. TVM's search remembers its proposals. Here it starts afresh for every batch, on
+the trials told, and is asked for as many more programs as are known already: that comes to the same, and lets a run be
+resumed.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import numpy as np
 from searchlab.errors import InvalidConfig, UnsupportedSpace
 from searchlab.metaschedule import TracedSpace, tune_context
 from searchlab.options import real, whole
-from searchlab.policy import NeverTwice
+from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -56,6 +54,18 @@ class MetaSchedule(NeverTwice):
     n_startup: programs to be measured before the cost model is asked; its scores are random up to there.
     """
 
+    origin = Origin(
+        "MetaSchedule's EvolutionarySearch and XGBModel",
+        "TVM 0.27",
+        "tvm.s_tir.meta_schedule: search_strategy/evolutionary_search, cost_model/xgb_model, mutator",
+        "original",
+        (
+            "the cost model is trained after every batch (adaptive_training=False), where TVM waits for a fifth more",
+            "one thread, and random scores from the policy's seed",
+            "two programs are the same if their configs are, where TVM compares modules",
+            "a program that is in no searchlab space is left out",
+        ),
+    )
     renamed: ClassVar[Mapping[str, str]] = {"warmup": "n_startup"}
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from searchlab.costmodel import Surrogate, scores_of
+from searchlab.costmodel import Array, Surrogate, scores_of
 from searchlab.options import real, whole
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
@@ -58,8 +58,24 @@ class ModelGuided(NeverTwice):
         slow = self.cost_model.features.builds_programs or self.space.builds_programs
         return min(SLOW_PREDICTIONS, most) if slow else most
 
+    def replace_options(self, given: Mapping[str, int]) -> None:
+        """Declare which of the ``given`` options have another value as attributes of this policy."""
+        self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
+
+    def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Array:
+        """Scores (n,) of ``configs``. Each distinct config that is not ``known`` is predicted once, and then known."""
+        new = [config for config in dict.fromkeys(configs) if config not in known]
+        known.update(zip(new, self.cost_model.predict(new).tolist(), strict=True))
+        return np.array([known[config] for config in configs])
+
     def started(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
         """``size`` configs to search from: at most ``measured`` of the best there are, and random ones."""
         ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
         best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
+
+
+def chances(scores: Array) -> Array | None:
+    """The probability of each parent, in proportion to its score, or 0; None (all alike) if no score is above 0."""
+    weights = np.maximum(scores, 0.0)
+    return weights / weights.sum() if weights.any() else None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from searchlab.policy import NeverTwice, private_rng
+from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.space import Config, Knob, Space, Value
 
 Point = np.ndarray[Any, np.dtype[np.float64]]
@@ -34,6 +34,14 @@ class Qmc(NeverTwice):
     Random configs fill a batch only where the sequence has had :func:`enough` points to find every config of a space
     that had no more of them.
     """
+
+    origin = Origin(
+        "scipy's scrambled Sobol sequence",
+        "scipy 1.14",
+        "scipy.stats.qmc.Sobol",
+        "original",
+        ("each coordinate is a fraction of a knob's choices", "points whose configs are known are passed over"),
+    )
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)

@@ -2,9 +2,6 @@
 
 Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5: its Algorithm 1 and equation
 (2); XGBTuner of AutoTVM (``model_based_tuner`` and ``sa_model_optimizer`` in ``tvm.autotvm.tuner``, TVM up to 0.22).
-Differences: the model is trained afresh after every batch, not every 64 trials; the chains start from the best
-measured configs and from random ones, not from where they ended last time, so that nothing but the trials told
-decides where they go.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ import numpy as np
 
 from searchlab.costmodel import Array, Surrogate
 from searchlab.options import real, whole
+from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
 from .model_guided import ModelGuided
@@ -34,8 +32,24 @@ class Xgb(ModelGuided):
     epsilon: probability that a place in the batch goes to a random config.
     predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
         the space schedule a program for each, which takes milliseconds and more; else as many as the chains come to.
-        Chains are made fewer where this would not let them take eight steps.
+        There are fewer chains if these do not let them take eight steps, and fewer steps if these do not let them
+        take so many: the temperature falls over the steps that there are.
     """
+
+    origin = Origin(
+        "AutoTVM's XGBTuner",
+        "TVM 0.17",
+        "python/tvm/autotvm/tuner/xgboost_tuner.py, model_based_tuner.py, sa_model_optimizer.py",
+        "relative",
+        (
+            "any cost model and features, trained on all trials after every batch, not after every 64 trials",
+            "16 random trials first, not 64",
+            "64 chains of 60 steps, not 128 of 500, from temperature 0.1, not 1",
+            "the chains start from the best measured configs and random ones, not from where they ended last time",
+            "a batch is always picked for diversity, which AutoTVM does only if asked",
+            "each place of a batch is random with probability 0.05, not the last 5 % of a plan",
+        ),
+    )
 
     def __init__(
         self,
@@ -54,13 +68,15 @@ class Xgb(ModelGuided):
         predictions: int | None = None,
     ) -> None:
         super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
-        self.steps = whole("steps", steps, 1)
+        whole("steps", steps, 1)
         self.early_stop = whole("early_stop", early_stop, 1)
         self.temperature = real("temperature", temperature, 0)
         self.candidates = whole("candidates", candidates, 1)
         self.diversity = real("diversity", diversity, 0)
         self.predictions = self.affordable(predictions, whole("chains", chains, 1) * (steps + 1))
         self.chains = max(1, min(chains, self.predictions // (min(steps, 8) + 1)))
+        self.steps = min(steps, self.predictions // self.chains - 1)
+        self.replace_options({"chains": chains, "steps": steps})
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         candidates, scores = self.anneal(n * self.candidates, rng)
@@ -91,7 +107,7 @@ class Xgb(ModelGuided):
         scores, _ = predict(points)
         idle = 0
         for step in range(self.steps):
-            if idle == self.early_stop or len(predicted) + len(points) > self.predictions:
+            if idle == self.early_stop:
                 break
             moved = [self.space.mutate(config, rng) for config in points]
             new_scores, improved = predict(moved)

@@ -15,6 +15,7 @@ from ..log.format import Log, find_logs, read_log
 from ..log.noise import largest_drift
 from ..workload import parse_workload
 from .runs import Comparison, LoggedRun, WorkloadRuns
+from .words import listed
 
 REPORT = "report"
 """Folder that a report on a directory is written to. Logs under a folder of this name are read only where named."""
@@ -127,7 +128,8 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     """What a reader should know of the logs of a workload, a sentence each.
 
     They say in what the logs differ, how far the machine drifted, how many trials a table answered with a config that
-    is not the one asked for, and which strategies made the same run from every seed.
+    is not the one asked for, which strategies could not use their options as they are, and which made the same run
+    from every seed.
     """
     notes = [
         f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
@@ -145,6 +147,10 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     by_strategy: dict[str, list[LoggedRun]] = {}
     for run in runs:
         by_strategy.setdefault(run.strategy, []).append(run)
+    for strategy, own in by_strategy.items():
+        if used := own[0].log.header.effective:
+            values = listed([f"{option} {value}" for option, value in used.items()])
+            notes.append(f"{strategy} used {values}: not as many as its options say.")
     shares = []
     for strategy, own in by_strategy.items():
         near = [record.nearest for run in own for record in run.log.records]

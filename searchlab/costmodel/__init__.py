@@ -2,15 +2,17 @@
 
 from .contract import COST_MODELS, Array, CostModel, Groups, make_cost_model
 from .store import load, save
-from .surrogate import Rows, Surrogate, scores_of
+from .surrogate import OtherTask, Rows, Surrogate, bind, scores_of
 
 __all__ = [
     "COST_MODELS",
     "Array",
     "CostModel",
     "Groups",
+    "OtherTask",
     "Rows",
     "Surrogate",
+    "bind",
     "load",
     "make_cost_model",
     "save",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,12 @@ class CostModel(ABC):
     plugin: Plugin | None = None
     """Its name and options, if :func:`make_cost_model` made it."""
 
+    per_store: ClassVar[bool] = False
+    """Whether it can learn from a row that holds the stores of a program, one after the other."""
+
+    store_width: int = 0
+    """How many columns each store of such a row has; 0 if a row is a whole. Set before ``fit`` if ``per_store``."""
+
     def __init__(self, *, seed: int) -> None:
         self.seed = seed
 
@@ -33,6 +39,13 @@ class CostModel(ABC):
         features: (n, d), NaN for a feature that a row lacks. scores: (n,) in [0, 1], 1 for the fastest of its task.
         groups: (n,), the task of each row, ascending: scores of different tasks do not compare.
         """
+
+    def start_from(self, features: Array, scores: Array, groups: Groups) -> bool:
+        """Learn from the rows of other tasks, once, before any of the task that is searched; as in :meth:`fit`.
+
+        False, as by default, if they are to be among the rows of every fit instead.
+        """
+        return False
 
     @abstractmethod
     def predict(self, features: Array) -> Array:

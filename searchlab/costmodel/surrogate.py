@@ -10,9 +10,9 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..records import Trial
-from ..space import Config
+from ..space import Config, Space
 from .contract import Array, CostModel, Groups
-from .features import Features, KnobFeatures
+from .features import Columns, Features, laid_out, widened
 
 
 class Rows(NamedTuple):
@@ -23,11 +23,16 @@ class Rows(NamedTuple):
     groups: Groups
 
     @classmethod
-    def of_tasks(cls, tasks: Sequence[tuple[Array, Array]]) -> Rows:
-        """The features and scores of each task in turn; at least one task."""
+    def of_tasks(cls, tasks: Sequence[tuple[Array, Array]], absent: float = np.nan) -> Rows:
+        """The features and scores of each task in turn; at least one task.
+
+        absent: the value of the columns that a task lacks, if the tasks differ in width.
+        """
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
-        return cls(np.concatenate(features), np.concatenate(scores), groups)
+        width = max(part.shape[1] for part in features)
+        wide = [widened(part, width, absent) for part in features]
+        return cls(np.concatenate(wide), np.concatenate(scores), groups)
 
 
 def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
@@ -40,37 +45,68 @@ def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
     return best / costs if np.isfinite(best) else np.zeros(len(costs))
 
 
+def bind(model: CostModel, features: Features | type[Features]) -> None:
+    """Tell ``model`` how a row of ``features`` is laid out. Raises SearchlabError if it cannot learn from such rows."""
+    if features.store_width and not model.per_store:
+        name = model.plugin.name if model.plugin else type(model).__name__
+        raise SearchlabError(
+            f"cost model {name!r} cannot learn from {features.name} features, which are of each store of a program; "
+            f"take the cost model pack-sum, which sums over stores, or program features"
+        )
+    model.store_width = features.store_width
+
+
+class OtherTask(NamedTuple):
+    """Trials of another task: its space, the configs, and the score (n,) of each."""
+
+    space: Space
+    configs: Sequence[Config]
+    scores: Array
+
+
 class Surrogate:
     """A cost model for configs; a policy gets it as ``cost_model``.
 
     best: seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
     rows: its training data; None before the first training.
+    started: whether the model learned from other tasks once, so that ``rows`` are not all that it was trained on.
     train_seconds: the time of the last training. predict_seconds: the time of all predictions so far.
     """
 
     def __init__(self, model: CostModel, features: Features) -> None:
+        bind(model, features)
         self.model = model
         self.features = features
         self.best = np.inf
         self.rows: Rows | None = None
         self.train_seconds = 0.0
         self.predict_seconds = 0.0
-        self._others: list[tuple[Array, Array]] = []
+        self.started = False
+        self._others: list[tuple[Features, OtherTask]] = []
+        self._other_columns: Columns = []
 
     @property
     def fitted(self) -> bool:
         return self.rows is not None
 
-    def pretrain(self, tasks: Sequence[tuple[Array, Array]]) -> None:
-        """Train on the (features, scores) of other tasks, now and, with the trials, in every later fit.
+    def pretrain(self, tasks: Sequence[OtherTask]) -> None:
+        """Train on other tasks, now and, with the trials, in every later fit; or once, if the model starts from them.
 
-        Raises SearchlabError for knob features, whose columns belong to one space.
+        Their features are those of this surrogate; of knobs, the columns are those that any of the tasks has.
         """
-        if self.features.name == KnobFeatures.name:
-            raise SearchlabError("knob features have nothing in common with those of other tasks; use program features")
-        self._others = list(tasks)
-        if tasks:
-            self.train(Rows.of_tasks(tasks))
+        self._others = [(type(self.features)(task.space), task) for task in tasks]
+        for features, task in self._others:
+            features.learn(task.configs)
+        self._other_columns = [column for features, _ in self._others for column in features.columns]
+        self._settle([])
+        if not tasks:
+            return
+        rows = self._rows()
+        self.started = self.model.start_from(*rows)
+        if self.started:
+            self.rows = rows
+        else:
+            self.train(rows)
 
     def fit(self, trials: Sequence[Trial]) -> None:
         """Train anew on ``trials``; do nothing if there are none."""
@@ -78,8 +114,8 @@ class Surrogate:
             start = time.perf_counter()
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
-            own = self.features(configs), scores_of(trials)
-            self.train(Rows.of_tasks([*self._others, own]))
+            self._settle(self.features.columns)
+            self.train(self._rows((self.features(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
 
@@ -92,9 +128,26 @@ class Surrogate:
 
     def predict(self, configs: Sequence[Config]) -> Array:
         """Scores (n,), higher is faster; zeros before the first fit."""
-        if not self.fitted or not configs:
+        if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        predicted = np.asarray(self.model.predict(self.features(configs)), dtype=np.float64)
+        predicted = np.asarray(
+            self.model.predict(laid_out(self.features, self.features(configs), self.rows.features.shape[1])),
+            dtype=np.float64,
+        )
         self.predict_seconds += time.perf_counter() - start
         return predicted
+
+    def _settle(self, own: Columns) -> None:
+        """Have all tasks take the columns ``own``, and then those that only the other tasks have."""
+        if self._others:
+            # A model that started from the other tasks finds their columns where they were.
+            both = [*self._other_columns, *own] if self.started else [*own, *self._other_columns]
+            columns = list(dict.fromkeys(both))
+            for features in (self.features, *(features for features, _ in self._others)):
+                features.settle(columns)
+
+    def _rows(self, *own: tuple[Array, Array]) -> Rows:
+        pooled = [] if own and self.started else self._others
+        others = [(features(task.configs), task.scores) for features, task in pooled]
+        return Rows.of_tasks([*others, *own], self.features.absent)

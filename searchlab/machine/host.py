@@ -22,6 +22,12 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def own_cores() -> int:
+    """Cores that this process has to itself: fewer in one of several jobs, whose share is in ``TVM_NUM_THREADS``."""
+    share = os.environ.get("TVM_NUM_THREADS", "")
+    return min(available_cores(), int(share)) if share.isdecimal() and int(share) else available_cores()
+
+
 @functools.cache
 def library_versions() -> Mapping[str, str]:
     """The installed version of each of :data:`LIBRARIES`, without those that are not installed."""

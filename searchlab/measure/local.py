@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from ..costmodel import Array
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
 from ..machine.host import available_cores
@@ -20,6 +21,7 @@ from ..workload import Workload
 from .build_pool import BuildPool
 from .code import Objects
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
+from .extractor import Extractor
 from .messages import Built, CheckProgram, Drawn, Failed, Ran, Remeasure, RunProgram, SetUpRunner
 from .process import START_SECONDS, MeasuringWorker, WorkerDied
 
@@ -83,6 +85,7 @@ class LocalMeasurer(Remeasurer):
         self._folder = tempfile.TemporaryDirectory(prefix="searchlab-") if target.kind == "cuda" else None
         self._scratch = self._folder.name if self._folder else ""
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._scratch)
+        self._extractor = Extractor(self._builders)
         self._runner: MeasuringWorker | None = None
         self._kept: dict[str, tuple[float, Objects]] = {}  # cost and code of the run's first and fastest programs
 
@@ -136,6 +139,9 @@ class LocalMeasurer(Remeasurer):
             answer = self._answer(runner, self.settings.run_timeout)
         return (answer.failure, answer.message) if isinstance(answer, Failed) else None
 
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+        return self._extractor.extract(space, features, configs)
+
     def close(self) -> None:
         self._builders.close()
         self._end_runner()
@@ -185,7 +191,10 @@ class LocalMeasurer(Remeasurer):
         runner.send(RunProgram(built.objects, best))
         match self._answer(runner, self.settings.run_timeout):
             case Ran(seconds, pruned, run_seconds):
-                return Measurement(seconds, None, "", built.seconds, run_seconds, program, pruned=pruned)
+                return Measurement(
+                    seconds, None, "", built.seconds, run_seconds, program, pruned=pruned,
+                    statistic=self.settings.statistic,
+                )  # fmt: skip
             case Failed(failure, message, run_seconds):
                 return Measurement((), failure, message, built.seconds, run_seconds, program)
         raise AssertionError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..costmodel import Array
 from ..records import Failure
 from ..space import Config
 from ..target import Target
@@ -96,6 +97,22 @@ class Skipped(NamedTuple):
     """The program was left."""
 
 
+# --- features: Extract, Extracted -----------------------------------------------------------------------------------
+
+
+class Extract(NamedTuple):
+    """Extract the features of this name from the programs of configs."""
+
+    features: str
+    configs: list[Config]
+
+
+class Extracted(NamedTuple):
+    """The features (d,) of each config; empty for one that makes no program."""
+
+    rows: list[Array]
+
+
 # --- running on this machine --------------------------------------------------------------------------------------
 
 
@@ -170,6 +187,6 @@ class Unfit(NamedTuple):
 
 
 SetUp = SetUpBuilder | SetUpRunner | SetUpSessions
-Work = Build | RunProgram | CheckProgram | Remeasure | RunOn
-Answer = Ready | Broken | Failed | Built | Skipped | Ran | Right | Remeasured | Lost | Unfit
+Work = Build | Extract | RunProgram | CheckProgram | Remeasure | RunOn
+Answer = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Right | Remeasured | Lost | Unfit
 """The last message of a worker about what it was told to do."""

@@ -15,13 +15,20 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
+from ..costmodel import Array
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, find_logs, read_header, read_log
-from ..records import Measurement
+from ..machine.host import own_cores
+from ..records import Measurement, Statistic
 from ..space import Config, Space
 from ..target import Target
-from .contract import KnownPrograms, Measurer
+from .build_pool import BuildPool
+from .contract import KnownPrograms, Measurer, RunSettings
+from .extractor import Extractor
 from .nearest import Nearest
+
+WORTH_PROCESSES = 512
+"""From so many configs on, processes are started to extract features: a start takes as long as about this many rows."""
 
 
 class TableSettings(
@@ -30,12 +37,14 @@ class TableSettings(
     """Answer from recorded logs: a file, a directory of logs, or several of them, relative to the study file.
 
     A config that they do not hold is refused, or answered by the ``nearest`` one that they do; with ``noise`` the
-    repeats of a measurement are drawn anew from those recorded, from the seed of the run.
+    repeats of a measurement are drawn anew from those recorded, from the seed of the run. The cost of a trial is
+    the ``statistic`` of its repeats, whatever it was when they were recorded.
     """
 
     path: str | list[str]
     missing: Literal["refuse", "nearest"] = "refuse"
     noise: bool = False
+    statistic: Statistic = "median"
 
     exclusive: ClassVar[Literal[False]] = False
     replays: ClassVar[Literal[True]] = True
@@ -64,7 +73,7 @@ class TableSettings(
         return {(header.workload, header.fingerprint) for header in read_headers(self.paths(base)).values()}
 
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
-        return TableMeasurer(self.paths(base), self.missing, self.noise)
+        return TableMeasurer(self.paths(base), self.missing, self.noise, self.statistic)
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
@@ -95,11 +104,16 @@ class TableMeasurer(Measurer):
     repeatable = True
 
     def __init__(
-        self, paths: Sequence[Path], missing: Literal["refuse", "nearest"] = "refuse", noise: bool = False
+        self,
+        paths: Sequence[Path],
+        missing: Literal["refuse", "nearest"] = "refuse",
+        noise: bool = False,
+        statistic: Statistic = "median",
     ) -> None:
         self.where = ", ".join(str(path) for path in paths)
         self.missing = missing
         self.noise = noise
+        self.statistic = statistic
         self.begin(seed=0)
         self._headers = read_headers(paths)
         self._tables: dict[tuple[str, str], _Table] = {}
@@ -110,6 +124,7 @@ class TableMeasurer(Measurer):
                 f"their times cannot be compared; choose logs of one machine"
             )
         self.workers = built_on[0]
+        self._pool: BuildPool | None = None
 
     def begin(self, seed: int) -> None:
         self._seed = seed
@@ -120,6 +135,19 @@ class TableMeasurer(Measurer):
         for config in configs:
             measurement = table.measured.get(config) or self._nearest(table, config)
             yield self._noisy(config, measurement) if self.noise else measurement
+
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+        if self._pool is None:
+            if len(configs) < WORTH_PROCESSES or own_cores() == 1:
+                return None
+            limits = RunSettings()
+            self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
+            self._extractor = Extractor(self._pool)
+        return self._extractor.extract(space, features, configs)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
 
     def recorded(self, space: Space) -> list[Measurement]:
         """The measurements that the logs hold of this space, one a config."""
@@ -136,7 +164,7 @@ class TableMeasurer(Measurer):
                     f"the logs there are of {held}, each in its own space and for its own target; leave out the "
                     f"target to take theirs"
                 )
-            self._tables[key] = _Table(paths, space)
+            self._tables[key] = _Table(paths, space, self.statistic)
         return self._tables[key]
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
@@ -166,13 +194,14 @@ class TableMeasurer(Measurer):
 class _Table:
     """The first measurement of each config in the logs of one space, without those that are of another config."""
 
-    def __init__(self, paths: Sequence[Path], space: Space) -> None:
+    def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
         self.measured: dict[Config, Measurement] = {}
         for path in paths:
             for trial in read_log(path).trials:
                 if not trial.measurement.nearest:
-                    self.measured.setdefault(trial.config, replace(trial.measurement, reused=False))
+                    measurement = replace(trial.measurement, reused=False, statistic=statistic)
+                    self.measured.setdefault(trial.config, measurement)
 
     @cached_property
     def answers(self) -> list[Measurement]:

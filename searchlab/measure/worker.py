@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 if __name__ == "__main__":  # tvm_ffi imports PyTorch wherever that is installed: two thirds of a worker's start
     sys.modules["torch"] = None  # type: ignore[assignment]
 
+from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig
 from ..space import Config, Space
 from ..workload import Workload
@@ -25,6 +26,8 @@ from .messages import (
     Built,
     CheckProgram,
     Drawn,
+    Extract,
+    Extracted,
     Failed,
     Ready,
     Remeasure,
@@ -55,6 +58,7 @@ class Workbench:
     """The space or the workload that a worker was set up with, and the work that it does with it."""
 
     space: Space
+    features: dict[str, ScheduledFeatures]
     workload: Workload
     runner: Runner
     remote: RemoteRunner
@@ -70,6 +74,8 @@ class Workbench:
         match message:
             case Build(config):
                 return self.build(config)
+            case Extract(features, configs):
+                return self.extract(features, configs)
             case RunProgram(objects, best):
                 return self.runner.run(partial(load_objects, objects), best)
             case CheckProgram(objects, seed):
@@ -86,6 +92,7 @@ class Workbench:
             match message:
                 case SetUpBuilder(data):
                     self.space = pickle.loads(data)
+                    self.features = {}
                 case SetUpRunner(workload, settings, kind):
                     self.workload = workload
                     self.runner = Runner(workload, settings, device_of(kind))
@@ -119,6 +126,13 @@ class Workbench:
             text = with_limit(reason(error), self.memory_limit_mb)
             return Failed("build_error", text, scheduling + time.perf_counter() - start)
         return Built(objects, scheduling + time.perf_counter() - start)
+
+    def extract(self, name: str, configs: list[Config]) -> Extracted:
+        if name not in self.features:
+            features = make_features(name, self.space)
+            assert isinstance(features, ScheduledFeatures)
+            self.features[name] = features
+        return Extracted(self.features[name].extract(configs))
 
     def check(self, objects: Objects, seed: int) -> Right | Failed:
         limit_memory(0)  # the inputs and the reference are no candidate either

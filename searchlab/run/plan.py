@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..costmodel import COST_MODELS, Surrogate, make_cost_model
 from ..costmodel.features import make_features
-from ..errors import SearchlabError
+from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings
 from ..plugins import Plugin, PluginSpec
-from ..policy import POLICIES, Policy, takes_cost_model
+from ..policy import POLICIES, Policy, model_of, takes_cost_model
 from ..records import Trial
 from ..space import SPACES, Space
 from ..target import Target
@@ -76,12 +77,18 @@ class Strategy:
     label: str = ""
 
     @classmethod
-    def of(cls, policy: PluginSpec, cost_model: PluginSpec, features: str, label: str = "") -> Strategy:
-        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model."""
+    def of(
+        cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
+    ) -> Strategy:
+        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model.
+
+        cost_model, features: for a policy that takes a cost model; by default as :func:`~searchlab.policy.model_of`.
+        """
         plugin, policy_class = POLICIES.named(policy)
         if not takes_cost_model(policy_class):
             return cls(plugin, policy_class, label=label)
-        return cls(plugin, policy_class, COST_MODELS.named(cost_model)[0], features, label)
+        model, features = model_of(policy_class, cost_model, features)
+        return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label)
 
     @property
     def name(self) -> str:
@@ -103,7 +110,10 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Run:
-    """A space, searched by a strategy from a seed: ``trials`` trials, ``batch`` at a time, in the file ``log``."""
+    """A space, searched by a strategy from a seed: ``trials`` trials, ``batch`` at a time, in the file ``log``.
+
+    effective: options that the policy replaces; see :attr:`~searchlab.policy.Policy.effective`.
+    """
 
     searched: Searched
     strategy: Strategy
@@ -113,6 +123,7 @@ class Run:
     settings: Settings
     log: Path
     warm_start: WarmStart = NOTHING
+    effective: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def space(self) -> Space:
@@ -127,9 +138,9 @@ class Run:
         return self.strategy.start(self.space, self.seed)
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
-        """This run with other options of its policy."""
+        """This run with other options of its policy; which of them the policy replaces is not known."""
         policy = Plugin(self.strategy.policy.name, dict(options))
-        return replace(self, strategy=replace(self.strategy, policy=policy))
+        return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
     def header(self, workers: int) -> Header:
         """The header of its log. workers: the number of programs that its measurer builds at the same time."""
@@ -153,6 +164,7 @@ class Run:
             label=strategy.label,
             space_label=self.searched.label,
             space_size=self.searched.size,
+            effective=dict(self.effective),
             workers=workers,
             versions=dict(library_versions()),
             created=time.time(),
@@ -173,9 +185,19 @@ def plan_run(
     """The run of ``strategy`` in the space ``searched``. It starts from the ``earlier`` runs that it can use.
 
     The plan holds for other seeds too. Nothing is measured, but the policy is started once, which finds wrong options.
-    Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space.
+    Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space. Warns
+    (SearchlabWarning) of a policy that would not use what it learns.
     """
-    warm_start = usable(earlier, searched.space, strategy.features)
+    warm_start = usable(earlier, searched.plugin, searched.space, strategy.features)
     run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)
-    run.start()
-    return run
+    policy, _ = run.start()
+    told = len(warm_start.trials) + (trials - 1) // batch * batch  # before the last batch
+    if told < policy.n_startup and not warm_start.others:
+        warnings.warn(
+            f"policy {strategy.policy.name!r} uses what it learns only after {policy.n_startup} trials (n_startup), "
+            f"and {trials} trials in batches of {batch} do not go beyond these: give it more trials, or a smaller "
+            f"n_startup",
+            SearchlabWarning,
+            stacklevel=2,
+        )
+    return replace(run, effective=policy.effective)

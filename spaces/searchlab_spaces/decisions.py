@@ -62,6 +62,16 @@ def knob_name(sch: Schedule, kind: str, inputs: Sequence[Any]) -> str:
     return f"location_{subject.name_hint}" if kind == COMPUTE_LOCATION else f"tile_{subject.loop_var.name}"
 
 
+def role_of(kind: str, use: str = "") -> str:
+    """The role of the knob of an instruction of this kind; ``use``: of a sampled number, see ``use_of`` of sketches.
+
+    A number of cooperative fetching is part of a tile, since MetaSchedule's ``mutate_tile_size.cc`` takes it for one.
+    """
+    if kind == CATEGORICAL:
+        return {"unroll_explicit": "unroll", "unroll_implicit": "unroll", "cooperative_fetch": "tile"}.get(use, "")
+    return "location" if kind == COMPUTE_LOCATION else "tile"
+
+
 def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequence[Any]) -> Choices | None:
     """What an instruction of this kind may give on ``sch`` as it now is; its inputs and attributes in TVM's order.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -40,6 +40,70 @@ def test_a_mutant_differs_and_a_child_of_twins_does_not(space: Space, seed: int)
     assert space.crossover(config, config, rng) == config
     is_open = any(len(knob.choices) > 1 for knob in space.knobs(config))
     assert (space.mutate(config, rng) != config) == is_open
+
+
+WEIGHTS = {"tile": 0.9, "other": 0.1}
+
+
+@given(spaces, seeds)
+def test_a_mutant_by_role_is_a_member_and_differs_where_it_can(space: Space, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    config = space.sample(rng)
+    is_open = any(len(knob.choices) > 1 for knob in space.knobs(config))
+    for weights in (WEIGHTS, {}, {"tile": 1.0}, {"tile": 0.0, "other": 1.0}):
+        mutant = space.mutate_by_role(config, rng, weights)
+        assert mutant in space
+        assert (mutant != config) == is_open
+
+
+@given(seeds)
+def test_a_mutated_tile_has_moved_one_factor_between_two_levels(seed: int) -> None:
+    rng, space = np.random.default_rng(seed), toys.Large()
+    config = space.sample(rng)
+    mutant = space.mutate_by_role(config, rng, {"tile": 1.0})
+    (name,) = [name for name in config if config[name] != mutant[name]]
+    old, new = (np.array(each[name]) for each in (config, mutant))
+    assert name.startswith("tile") and np.count_nonzero(old != new) == 2 and old.prod() == new.prod()
+
+
+@pytest.mark.parametrize("kind", [toys.Small, toys.Dependent])
+def test_mutation_by_role_reaches_every_config(kind: Callable[[], Space]) -> None:
+    space, rng = kind(), np.random.default_rng(0)
+    config = space.sample(rng)
+    met = {config}
+    for _ in range(20_000):
+        config = space.mutate_by_role(config, rng, WEIGHTS)
+        met.add(config)
+    assert len(met) == space.size()
+
+
+class Open(ProductSpace):
+    """The product of any knobs."""
+
+    def __init__(self, knobs: Sequence[Knob]) -> None:
+        super().__init__(toys.WORKLOAD, toys.TARGET, knobs)
+
+    def schedule(self, config: Config) -> Any:
+        raise NotImplementedError
+
+
+def test_roles_are_drawn_by_weight_and_those_that_are_missing_count_for_nothing() -> None:
+    rng = np.random.default_rng(0)
+    knobs = [Knob("t", toys.tiles(64, 3)), Knob("u", (0, 16, 64), role="unroll"), Knob("w", ("a", "b"))]
+    space = Open(knobs)
+    config = space.sample(rng)
+    weights = {"tile": 0.6, "unroll": 0.3, "location": 9.0, "other": 0.1}
+    changed = [space.mutate_by_role(config, rng, weights) for _ in range(3000)]
+    shares = [np.mean([mutant[name] != config[name] for mutant in changed]) for name in "tuw"]
+    assert np.allclose(shares, [0.6, 0.3, 0.1], atol=0.03)
+
+
+def test_a_tile_that_no_factor_can_leave_is_drawn_anew() -> None:
+    rng = np.random.default_rng(0)
+    knob = Knob("t", [(8, 1), (4, 2), (2, 5), (3, 3)])
+    assert {knob.moved((8, 1), rng) for _ in range(50)} == {(4, 2)}
+    assert {knob.moved((2, 5), rng) for _ in range(50)} == {(8, 1), (4, 2), (3, 3)}
+    assert {Knob("n", (1, 2, 4)).moved(2, rng) for _ in range(50)} == {1, 4}
 
 
 @given(spaces, seeds)

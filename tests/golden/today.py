@@ -38,11 +38,17 @@ REGISTERED = {
 }
 """Plug-ins as golden data names them by module and class -> the names by which runs go today."""
 
+SINCE = ("batch", "ended")
+"""What the summary of a strategy has had since version 0.1."""
+
 PRUNED = "pruned"
 """What a Measurement calls a program that was not repeated, because it is slow."""
 
-MENDED = ("annealing", "droplet", "bandit-default")
-"""Runs of policies whose private random streams were mended after 0.1; bandit's own arms are among these."""
+MENDED = ("annealing", "droplet", "bandit-default", "evolutionary-model", "bandit", "warm-start-transfer")
+"""Runs of policies that draw other configs than in 0.1, or of a bandit with such arms.
+
+Private random streams were mended (annealing, droplet); evolution on a model mutates by factors (evolutionary-model).
+"""
 
 
 def in_words(words: Mapping[str, str], value: Any) -> Any:

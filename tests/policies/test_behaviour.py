@@ -145,6 +145,16 @@ def test_annealing_is_bounded_in_what_it_predicts() -> None:
         assert len(features.asked) == len(set(features.asked)), "predicted one twice"
 
 
+def test_annealing_cools_over_the_steps_that_there_are() -> None:
+    policy, features = annealed(predictions=252)
+    assert (policy.chains, policy.steps) == (28, 8)
+    assert policy.effective == {"chains": 28, "steps": 8}
+    policy.anneal(8, np.random.default_rng(0))
+    assert 28 * 5 < len(features.asked) <= 252, "all steps were taken"
+    free, _ = annealed()
+    assert (free.chains, free.steps, free.effective) == (64, 60, {})
+
+
 def test_programs_are_built_for_few_configs() -> None:
     space = toys.Large()
     policy = Xgb(space, seed=0, cost_model=Surrogate(RandomModel(seed=0), ProgramFeatures(space)))

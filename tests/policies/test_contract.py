@@ -9,7 +9,7 @@ from searchlab.space import Config
 from tests.support import toys
 from tests.support.policies import names, start
 
-LEARN_NOTHING = ("random", "grid", "qmc")
+LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
 
 
 def proposed(name: str, where: str, cost: toys.Cost, trials: int = 48, seed: int = 1) -> list[Config]:

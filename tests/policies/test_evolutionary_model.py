@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import CostModel, Surrogate
-from searchlab.costmodel.features import Features, KnobFeatures, ProgramFeatures
+from searchlab.costmodel import Surrogate
+from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
 from searchlab.records import Measurement
 from searchlab.space import Config, Space
@@ -17,6 +17,7 @@ from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary_model import EvolutionaryModel
 from searchlab_policies.random import Random
 from tests.support import toys
+from tests.support.oracle import ByCost, Oracle
 
 
 def evolution(space: Space, seed: int = 0, **options: Any) -> EvolutionaryModel:
@@ -66,22 +67,6 @@ def test_the_batch_is_random_until_something_succeeds() -> None:
 # --- the evolution itself, on a model that knows the truth --------------------------------------------
 
 
-class Oracle(CostModel):
-    """Knows the toy: the features it is given are the configs' own numbers."""
-
-    def fit(self, features: Any, scores: Any, groups: Any) -> None:
-        pass
-
-    def predict(self, features: Any) -> Any:
-        return 1e-3 / features[:, 0]
-
-
-class ByCost(Features):
-    def __call__(self, configs: Any) -> Any:
-        self.asked: list[Config] = [*getattr(self, "asked", []), *configs]
-        return np.array([[min(toys.smooth(config).cost, 1.0)] for config in configs])
-
-
 def knowing(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
     """A policy that was told 32 random trials, and the features through which its model knows every config."""
     space = toys.Large()
@@ -118,6 +103,20 @@ def test_nothing_is_bred_without_mutation_and_crossover() -> None:
     assert len(features.asked) == 40
 
 
+def test_children_are_their_parents_with_one_factor_moved_or_one_knob_redrawn() -> None:
+    policy, features = knowing(population=60, mutation_prob=1, generations=1)
+    policy.search(1, np.random.default_rng(0))
+    first, bred = features.asked[:60], features.asked[60:]
+    tiles = 0
+    for child in bred:
+        parent = max(first, key=lambda config: sum(config[name] == child[name] for name in config))
+        (name,) = [name for name in child if child[name] != parent[name]]
+        if name.startswith("tile"):
+            tiles += 1
+            assert np.count_nonzero(np.array(child[name]) != np.array(parent[name])) == 2
+    assert tiles > 0.8 * len(bred), "of the weight, a tenth is for knobs that are no tiles"
+
+
 def test_crossover_alone_takes_every_value_from_the_first_generation() -> None:
     policy, features = knowing(population=40, mutation_prob=0, crossover_prob=1)
     policy.search(1, np.random.default_rng(0))
@@ -133,6 +132,12 @@ def test_evolution_is_bounded_in_what_it_predicts() -> None:
         assert len(policy.ask(8)) == 8
         assert 0 < len(set(features.asked)) <= bound
         assert len(features.asked) == len(set(features.asked)), "predicted one twice"
+
+
+def test_what_the_bound_leaves_of_the_options_is_declared() -> None:
+    assert knowing()[0].effective == {}
+    assert knowing(predictions=500)[0].effective == {"population": 100}
+    assert knowing(predictions=3)[0].effective == {"population": 1, "generations": 2}
 
 
 def test_programs_are_built_for_few_configs() -> None:

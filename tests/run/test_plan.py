@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from searchlab import SearchlabError, Study, load_log
+from searchlab.errors import SearchlabWarning
 from searchlab.log import format as log_format
+from searchlab.log.format import read_header
 from searchlab.run.plan import Strategy
 from tests.support import toys
 from tests.support.logs import write_table
@@ -42,6 +45,37 @@ def test_options_are_tried_once_for_all_seeds(study: Study, monkeypatch: pytest.
     runs, left_out = study.plan()
     assert len(runs) == 2 * SEEDS and not left_out
     assert started == ["random", "xgb"]
+
+
+def test_a_run_that_ends_in_the_warm_up_of_its_policy_is_warned_of_once(study: Study, tmp_path: Path) -> None:
+    with pytest.warns(SearchlabWarning, match="'xgb' uses what it learns only after 16 trials") as warned:
+        study.plan()
+    assert len(warned) == 1
+    assert "16 trials in batches of 8 do not go beyond these" in str(warned[0].message)
+    for changes in ({"trials": 17}, {"policies": [{"name": "xgb", "options": {"n_startup": 8}}]}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            Study.from_dict({**_spec(study), **changes}, tmp_path).plan()
+    longer = {"trials": 24, "batch": 16, "policies": [{"name": "xgb", "options": {"n_startup": 17}}]}
+    with pytest.warns(SearchlabWarning, match="24 trials in batches of 16"):
+        Study.from_dict({**_spec(study), **longer}, tmp_path).plan()
+
+
+def test_trials_of_a_warm_start_count_as_warm_up(study: Study, tmp_path: Path) -> None:
+    study.run(tmp_path / "out")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Study.from_dict({**_spec(study), "warm_start": ["out"]}, tmp_path).plan()
+
+
+def test_options_that_the_policy_replaces_are_in_the_log(study: Study, tmp_path: Path) -> None:
+    options = {"n_startup": 4, "chains": 16, "steps": 20, "predictions": 50}
+    small = Study.from_dict({**_spec(study), "policies": [{"name": "xgb", "options": options}], "seeds": 1}, tmp_path)
+    small.run(tmp_path / "small")
+    study.run(tmp_path / "out")
+    (used,) = [read_header(path).effective for path in (tmp_path / "small").rglob("*.jsonl")]
+    assert used == {"chains": 5, "steps": 9}
+    assert [read_header(path).effective for path in (tmp_path / "out").rglob("*.jsonl")] == [{}] * 2 * SEEDS
 
 
 @pytest.mark.parametrize("trials", [16, 24])

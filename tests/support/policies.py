@@ -20,8 +20,12 @@ from tests.support import toys
 
 OPTIONS: dict[str, dict[str, Any]] = {
     # Small populations and short anneals: these tests are of what is proposed, not of how good it is.
+    "autotvm-xgb": {"plan_size": 8, "chains": 16, "steps": 10},
+    "autotvm-xgb-rank": {"plan_size": 8, "chains": 16, "steps": 10},
+    "autotvm-ga": {"population": 16},
     "xgb": {"chains": 16, "steps": 10},
     "evolutionary-model": {"population": 32},
+    "ansor": {"population": 24, "n_startup": 24},
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
 }

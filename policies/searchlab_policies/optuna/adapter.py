@@ -17,11 +17,28 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from searchlab.errors import InvalidConfig
 from searchlab.options import whole
-from searchlab.policy import NeverTwice
+from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space, Value
 
 from .parameters import Parameters, Part
+
+
+def origin(sampler: str, *deviations: str) -> Origin:
+    """The origin of a policy that calls this ``sampler`` of Optuna."""
+    return Origin(
+        f"Optuna's {sampler}",
+        "Optuna 5",
+        f"optuna.samplers.{sampler}",
+        "original",
+        (
+            *deviations,
+            "a tile is a parameter for each factor, and a number the index of its choice",
+            "it is told the logarithm of the cost, and the worst that succeeded for a trial that failed",
+            "a new study and sampler for every ask",
+            "a suggestion that is known is mutated until it is not",
+        ),
+    )
 
 
 class OptunaPolicy(NeverTwice):

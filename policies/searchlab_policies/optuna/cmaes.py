@@ -5,10 +5,9 @@ Practical Python Library for CMA-ES" (arXiv 2402.01373), in the way of ``optuna.
 index scaled to [0, 1], from the middle and a sixth of the range. Another sampler suggests the parameters that are no
 numbers or not in every config; here :class:`optuna.samplers.TPESampler`.
 
-Optuna's sampler keeps the distribution with the trials that it suggested itself, and learns from no others. This one
-drives the same optimiser, and every trial told counts, in order: as many as its population are a generation, whichever
-generation proposed them. So Hansen would call trials of another log injected solutions ("Injecting External
-Solutions Into CMA-ES", arXiv 1110.4181), without his bound on the length of their step, which the step size follows.
+Optuna's sampler learns only from the trials that it suggested itself. This one drives the same optimiser, but every
+trial told counts. So Hansen would call trials of another log injected solutions ("Injecting External Solutions Into
+CMA-ES", arXiv 1110.4181), without his bound on the length of their step, which the step size follows.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial
 
 from searchlab.options import real, whole
+from searchlab.policy import Origin
 from searchlab.space import Space
 
 from .adapter import Known, OptunaPolicy
@@ -38,6 +38,20 @@ class CmaEs(OptunaPolicy):
     memory: how many trials are modelled at most for the parameters that are no numbers or not in every config: the best
         quarter of so many, and the latest of the others.
     """
+
+    origin = Origin(
+        "cmaes.CMA",
+        "cmaes 0.12",
+        "cmaes/_cma.py",
+        "original",
+        (
+            "it is told all trials in order, as many as its population for a generation, whichever generation "
+            "proposed them",
+            "a number is the index of its choice, scaled to [0, 1], and a tile one number for each factor",
+            "TPESampler suggests the parameters that are no numbers or not in every config",
+            "a suggestion that is known is mutated until it is not",
+        ),
+    )
 
     def __init__(
         self, space: Space, *, seed: int, population: int | None = None, sigma: float = 1 / 6, memory: int = 1000

@@ -26,7 +26,7 @@ from searchlab.errors import SearchlabError
 from searchlab.options import whole
 from searchlab.space import Config, Space
 
-from .adapter import OptunaPolicy
+from .adapter import OptunaPolicy, origin
 from .parameters import Parameters
 
 
@@ -42,6 +42,13 @@ class Gp(OptunaPolicy):
     local_searches: from how many of them, the best trial among them, it is climbed (Optuna's: 10).
     """
 
+    origin = origin(
+        "GPSampler",
+        "16 random trials first, not 10",
+        "512 candidates and 4 local searches, not 2048 and 10",
+        "no more than 256 trials are modelled",
+        "parameters that not all configs have are suggested by TPESampler",
+    )
     renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
 
     def __init__(

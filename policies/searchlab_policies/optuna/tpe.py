@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from searchlab.options import whole
 from searchlab.space import Space
 
-from .adapter import OptunaPolicy
+from .adapter import OptunaPolicy, origin
 
 
 class Tpe(OptunaPolicy):
@@ -28,6 +28,11 @@ class Tpe(OptunaPolicy):
         that a suggestion takes grows with it. Optuna counts no more than 25 as good.
     """
 
+    origin = origin(
+        "TPESampler",
+        "16 random trials first, not 10",
+        "no more than 500 trials are modelled",
+    )
     renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
 
     def __init__(

@@ -13,6 +13,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from ...costmodel import Array
 from ...errors import SearchlabError
 from ...machine.cuda import compile_mode
 from ...machine.host import available_cores
@@ -21,6 +22,7 @@ from ...space import Config, Space
 from ...target import Target
 from ..build_pool import BuildPool
 from ..contract import KnownPrograms, Measurer, RunSettings
+from ..extractor import Extractor
 from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
 from ..process import START_SECONDS, MeasuringWorker, WorkerDied
 from .pool import SessionPool
@@ -121,6 +123,7 @@ class RpcMeasurer(Measurer):
         # Linkers and nvcc work in files, which a worker that is killed leaves behind.
         self._folder = tempfile.TemporaryDirectory(prefix="searchlab-")
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._folder.name)
+        self._extractor = Extractor(self._builders)
         self._sessions = SessionPool(self._folder.name)
         devices = registered(settings.tracker)
         if settings.key not in devices:
@@ -155,6 +158,9 @@ class RpcMeasurer(Measurer):
                 yield measurement
         finally:
             runs.close()
+
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+        return self._extractor.extract(space, features, configs)
 
     def close(self) -> None:
         self._sessions.close()
@@ -330,7 +336,9 @@ class _Batch:
             case Unfit(text):
                 raise SearchlabError(f"{text}; register it under another key, or choose another target")
             case Ran(seconds, pruned, run_seconds):
-                return self._done(worker, Measurement(seconds, None, "", run_seconds=run_seconds, pruned=pruned))
+                how = self.settings.statistic
+                measured = Measurement(seconds, None, "", run_seconds=run_seconds, pruned=pruned, statistic=how)
+                return self._done(worker, measured)
             case Failed(failure, message, run_seconds):
                 return self._done(worker, Measurement((), failure, message, run_seconds=run_seconds))
         return None

@@ -8,6 +8,7 @@ sampling instructions are still to be decided (Shao et al., NeurIPS 2022).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,7 +68,7 @@ class Sketch(Space):
         return print_dag(self.workload.prim_func())
 
     def decide(self, choose: Choose) -> Config:
-        number = cast(int, choose(Knob("sketch", range(len(self._open)))))
+        number = cast(int, choose(Knob("sketch", range(len(self._open)), role="sketch")))
         limits = self._limits[number]
         bound = limits.start()
         made: list[tuple[str, Value]] = [("sketch", number)]
@@ -150,7 +151,7 @@ class Sketch(Space):
         if key not in self._narrowed:
             knob = self._open[number][index]
             tiles = self._limits[number].narrow(index, bound, cast(Sequence[Tile], knob.choices))
-            self._narrowed[key] = Knob(knob.name, decisions.Choices(tiles))
+            self._narrowed[key] = replace(knob, choices=decisions.Choices(tiles))
         return self._narrowed[key]
 
     def _apply(self, config: Mapping[str, Value]) -> Schedule:
@@ -185,7 +186,7 @@ class Sketch(Space):
             met += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
             for i in located:
                 ends = [int(taken[i]) for taken in met]
-                knobs[i] = Knob(knobs[i].name, range(min(*ends, decisions.ROOT), max(ends) + 1))
+                knobs[i] = replace(knobs[i], choices=range(min(*ends, decisions.ROOT), max(ends) + 1))
         return tuple(knobs)
 
     def _probe(self, number: int, location: int, rng: np.random.Generator | None) -> tuple[list[Knob], list[Any]]:
@@ -208,7 +209,7 @@ class Sketch(Space):
             located = kind == decisions.COMPUTE_LOCATION
             legal = (location,) if located else decisions.legal_choices(sch, kind, inputs, attrs)
             assert legal is not None, "the extents of a workload are constant"
-            knobs.append(Knob(unique(name), legal))
+            knobs.append(Knob(unique(name), legal, role=decisions.role_of(kind, name)))
             if rng is None:
                 chosen = min(legal, key=lambda choice: choice[-2] if isinstance(choice, tuple) else 0)
             else:

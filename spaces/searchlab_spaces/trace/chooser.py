@@ -61,5 +61,6 @@ class Chooser(Schedule):  # type: ignore[misc]
         legal = decisions.legal_choices(self, kind, [subject], attrs)
         if legal is None:
             return None
-        knob = Knob(self._names(decisions.knob_name(self, kind, [subject])), legal)
+        name = self._names(decisions.knob_name(self, kind, [subject]))
+        knob = Knob(name, legal, role=decisions.role_of(kind))
         return decisions.as_decision(kind, attrs, self._choose(knob, position))

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import cloudpickle
 import numpy as np
@@ -24,6 +25,7 @@ from searchlab_spaces.sketch.dag import print_dag
 from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
 
 CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
+CPU_OF_TWO = Target({"kind": "llvm", "num-cores": 2})
 PADDED = "conv2d:1x9x9x8x4x3x3:p1"
 
 
@@ -229,3 +231,34 @@ def test_tiles_are_all_that_tvm_may_draw() -> None:
     assert len(set(tiles)) == len(tiles)
     assert decisions.partitioned_tiles(12, 2, 1, 3) == ((1, 12), (2, 6), (4, 3))
     assert not decisions.partitioned_tiles(7, 2, 1, 2)
+
+
+def test_the_spaces_say_what_their_knobs_are_for() -> None:
+    space = sketches("conv2d:1x8x8x8x4x3x3:p1", CPU_OF_TWO)
+    rng = np.random.default_rng(0)
+    roles = {knob.name: knob.role for _ in range(20) for knob in space.knobs(space.sample(rng))}
+    assert roles["sketch"] == "sketch" and roles["unroll_explicit"] == "unroll"
+    assert {role for name, role in roles.items() if name.startswith("tile")} == {"tile"}
+    assert {role for name, role in roles.items() if name.startswith("location")} == {"location"}
+    gpu = sketches("gemm:64x64x64", CUDA)
+    roles = {knob.name: knob.role for knob in gpu.knobs(gpu.sample(rng))}
+    assert roles["cooperative_fetch"] == "tile" and roles["unroll_explicit"] == "unroll"
+
+
+def test_a_factor_moves_as_in_tvms_own_mutator() -> None:
+    """Where a tile goes in one step, and how often: TVM's ``MutateTileSize`` on the trace, and ``Knob.moved``."""
+    from tvm.s_tir.meta_schedule import _ffi_api
+    from tvm.s_tir.meta_schedule.mutator import MutateTileSize
+
+    space = sketches("gemm:1x128x1", CPU_OF_TWO)
+    rng = np.random.default_rng(0)
+    config = space.repaired({"sketch": 0, "tile_j": (4, 1, 2, 16)}, rng)
+    knob = next(knob for knob in space.knobs(config) if knob.name == "tile_j")
+    trace, mutator = space._apply(config).trace, MutateTileSize()
+    tiles = [inst for inst in trace.insts if inst.kind.name == decisions.PERFECT_TILE]
+    (tiled,) = [inst for inst in tiles if np.prod(trace.get_decision(inst)) == 128]
+    mutants = (_ffi_api.MutatorApply(mutator, trace, seed) for seed in rng.integers(1, 2**31 - 1, size=4000).tolist())
+    theirs = Counter(tuple(int(factor) for factor in mutant.get_decision(tiled)) for mutant in mutants)
+    ours = Counter(knob.moved((4, 1, 2, 16), rng) for _ in range(4000))
+    assert theirs.keys() == ours.keys()
+    assert all(abs(theirs[tile] - ours[tile]) < 5 * np.sqrt(theirs[tile] + ours[tile]) for tile in ours)

@@ -1,0 +1,111 @@
+"""``pack-sum``: the cost model of Ansor and MetaSchedule, which scores each store of a program and adds the scores up.
+
+Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.2.
+In Apache TVM 0.17, ``python/tvm/auto_scheduler/cost_model/xgb_model.py``: the parameters are those of
+``XGBModel.__init__``, the training that of ``XGBModel.update``, the loss ``pack_sum_square_error``, and the figure
+that ends it ``pack_sum_rmse``. ``xgb_model.py`` of ``tvm.s_tir.meta_schedule.cost_model`` has the same numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xgboost
+
+from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.options import real, whole
+
+FIRST_SCORE = 0.5
+"""The score of each store before the first tree: the ``base_score`` that XGBoost had in Ansor's time."""
+
+
+class PackSum(CostModel):
+    """Gradient boosted trees that predict a score for each store; the score of a program is their sum.
+
+    The loss is the squared error of the sum, weighted by the measured score: a program that failed has the score 0 and
+    no weight, and a slow one has little. Rows of other features than ``store`` count as programs of one store. A config
+    that makes no program has the score 0; Ansor gives it minus infinity, which is no score here. As in the original,
+    all trees predict, not only those up to the best. These points differ: one thread, histograms as XGBoost's
+    ``auto`` has had since 2.0, and the model is trained as often as ``fit`` is called; Ansor waits until there are a
+    fifth more trials.
+
+    rounds: the most trees. early_stopping: training ends after this many trees without a smaller error on the training
+        rows, of each program as often as it has stores, unweighted (``tr-p-rmse``).
+    max_depth: levels of each tree. gamma: the least gain of a split.
+    min_child_weight: the least sum of weights in a leaf. learning_rate: share of each tree's step that is taken; eta.
+    """
+
+    per_store = True
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        rounds: int = 10_000,
+        early_stopping: int = 50,
+        max_depth: int = 10,
+        gamma: float = 0.001,
+        min_child_weight: float = 0.0,
+        learning_rate: float = 0.2,
+    ) -> None:
+        super().__init__(seed=seed)
+        self.rounds = whole("rounds", rounds, 1)
+        self.early_stopping = whole("early_stopping", early_stopping, 1)
+        self.parameters = {
+            "max_depth": whole("max_depth", max_depth, 1, 16),
+            "gamma": real("gamma", gamma, 0),
+            "min_child_weight": real("min_child_weight", min_child_weight, 0),
+            "learning_rate": real("learning_rate", learning_rate, 1e-6, 1),
+            "base_score": FIRST_SCORE,
+            "tree_method": "hist",
+            "seed": seed,
+            "nthread": 1,  # so that gradients are always summed in the same order
+            "disable_default_eval_metric": True,
+            "verbosity": 0,
+        }
+        self._mean = 0.0
+        self._trees: xgboost.Booster | None = None
+
+    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+        self._mean = float(np.mean(scores))
+        self._trees = None
+        stores, programs = self._stores(features)
+        if not stores.size:  # XGBoost takes no matrix without rows or columns
+            return
+        labels = scores[programs]
+
+        def summed(predicted: Array) -> Array:
+            """For each store, the predicted score of its program."""
+            return np.bincount(programs, weights=predicted, minlength=len(scores)).astype(np.float64)[programs]
+
+        def weighted_error(predicted: Array, _: xgboost.DMatrix) -> tuple[Array, Array]:
+            return (summed(predicted) - labels) * labels, labels
+
+        def root_mean_square(predicted: Array, _: xgboost.DMatrix) -> tuple[str, float]:
+            return "p-rmse", float(np.sqrt(np.mean(np.square(summed(predicted) - labels))))
+
+        data = xgboost.DMatrix(stores, label=labels, weight=labels, nthread=1)  # bins are finer where it is fast
+        stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name="p-rmse", data_name="tr")
+        self._trees = xgboost.train(
+            self.parameters, data, num_boost_round=self.rounds, obj=weighted_error, evals=[(data, "tr")],
+            custom_metric=root_mean_square, verbose_eval=False, callbacks=[stop],
+        )  # fmt: skip
+
+    def predict(self, features: Array) -> Array:
+        stores, programs = self._stores(features)
+        if self._trees is None:
+            return np.full(len(features), self._mean)
+        predicted = np.zeros(len(features))
+        if len(stores):
+            scores = self._trees.predict(xgboost.DMatrix(stores, nthread=1))
+            predicted += np.bincount(programs, weights=scores, minlength=len(features))
+        return predicted
+
+    def _stores(self, features: Array) -> tuple[Array, Groups]:
+        """The stores (s, w) of all rows, and the index of the row of each."""
+        if not self.store_width:
+            return features, np.arange(len(features))
+        n, width = len(features), self.store_width
+        stores = features.reshape(n * (features.shape[1] // width), width)
+        programs = np.repeat(np.arange(n), features.shape[1] // width)
+        there = ~np.isnan(stores).all(axis=1)
+        return stores[there], programs[there]

@@ -1,0 +1,139 @@
+"""Ansor's search: evolution on its own cost model, in any space.
+
+Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5; in
+Apache TVM 0.17, ``sketch_policy.cc`` and the mutation rules of ``sketch_policy_rules.cc`` in
+``src/auto_scheduler/search_policy``, the numbers of ``python/tvm/auto_scheduler/search_policy.py``, and the warm-up of
+``cost_model/xgb_model.py`` there. Ansor measures 64 programs in a round.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from searchlab.costmodel import Array, Surrogate
+from searchlab.options import real, whole
+from searchlab.plugins import Plugin
+from searchlab.policy import Origin
+from searchlab.space import Config, Space
+
+from .model_guided import ModelGuided, chances
+
+WEIGHTS = {
+    "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
+    "cuda": {"tile": 0.9, "unroll": 0.1, "sketch": 0.0, "other": 0.1},
+}
+"""How often a mutation is of a knob with each role, by the kind of target; ``other`` knobs are not in Ansor's space."""
+
+
+class Ansor(ModelGuided):
+    """Evolves programs on the sums of the scores of their stores, and proposes the best new ones met.
+
+    Before the model is trained, evolution goes by random scores.
+
+    n_startup: programs to be measured before the cost model is asked (Ansor asks it after more than 100), unless the
+        model was trained on other runs to start with.
+    population: how many random programs evolution starts from, and how many a generation has.
+    generations: how many are bred for a batch.
+    measured_ratio: the best measured are in the first generation besides, this share of ``population`` at most.
+    mutation_prob: probability that a child has one knob changed, a tile by one factor moved between two levels.
+    epsilon: the share of the batch that is drawn from the first generation, rounded down.
+    predictions: how many distinct configs may be predicted for one batch; as many as the generations come to, if left
+        out. The population is made smaller if it would be bred less often.
+    """
+
+    origin = Origin(
+        "Ansor",
+        "TVM 0.17",
+        "src/auto_scheduler/search_policy/sketch_policy.cc, sketch_policy_rules.cc",
+        "reproduction",
+        (
+            "the space is searchlab's; knobs that Ansor's space lacks have a tenth of the mutations",
+            "two programs are the same if their configs are, where TVM compares printed states",
+            "no sample and no mutation fails, and a mutation changes the config; TVM tries again, or draws the same",
+            "the two levels of a factor move are drawn alike, as in MetaSchedule; TVM prefers levels longer than 1",
+            "a config that makes no program is predicted, and may be proposed; TVM drops it",
+            "random configs fill a batch that evolution does not; TVM evolves again, and then ends",
+            "the cost of a trial is the study's; TVM's is the mean of the repeats",
+        ),
+    )
+    own_cost_model = Plugin("pack-sum")
+    own_features = "store"
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        cost_model: Surrogate,
+        n_startup: int = 101,
+        population: int = 2048,
+        generations: int = 4,
+        measured_ratio: float = 0.2,
+        mutation_prob: float = 0.85,
+        epsilon: float = 0.05,
+        predictions: int | None = None,
+    ) -> None:
+        super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
+        self.generations = whole("generations", generations, 0)
+        self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
+        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
+        self.population = whole("population", population, 1)
+        if predictions is not None:
+            room = whole("predictions", predictions, 1) / (generations + 1 + self.measured_ratio)
+            self.population = max(1, min(population, int(room)))
+            first = self.population + int(self.population * self.measured_ratio)
+            self.generations = min(generations, max(0, predictions - first) // self.population)
+        self.replace_options({"population": population, "generations": generations})
+        self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        return self.search(n, rng)  # untrained too; and its random places are its own
+
+    def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        """The batch, with more configs to take the places of those that are known; ``SearchOneRound``."""
+        first = self._first_generation(rng)
+        at_random = int(n * self.epsilon)
+        drawn = [first[i] for i in rng.integers(len(first), size=3 * at_random)]
+        best = self._evolved(first, 2 * n, rng)
+        return [*best[: n - at_random], *drawn, *best[n - at_random :]]
+
+    def _first_generation(self, rng: np.random.Generator) -> list[Config]:
+        """Distinct random configs, and the best measured, failed ones last; ``SampleInitPopulation``."""
+        drawn = dict.fromkeys(self.space.sample(rng) for _ in range(self.population))
+        ranked = sorted(self.trials, key=lambda trial: trial.cost)
+        return [*drawn, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
+
+    def _evolved(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
+        """The ``n`` new configs with the highest scores met in any generation, best first; ``EvolutionarySearch``."""
+        predicted: dict[Config, float] = {}
+        best: list[tuple[float, int, Config]] = []  # a heap of (score, -when it was met, config): the worst is on top
+        held: set[Config] = set()
+        met = 0
+        for generation in range(self.generations + 1):
+            scores = self.predicted(population, predicted) if self._ready() else rng.random(len(population))
+            for config, score in zip(population, scores.tolist(), strict=True):
+                if config in held or config in self.seen:
+                    continue
+                met += 1
+                if len(best) < n:
+                    heapq.heappush(best, (score, -met, config))
+                elif score > best[0][0]:
+                    held.remove(heapq.heapreplace(best, (score, -met, config))[2])
+                else:
+                    continue
+                held.add(config)
+            if generation < self.generations:
+                population = self._children(population, scores, rng)
+        return [config for _, _, config in sorted(best, reverse=True)]
+
+    def _children(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
+        """The next generation: parents drawn in proportion to their scores, most of them mutated."""
+        parents = rng.choice(len(population), size=self.population, p=chances(scores))
+        mutated = rng.random(self.population) < self.mutation_prob
+        return [
+            self.space.mutate_by_role(population[parent], rng, self._weights) if mutate else population[parent]
+            for parent, mutate in zip(parents.tolist(), mutated.tolist(), strict=True)
+        ]

@@ -1,0 +1,102 @@
+"""AutoTVM's simulated annealing on a cost model: ``SimulatedAnnealingOptimizer`` in ``sa_model_optimizer.py``."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Sequence
+
+import numpy as np
+
+from searchlab.costmodel import Array, Surrogate
+from searchlab.space import Config, ProductSpace, Space
+
+
+class Annealer:
+    """Chains that walk from where the last search left them; the options are those of the policy."""
+
+    def __init__(self, space: Space, *, chains: int, steps: int, early_stop: int, temperature: float) -> None:
+        self.space = space
+        self.chains, self.steps, self.early_stop, self.temperature = chains, steps, early_stop, temperature
+        self._points: list[Config] = []
+
+    def maximums(self, model: Surrogate, n: int, exclude: Container[Config], rng: np.random.Generator) -> list[Config]:
+        """Up to ``n`` configs with the highest predictions met, best first, none of them in ``exclude``.
+
+        One that is predicted below 0 is left out.
+        """
+        points = self._points or self.space.sample_new(rng, self.chains, ())
+        best = Best(self.space, n, exclude)
+        predict = Predictions(model)
+        scores = predict(points)
+        best.offer(points, scores)
+        temperature, cooling = self.temperature, self.temperature / (self.steps + 1)
+        step = changed = 0
+        while step < self.steps and step < changed + self.early_stop:
+            moved = [walked(self.space, point, rng) for point in points]
+            new = predict(moved)
+            accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
+            points = [there if yes else here for there, here, yes in zip(moved, points, accepted, strict=True)]
+            scores = np.where(accepted, new, scores)
+            if best.offer(moved, new):
+                changed = step
+            step += 1
+            temperature -= cooling
+        self._points = points
+        return best.configs()
+
+
+class Predictions:
+    """Predicts each config once."""
+
+    def __init__(self, model: Surrogate) -> None:
+        self._model = model
+        self._known: dict[Config, float] = {}
+
+    def __call__(self, configs: Sequence[Config]) -> Array:
+        new = [config for config in dict.fromkeys(configs) if config not in self._known]
+        self._known.update(zip(new, self._model.predict(new).tolist(), strict=True))
+        return np.array([self._known[config] for config in configs])
+
+
+class Best:
+    """The ``n`` configs with the highest scores that it is offered, without those in ``exclude``."""
+
+    def __init__(self, space: Space, n: int, exclude: Container[Config]) -> None:
+        self._space, self._n, self._exclude = space, n, exclude
+        self._heap: list[tuple[float, int, Config | None]] = [(-np.inf, -1 - i, None) for i in range(n)]
+        heapq.heapify(self._heap)
+        self._held: set[Config | None] = set()
+        self._met = 0
+
+    def offer(self, configs: Sequence[Config], scores: Array) -> bool:
+        """Whether one of ``configs`` came among the best."""
+        changed = False
+        for config, score in zip(configs, scores.tolist(), strict=True):
+            if score > self._heap[0][0] and config not in self._held and config not in self._exclude:
+                self._held.discard(heapq.heapreplace(self._heap, (score, self._order(config), config))[2])
+                self._held.add(config)
+                changed = True
+        return changed
+
+    def configs(self) -> list[Config]:
+        ranked = sorted(self._heap, key=lambda held: -held[0])
+        return [config for score, _, config in ranked if config is not None and score >= 0]
+
+    def _order(self, config: Config) -> int:
+        # Trees give many equal predictions. Of those, AutoTVM lets go of the lowest index first.
+        self._met += 1
+        return self._space.index_of(config) if isinstance(self._space, ProductSpace) else self._met
+
+
+def walked(space: Space, config: Config, rng: np.random.Generator) -> Config:
+    """``config`` with random knobs at random choices, one after the other, until it differs; ``random_walk``."""
+    new = config
+    knobs = space.knobs(config)
+    if all(len(knob.choices) == 1 for knob in knobs):
+        return config
+    while new == config:
+        knob = knobs[int(rng.integers(len(knobs)))]
+        value = knob.choices[int(rng.integers(len(knob.choices)))]
+        if value != config[knob.name]:
+            new = space.repaired({**config, knob.name: value}, rng)
+    return new

@@ -1,0 +1,102 @@
+"""AutoTVM's GATuner: ``python/tvm/autotvm/tuner/ga_tuner.py`` of TVM 0.17."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from searchlab.errors import SearchlabError
+from searchlab.options import real, whole
+from searchlab.policy import NeverTwice, Origin, private_rng
+from searchlab.records import Trial
+from searchlab.space import Config, Knob, Space, Value
+
+COST = "the cost of a trial is the study's statistic of its repeats: AutoTVM's is the mean"
+
+MAX_STALE = 20
+"""Generations without a new config after which one is drawn at random: few configs of the space are left then."""
+
+
+class AutoTVMGenetic(NeverTwice):
+    """Breeds a generation from the one before and its elites, each parent chosen in proportion to its throughput.
+
+    A child is one parent's knobs before a random point, and the other's from there; then each knob is drawn anew with
+    probability ``mutation_prob``. A generation may hold a config twice, and configs of earlier generations.
+
+    population: configs in a generation. elites: how many of the best so far may be parents besides.
+    """
+
+    origin: ClassVar[Origin | None] = Origin(
+        name="AutoTVM's GATuner",
+        version="TVM 0.17",
+        source="python/tvm/autotvm/tuner/ga_tuner.py",
+        kind="reproduction",
+        deviations=(
+            "a config that it proposes again keeps its first measurement and costs no trial: AutoTVM measures it again",
+            "so the last batch of a generation may be smaller: AutoTVM fills it with configs of that generation",
+            COST,
+        ),
+    )
+
+    def __init__(
+        self, space: Space, *, seed: int, population: int = 100, elites: int = 3, mutation_prob: float = 0.1
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.population = whole("population", population, 2)
+        self.elites = whole("elites", elites, 0)
+        if elites > population:
+            raise SearchlabError(f"option 'elites' is {elites}; it must be at most 'population', which is {population}")
+        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
+        self._throughput: dict[Config, float] = {}
+        self._elites: list[Config] = []
+        self._generation = 0
+        self._genes = space.sample_new(private_rng(seed, "autotvm-ga", 0), self.population, ())
+
+    def ask(self, n: int) -> Sequence[Config]:
+        return super().ask(min(n, len(self._left()) or n))  # no more than the generation has left
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        return self._left()
+
+    def _left(self) -> list[Config]:
+        return list(dict.fromkeys(gene for gene in self._genes if gene not in self.seen))
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        self._throughput.update((trial.config, 1 / trial.cost) for trial in trials)
+        stale = 0
+        while self._genes and all(gene in self._throughput for gene in self._genes) and stale < MAX_STALE:
+            self._breed()
+            stale += 1
+        if stale == MAX_STALE:
+            rng = private_rng(self.seed, "autotvm-ga: new", len(self.trials))
+            self._genes = self.space.sample_new(rng, self.population, self.seen)
+
+    def _breed(self) -> None:
+        """The next generation from this one, all of which is measured."""
+        self._generation += 1
+        rng = private_rng(self.seed, "autotvm-ga", self._generation)
+        genes = [*self._genes, *self._elites]
+        throughput = np.array([self._throughput[gene] for gene in genes])
+        self._elites = [genes[i] for i in np.argsort(throughput, kind="stable")[len(genes) - self.elites :]]
+        chance = throughput + 1e-8 * max(1.0, throughput.max())
+        chance /= chance.sum()
+        self._genes = []
+        while len(self._genes) < self.population:
+            a, b = rng.choice(len(genes), size=2, replace=len(genes) < 2, p=chance)
+            self._genes.append(self._child(genes[a], genes[b], rng))
+
+    def _child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
+        names = list(a)
+        first = set(names[: int(rng.integers(max(1, len(names))))])
+        crossed = {**a, **{name: value for name, value in b.items() if name not in first}}
+
+        def choose(knob: Knob) -> Value:
+            value = crossed.get(knob.name)
+            if value is None or value not in knob.choices or rng.random() < self.mutation_prob:
+                return knob.choices[int(rng.integers(len(knob.choices)))]
+            return value
+
+        return self.space.decide(choose)

@@ -1,0 +1,30 @@
+"""AutoTVM's RandomTuner and GridSearchTuner: ``python/tvm/autotvm/tuner/index_based_tuner.py`` of TVM 0.17."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from searchlab.policy import Origin
+
+from ..grid import Grid
+from ..random import Random
+
+SOURCE = "python/tvm/autotvm/tuner/index_based_tuner.py"
+
+
+class AutoTVMRandom(Random):
+    """Random configs without replacement: the policy ``random``, under the name that AutoTVM's users know."""
+
+    origin: ClassVar[Origin | None] = Origin(
+        name="AutoTVM's RandomTuner", version="TVM 0.17", source=SOURCE, kind="reproduction",
+        deviations=("in a space whose knobs depend on each other, each knob is drawn uniformly, not each config",),
+    )  # fmt: skip
+
+
+class AutoTVMGrid(Grid):
+    """Every config by its index, the first knob fastest: the policy ``grid``, in an AutoTVM space."""
+
+    origin: ClassVar[Origin | None] = Origin(
+        name="AutoTVM's GridSearchTuner", version="TVM 0.17", source=SOURCE, kind="reproduction",
+        deviations=("in a space without an index, the last knob is the fastest",),
+    )  # fmt: skip

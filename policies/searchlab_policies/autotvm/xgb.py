@@ -1,0 +1,132 @@
+"""AutoTVM's XGBTuner: plans of many trials, found by simulated annealing on the predictions of boosted trees.
+
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5; ``xgboost_tuner.py``,
+``model_based_tuner.py`` and ``sa_model_optimizer.py`` in ``python/tvm/autotvm/tuner`` of TVM 0.17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from searchlab.costmodel import Surrogate
+from searchlab.options import real, whole
+from searchlab.plugins import Plugin
+from searchlab.policy import NeverTwice, Origin, private_rng
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+from .annealer import Annealer
+from .genetic import COST
+
+RANDOM_SHARE = 0.05
+"""The last part of a plan, whose trials are random instead."""
+
+
+XGB_TUNER = Origin(
+    name="AutoTVM's XGBTuner",
+    version="TVM 0.17",
+    source="python/tvm/autotvm/tuner: xgboost_tuner.py, model_based_tuner.py, sa_model_optimizer.py",
+    kind="reproduction",
+    deviations=(
+        "XGBoost 3 grows the trees, with the settings of XGBoost 1, which AutoTVM was made for",
+        "AutoTVM's features knob are autotvm-knob here: features knob have logarithms, and the outermost factors too",
+        "the trial that completes a plan begins the next, though its batch may go on",
+        COST,
+    ),
+)
+
+
+class AutoTVMXgb(NeverTwice):
+    """Trains the model once in ``plan_size`` trials, and plans as many: the best that annealing meets.
+
+    The trials before the first plan are random, and so are the last 5 % of each plan, rounded down.
+
+    plan_size: trials between two trainings. The cost model has an option of this name too: give both the same value.
+    diversity_filter_ratio: if not 0, annealing finds this many times the plan, and those with the most different knob
+        values are planned. AutoTVM multiplies their scores by zero, so they do not count; here neither.
+    chains, steps: how many configs are annealed side by side, and for how long at most.
+    early_stop: steps in which no config came among the best after which annealing ends.
+    temperature: of the first step, in units of the score (the fastest trial has 1); it falls linearly to 0.
+    """
+
+    own_cost_model = Plugin("autotvm-xgboost")
+    own_features = "itervar"
+    origin: ClassVar[Origin | None] = XGB_TUNER
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        cost_model: Surrogate,
+        plan_size: int = 64,
+        diversity_filter_ratio: float = 0.0,
+        chains: int = 128,
+        steps: int = 500,
+        early_stop: int = 50,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.cost_model = cost_model
+        self.plan_size = whole("plan_size", plan_size, 1)
+        self.ratio = real("diversity_filter_ratio", diversity_filter_ratio, 0)
+        if 0 < self.ratio < 1:
+            self.ratio = real("diversity_filter_ratio", diversity_filter_ratio, 1)
+        self._annealer = Annealer(
+            space,
+            chains=whole("chains", chains, 1),
+            steps=whole("steps", steps, 1),
+            early_stop=whole("early_stop", early_stop, 1),
+            temperature=real("temperature", temperature, 0),
+        )
+        self._plan: Sequence[Config] = ()
+        self._told: dict[Config, None] = {}
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        if not self._plan and not self.trials and self.cost_model.fitted:  # on other tasks: a first plan from those
+            self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", 0))
+        planned = len(self._plan) - int(RANDOM_SHARE * self.plan_size)
+        yield from self._plan[: max(0, planned)]
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        before = len(self.trials)
+        super().tell(trials)
+        for count, trial in enumerate(self.trials[before:], before + 1):
+            self._told[trial.config] = None
+            if count % self.plan_size == 0:
+                self._train(self.trials[:count])
+
+    def _train(self, trials: Sequence[Trial]) -> None:
+        if any(np.isfinite(trial.cost) for trial in trials):
+            self.cost_model.fit(trials)
+            self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", len(trials)))
+
+    def _planned(self, rng: np.random.Generator) -> list[Config]:
+        if not self.ratio:
+            return self._annealer.maximums(self.cost_model, self.plan_size, self._told, rng)
+        candidates = self._annealer.maximums(self.cost_model, int(self.plan_size * self.ratio), self._told, rng)
+        return diverse(candidates, self.plan_size)
+
+
+class AutoTVMXgbRank(AutoTVMXgb):
+    """The same with ``loss_type = "rank"``: the trees rank the trials, and do not regress their scores."""
+
+    own_cost_model = Plugin("autotvm-xgboost", {"loss": "rank"})
+    origin: ClassVar[Origin | None] = replace(XGB_TUNER, name="AutoTVM's XGBTuner, loss_type rank")
+
+
+def diverse(configs: Sequence[Config], n: int) -> list[Config]:
+    """Up to ``n`` of ``configs``, each with the most knob values that none before it has; of equal ones the first."""
+    left = list(configs)
+    covered: set[object] = set()
+    picked: list[Config] = []
+    while left and len(picked) < n:
+        best = max(left, key=lambda config: sum(item not in covered for item in config.items()))
+        left.remove(best)
+        picked.append(best)
+        covered.update(best.items())
+    return picked

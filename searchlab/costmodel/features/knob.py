@@ -1,0 +1,93 @@
+"""Features of the choices of a config."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...errors import InvalidConfig
+from ...space import Config, Space, Value
+from ..contract import Array
+from .base import Columns, Features
+
+
+class KnobFeatures(Features):
+    """The choices of a config: a tile as log2 of each factor, a number unchanged, a word as a 0/1 column for each word.
+
+    A tuple that is no tile, for example a permutation, counts as a word: see :attr:`~searchlab.space.Knob.kind`. A knob
+    that a config does not have is NaN. No program is built.
+    """
+
+    name = "knob"
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        # Names of the knobs seen so far whose choices are tuples: tiles, and others (orders), which are words.
+        self._tiles: set[str] = set()
+        self._orders: set[str] = set()
+        self.settle([])
+
+    def learn(self, configs: Sequence[Config]) -> None:
+        columns: dict[tuple[str, int | str], None] = {}
+        for config in configs:
+            for name, value in config.items():
+                if isinstance(value, tuple) and name not in self._tiles:
+                    value = self._settled(name, value, config)
+                columns.update(((name, part), None) for part, _ in self._coordinates(value))
+        self.settle(list(columns))
+
+    def settle(self, columns: Columns) -> None:
+        self.columns = columns
+        self._columns = {column: i for i, column in enumerate(columns)}
+        self._words: dict[str, list[int]] = {}
+        for (name, part), i in self._columns.items():
+            if isinstance(part, str):
+                self._words.setdefault(name, []).append(i)
+
+    def __call__(self, configs: Sequence[Config]) -> Array:
+        matrix = np.full((len(configs), len(self.columns)), np.nan)
+        for row, config in zip(matrix, configs, strict=True):
+            for name, value in config.items():
+                if isinstance(value, tuple) and name not in self._tiles:
+                    value = self._settled(name, value, config)
+                if isinstance(value, str) and name in self._words:
+                    row[self._words[name]] = 0.0
+                for part, number in self._coordinates(value):
+                    if (name, part) in self._columns:
+                        row[self._columns[name, part]] = number
+        return matrix
+
+    def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
+        """``value`` if it is a tile, or else the word that spells it."""
+        if name not in self._orders:
+            try:
+                kinds = {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
+            except InvalidConfig:  # a config of another space with knobs of the same names
+                return value
+            (self._orders if kinds[name] == "word" else self._tiles).add(name)
+        return ",".join(map(str, value)) if name in self._orders else value
+
+    @staticmethod
+    def _coordinates(value: Value) -> list[tuple[int | str, float]]:
+        """The numbers of a choice, each with its part of the choice: the index of a factor, or the word."""
+        if isinstance(value, tuple):
+            return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
+        return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
+
+
+class AutoTVMKnobFeatures(KnobFeatures):
+    """The same as AutoTVM's features ``knob`` have it: factors as they are, without the outermost factor of a tile.
+
+    Source: ``ConfigEntity.get_flatten_feature`` in ``python/tvm/autotvm/task/space.py`` of TVM 0.17. There the
+    outermost factor is -1 for every config.
+    """
+
+    name = "autotvm-knob"
+
+    @staticmethod
+    def _coordinates(value: Value) -> list[tuple[int | str, float]]:
+        if isinstance(value, tuple):
+            return [(i, float(factor)) for i, factor in enumerate(value) if i]
+        return KnobFeatures._coordinates(value)

@@ -1,0 +1,85 @@
+"""One open choice of a program, and how it may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+
+from .errors import InvalidConfig
+
+Value = bool | int | float | str | tuple[int, ...]
+"""A choice: a number, a word, or a tile (the factors of a loop, outermost first)."""
+
+Kind = Literal["number", "tile", "word", "mixed"]
+"""The kinds of knobs: see :attr:`Knob.kind`."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One open choice: its name and its choices, in the order that defines the index of a choice.
+
+    role: what the choice is for, if the space knows: ``unroll``, ``location`` (where a stage is computed),
+        ``parallel``, ``sketch``, or ``tile``; else empty. Used by :meth:`~searchlab.space.Space.mutate_by_role`.
+    """
+
+    name: str
+    choices: Sequence[Value]
+    role: str = field(default="", kw_only=True)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """How its choices compare.
+
+        Numbers lie on a line. Tiles are near each other if the logarithms of their factors are. Words are equal or not,
+        and a switch is a word. A subclass whose tuples are not tiles, but for example permutations, overrides this with
+        "word".
+        """
+        kinds = {_kind(value) for value in self.choices}
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise InvalidConfig(f"knob {self.name!r} has no legal choice left")
+
+    def redrawn(self, value: Value, rng: np.random.Generator) -> Value:
+        """Another choice than ``value``. There must be one."""
+        others = [other for other in self.choices if other != value]
+        return others[int(rng.integers(len(others)))]
+
+    def moved(self, value: Value, rng: np.random.Generator) -> Value:
+        """The tile ``value`` with one factor, prime or composite, moved from one level to another; it stays a choice.
+
+        The two levels are drawn among those between which there is such a factor, then the factor. If there is none, or
+        if the knob is no tile, this is :meth:`redrawn`. Source: ``mutate_tile_size.cc`` of MetaSchedule.
+        """
+        if self.kind == "tile" and isinstance(value, tuple):
+            pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
+            while pairs:
+                x, y = pairs.pop(int(rng.integers(len(pairs))))
+                moves = (_moved(value, x, y, factor) for factor in _divisors(value[x])[1:])
+                if legal := [tile for tile in moves if tile in self.choices]:
+                    return legal[int(rng.integers(len(legal)))]
+        return self.redrawn(value, rng)
+
+
+def _moved(tile: tuple[int, ...], x: int, y: int, factor: int) -> tuple[int, ...]:
+    """``tile`` with ``factor`` moved from level ``x`` to level ``y``."""
+    levels = list(tile)
+    levels[x] //= factor
+    levels[y] *= factor
+    return tuple(levels)
+
+
+@lru_cache(maxsize=4096)
+def _divisors(n: int) -> list[int]:
+    return [divisor for divisor in range(1, n + 1) if n % divisor == 0]
+
+
+def _kind(value: Value) -> Kind:
+    if isinstance(value, bool | str):
+        return "word"
+    return "tile" if isinstance(value, tuple) else "number"

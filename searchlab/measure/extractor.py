@@ -1,0 +1,119 @@
+"""Features of programs, extracted by the processes that build: these are idle while a policy proposes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+
+import numpy as np
+
+from ..costmodel import Array
+from ..errors import SearchlabWarning
+from ..space import Config, Space
+from .build_pool import BuildPool
+from .messages import Extract, Extracted
+from .process import MeasuringWorker, WorkerDied
+
+FEWEST = 16
+"""Fewer configs than this are not worth the way to other processes."""
+
+CHUNK = 16
+"""At most so many configs go to a process at a time."""
+
+
+class Extractor:
+    """Extracts features with the processes of ``pool``, in any order and on any of them; the rows are the same.
+
+    A config that a process dies of, or takes longer for than programs may take to build, has no features. The first of
+    them is warned of.
+    """
+
+    def __init__(self, pool: BuildPool) -> None:
+        self._pool = pool
+        self._warned = False
+
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+        """The ``features`` (d,) of each config, empty for one that has none; None if there are too few configs.
+
+        Raises SearchlabError if a process cannot take in ``space``.
+        """
+        if len(configs) < FEWEST:
+            return None
+        batch = _Batch(self._pool, space, features, configs)
+        batch.run()
+        if batch.lost and not self._warned:
+            self._warned = True
+            index, fate = batch.lost[0]
+            warnings.warn(
+                f"{configs[index].to_json()} has no {features} features, since the process that extracts them {fate}; "
+                f"the same may hold for others, and a cost model knows nothing of such configs",
+                SearchlabWarning,
+                stacklevel=2,
+            )
+        return batch.rows
+
+
+class _Batch:
+    """One batch: chunks of indices that wait, idle processes, and busy ones with their chunk, and since when."""
+
+    def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
+        self.pool = pool
+        self.space = space
+        self.features = features
+        self.configs = configs
+        size = min(CHUNK, -(-len(configs) // pool.workers))
+        indices = range(len(configs))
+        self.waiting = deque(indices[start : start + size] for start in range(0, len(configs), size))
+        self.idle = pool.ready(space, min(pool.workers, len(self.waiting)))
+        self.busy: dict[MeasuringWorker, tuple[range, float]] = {}
+        self.rows = [np.empty(0)] * len(configs)
+        self.lost: list[tuple[int, str]] = []
+
+    def run(self) -> None:
+        limit = self.pool.build_timeout
+        try:
+            while self.waiting or self.busy:
+                while self.waiting and self.idle:
+                    self._start(self.waiting.popleft())
+                due = min(since for _, since in self.busy.values()) + limit
+                connections = [worker.connection for worker in self.busy]
+                answered = wait(connections, timeout=max(due - time.perf_counter(), 0.0))
+                for worker in [worker for worker in self.busy if worker.connection in answered]:
+                    self._answered(worker)
+                for worker, (chunk, since) in list(self.busy.items()):
+                    if time.perf_counter() - since > limit and not worker.connection.poll():
+                        self._lose(worker, chunk, f"took longer than {limit:g} s")
+        finally:
+            for worker in self.busy:  # interrupted: nobody wants any more what they extract
+                self.pool.discard(worker)
+
+    def _start(self, chunk: range) -> None:
+        worker = self.idle.pop()
+        worker.send(Extract(self.features, [self.configs[i] for i in chunk]))
+        self.busy[worker] = (chunk, time.perf_counter())
+
+    def _answered(self, worker: MeasuringWorker) -> None:
+        chunk, _ = self.busy[worker]
+        try:
+            answer = worker.recv()
+        except WorkerDied as death:
+            self._lose(worker, chunk, str(death))
+            return
+        assert isinstance(answer, Extracted)
+        for index, row in zip(chunk, answer.rows, strict=True):
+            self.rows[index] = row
+        del self.busy[worker]
+        self.idle.append(worker)
+
+    def _lose(self, worker: MeasuringWorker, chunk: range, fate: str) -> None:
+        """Go on with another process; the configs of ``chunk`` one by one, to find the one that is to blame."""
+        self.pool.discard(worker)
+        del self.busy[worker]
+        if len(chunk) > 1:
+            self.waiting.extend(chunk[i : i + 1] for i in range(len(chunk)))
+        else:
+            self.lost.append((chunk[0], fate))
+        self.idle.append(self.pool.another(self.space))

@@ -1,0 +1,85 @@
+"""pack-sum: the sum over stores, held against TVM's own model of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.costmodel import Surrogate, make_cost_model
+from searchlab.costmodel.features import KnobFeatures, StoreFeatures
+from searchlab.errors import SearchlabError
+from searchlab.plugins import Plugin
+from searchlab_costmodels.pack_sum import PackSum
+from searchlab_costmodels.xgboost import XGBoost
+from tests.support import toys
+
+WIDTH = 3
+
+
+def programs(n: int, most: int, seed: int = 0) -> tuple[Any, Any]:
+    """Rows of one to ``most`` stores of three features; the score is the sum of what each store adds."""
+    rng = np.random.default_rng(seed)
+    stores = rng.random((n, most, WIDTH))
+    adds = (stores[:, :, 0] > 0.5) * 0.2 + 0.1 * stores[:, :, 1]
+    lacks = np.arange(most) >= rng.integers(1, most + 1, size=n)[:, None]
+    stores[lacks] = np.nan
+    return stores.reshape(n, -1), np.where(lacks, 0.0, adds).sum(axis=1) / (0.3 * most)
+
+
+def trained(features: Any, scores: Any, **options: Any) -> PackSum:
+    model = PackSum(seed=0, **options)
+    model.store_width = WIDTH
+    model.fit(features, scores, np.zeros(len(scores), dtype=np.int64))
+    return model
+
+
+def test_it_is_the_model_of_metaschedule() -> None:
+    from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig, XGBModel
+
+    features, scores = programs(120, 4)
+    scores[::7] = 0.0
+    own = XGBModel(config=XGBConfig(nthread=1, seed=0))
+    split = [row[~np.isnan(row)].reshape(-1, WIDTH).astype(np.float32) for row in features]
+    own._train(split[:100], scores[:100])
+    predicted = trained(features[:100], scores[:100]).predict(features[100:])
+    np.testing.assert_allclose(predicted, own._predict(split[100:]), atol=1e-5)
+
+
+def test_the_number_of_stores_may_differ_from_that_in_training() -> None:
+    features, scores = programs(300, 2)
+    model = trained(features, scores)
+    more, _ = programs(50, 2, seed=1)
+    wide = np.concatenate([more, np.full((50, 2 * WIDTH), np.nan)], axis=1)
+    np.testing.assert_array_equal(model.predict(wide), model.predict(more))
+    four = np.concatenate([more, more], axis=1)  # every store twice
+    np.testing.assert_allclose(model.predict(four), 2 * model.predict(more), rtol=1e-6)
+    assert np.corrcoef(model.predict(more), programs(50, 2, seed=1)[1])[0, 1] > 0.9
+
+
+def test_a_failed_program_has_no_weight_and_no_program_the_score_0() -> None:
+    features, scores = programs(100, 3)
+    failed = programs(100, 3, seed=5)[0]
+    both = np.concatenate([features, failed]), np.concatenate([scores, np.zeros(100)])
+    # Failures count only in the figure that ends the training, so it is cut to the same number of trees.
+    one, other = (trained(*data, rounds=20) for data in ((features, scores), both))
+    np.testing.assert_allclose(one.predict(features), other.predict(features), atol=1e-6)
+    nothing = np.full((2, 3 * WIDTH), np.nan)
+    assert one.predict(nothing).tolist() == [0, 0]
+    assert trained(nothing, np.zeros(2)).predict(features[:1]).tolist() == [0]
+
+
+def test_store_features_need_a_model_that_sums_over_stores() -> None:
+    space = toys.Small()
+    assert Surrogate(PackSum(seed=0), StoreFeatures(space)).model.store_width == 164
+    assert Surrogate(PackSum(seed=0), KnobFeatures(space)).model.store_width == 0
+    for model in (XGBoost(seed=0), make_cost_model(Plugin("xgboost"), 0)):
+        with pytest.raises(SearchlabError, match="cannot learn from store features.*take the cost model pack-sum"):
+            Surrogate(model, StoreFeatures(space))
+
+
+@pytest.mark.parametrize("option", [{"rounds": 0}, {"gamma": -1}, {"max_depth": 0}, {"early_stopping": 0}])
+def test_bad_options_are_named(option: dict[str, Any]) -> None:
+    with pytest.raises(SearchlabError, match=f"option {next(iter(option))!r}"):
+        PackSum(seed=0, **option)

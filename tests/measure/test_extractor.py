@@ -1,0 +1,111 @@
+"""Features that the building processes extract: the same rows by any route, and no harm from a config."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from searchlab.costmodel.features import ProgramFeatures, extracted_by, make_features
+from searchlab.errors import SearchlabWarning
+from searchlab.measure import table
+from searchlab.measure.build_pool import BuildPool
+from searchlab.measure.extractor import Extractor
+from searchlab.measure.table import TableMeasurer
+from searchlab.plugins import Plugin
+from searchlab.run.study import tune
+from searchlab.space import SPACES, Config, Space
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from tests.support import toys
+from tests.support.logs import decided, write_table
+from tests.support.measure.faulty import Faulty
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[BuildPool]:
+    pool = BuildPool(workers=2, build_timeout=2.0, memory_limit_mb=0)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.parametrize("features", ["program", "store", "itervar", "curve"])
+@pytest.mark.parametrize("space", ["sketch", "knob-template"])
+def test_rows_are_the_same_here_and_elsewhere(pool: BuildPool, native: Target, space: str, features: str) -> None:
+    searched = SPACES.make(Plugin(space), parse_workload("gemm:32x32x32"), native)
+    configs = searched.sample_new(np.random.default_rng(0), 40, ())
+    here = make_features(features, searched)(configs)
+    with extracted_by(Extractor(pool).extract):
+        there = make_features(features, searched)
+        np.testing.assert_array_equal(there(configs[::-1]), here[::-1])
+    with extracted_by(_unwanted):  # every row was kept
+        np.testing.assert_array_equal(there(configs), here)
+    alone = [make_features(features, searched)([config])[0] for config in configs[:5]]
+    for row, one in zip(here, alone, strict=False):
+        np.testing.assert_array_equal(row[: len(one)], one)
+
+
+def _unwanted(space: Space, features: str, configs: object) -> None:
+    raise AssertionError(f"{configs} were extracted already")
+
+
+def faults(*names: str) -> list[Config]:
+    return [Config({"fault": name}) for name in names]
+
+
+def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: BuildPool, native: Target) -> None:
+    space = Faulty(parse_workload("gemm:8x8x8"), native)
+    good = faults("none", "tiled", "is wrong")
+    bad = faults("invalid", "schedule raises", "schedule segfaults", "schedule hangs")
+    configs = [*good, *bad, *good * 4]
+    extractor = Extractor(pool)
+    with pytest.warns(SearchlabWarning, match="has no program features, since the process .* (SIGSEGV|2 s)") as said:
+        rows = extractor.extract(space, "program", configs)
+    assert rows is not None and len(said) == 1
+    here = ProgramFeatures(space).extract([*good, *bad[:2]])
+    for row, expected in zip([*rows[:5], *rows[7:10]], [*here, *here[:3]], strict=True):
+        np.testing.assert_array_equal(row, expected)
+    assert [len(row) for row in rows[3:7]] == [0] * 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it was said
+        again = extractor.extract(space, "program", faults(*["none"] * 16, "schedule segfaults"))
+    assert again is not None and [len(row) for row in again] == [328] * 16 + [0]
+
+
+def test_few_configs_are_not_worth_other_processes(pool: BuildPool, native: Target) -> None:
+    assert Extractor(pool).extract(Faulty(parse_workload("gemm:8x8x8"), native), "program", faults("none")) is None
+
+
+def test_a_table_has_processes_for_a_large_batch_only(
+    native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = toys.Small(toys.WORKLOAD, native)
+    path = write_table(tmp_path / "small.jsonl", space, toys.smooth)
+    configs = list(space.enumerate())[:24]
+    with TableMeasurer([path]) as measurer:
+        assert measurer.extract(space, "program", configs) is None
+    monkeypatch.setattr(table, "WORTH_PROCESSES", 20)
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")  # this is one of several jobs
+    with TableMeasurer([path]) as measurer:
+        assert measurer.extract(space, "program", configs) is None
+
+
+def test_a_run_is_the_same_with_processes_that_extract(
+    native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_table(tmp_path / "small.jsonl", toys.Small(toys.WORKLOAD, native), toys.smooth)
+
+    def run(log: Path) -> Path:
+        tune(
+            toys.WORKLOAD, space="tests.support.toys:Small", policy="xgb", log=log, trials=24, features="program",
+            measure={"kind": "table", "path": str(path)},
+        )  # fmt: skip
+        return log
+
+    plain = run(tmp_path / "plain.jsonl")
+    monkeypatch.setattr(table, "WORTH_PROCESSES", 16)
+    monkeypatch.setattr(table, "own_cores", lambda: 2)
+    assert decided(run(tmp_path / "spread.jsonl")) == decided(plain)
