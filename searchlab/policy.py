@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .plugins import Plugin, PluginKind
+from .plugins import Plugin, PluginKind, PluginSpec
 from .records import Trial
 from .space import Config, Space
 
@@ -50,12 +50,15 @@ class Policy(ABC):
     """
 
     origin: ClassVar[Origin | None] = None
-    """The published strategy that this one is, or is related to; None if it claims none."""
+    """The published strategy that this one is, or is related to; None if it claims none.
+
+    It is of the class that declares it, and not of those derived from it: see :func:`origins`.
+    """
 
     own_cost_model: ClassVar[Plugin | None] = None
     """The cost model that belongs to the algorithm; a study's other cost models are then not tried with it.
 
-    An entry of a study that names a cost model for this policy takes that one instead.
+    An entry of a study that names a cost model for this policy takes that one instead; see :func:`model_of`.
     """
 
     own_features: ClassVar[str] = ""
@@ -76,6 +79,9 @@ class Policy(ABC):
     Its state is then a function of the asks too. Its runs still resume, since a resumed run asks again.
     """
 
+    stops = False
+    """True if the strategy may end although its space is not exhausted, for example at a local optimum."""
+
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
         self.seed = seed
@@ -90,7 +96,10 @@ class Policy(ABC):
 
     @abstractmethod
     def ask(self, n: int) -> Sequence[Config]:
-        """Up to ``n`` configs to measure next, none of them proposed before; none if the space is exhausted."""
+        """Up to ``n`` configs to measure next, none of them proposed before.
+
+        None if the space is exhausted or the strategy has ended: the run ends then, whatever its budget.
+        """
 
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -118,7 +127,8 @@ class NeverTwice(Policy):
         """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1.
 
         No more are taken once ``n`` are new, so the number of configs may be infinite. But if only seen configs remain,
-        it must end: any space may be exhausted.
+        it must end: any space may be exhausted. A policy that ``stops`` ends where none of them is new; no random
+        configs fill its batches.
         """
 
     def ask(self, n: int) -> Sequence[Config]:
@@ -133,6 +143,8 @@ class NeverTwice(Policy):
                 self.seen[config] = None
                 if len(batch) == n:
                     break
+        if self.stops:
+            return batch
         filling = self.space.sample_new(rng, n - len(batch), self.seen)
         self.seen.update(dict.fromkeys(filling))
         batch += filling
@@ -168,6 +180,35 @@ def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
 POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # type: ignore[type-abstract]
 
 
+def origins() -> dict[str, Origin]:
+    """The origin of each registered policy whose class itself declares one, by name. All of them are imported.
+
+    A policy that cannot be imported is left out: it is told when it is used.
+    """
+    declared: dict[str, Origin] = {}
+    for name in POLICIES.installed():
+        try:
+            origin = vars(POLICIES.load(name)).get("origin")
+        except Exception:  # whatever a plug-in raises
+            continue
+        if isinstance(origin, Origin):
+            declared[name] = origin
+    return declared
+
+
 def takes_cost_model(policy: type[Policy]) -> bool:
     """Whether the constructor of ``policy`` has a parameter ``cost_model``; the policy is then given one."""
     return "cost_model" in inspect.signature(policy).parameters
+
+
+def has_own_model(policy: type[Policy]) -> bool:
+    """Whether a cost model belongs to ``policy``; a study's other cost models are then not tried with it."""
+    return getattr(policy, "own_cost_model", None) is not None  # a plug-in may be no Policy: the kit says so
+
+
+def model_of(
+    policy: type[Policy], cost_model: PluginSpec | None = None, features: str | None = None
+) -> tuple[PluginSpec, str]:
+    """The cost model and the features for ``policy``: those given, else its own, else ``xgboost`` and ``knob``."""
+    own, own_features = (policy.own_cost_model, policy.own_features) if has_own_model(policy) else (None, "")
+    return own or "xgboost" if cost_model is None else cost_model, features or own_features or "knob"

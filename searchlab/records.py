@@ -13,6 +13,9 @@ from .space import Config
 Failure = Literal["invalid", "build_error", "build_timeout", "run_error", "run_timeout", "crash", "wrong_answer"]
 FAILURES: tuple[Failure, ...] = get_args(Failure)
 
+Statistic = Literal["median", "mean"]
+"""What of its repeats is the cost of a trial; an outlier moves the mean."""
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -25,6 +28,7 @@ class Measurement:
     reused: whether it is an earlier measurement of the same program.
     nearest: whether it is the measurement of another config, the nearest in a table that does not hold this one.
     pruned: whether it was not repeated, since its first reading was much slower than the best of its run.
+    statistic: which statistic of ``seconds`` is the cost: a setting of the run, under ``measure`` in its header.
     """
 
     seconds: tuple[float, ...] = ()
@@ -36,11 +40,14 @@ class Measurement:
     reused: bool = False
     nearest: bool = False
     pruned: bool = False
+    statistic: Statistic = "median"
 
     @cached_property
     def cost(self) -> float:
-        """Median of the repeats in seconds; infinity if it failed."""
-        return statistics.median(self.seconds) if self.seconds and self.failure is None else math.inf
+        """The ``statistic`` of the repeats in seconds; infinity if it failed."""
+        if not self.seconds or self.failure is not None:
+            return math.inf
+        return statistics.median(self.seconds) if self.statistic == "median" else statistics.fmean(self.seconds)
 
 
 @dataclass(frozen=True)

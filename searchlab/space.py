@@ -290,13 +290,18 @@ class ProductSpace(Space):
     def __bool__(self) -> bool:
         return True  # every knob has a choice; Python would ask for the length, which may be too large
 
-    def size(self, limit: int = 0) -> int:
+    @property
+    def range_length(self) -> int:
+        """How far indices go: the size, unless a subclass leaves some configs out."""
         return math.prod(len(knob.choices) for knob in self.axes)
 
+    def size(self, limit: int = 0) -> int:
+        return self.range_length
+
     def config_at(self, index: int) -> Config:
-        """The config with this index, in [0, size)."""
-        if not 0 <= index < self.size():
-            raise IndexError(f"index {index} is outside [0, {self.size()})")
+        """The config with this index, in [0, range_length)."""
+        if not 0 <= index < self.range_length:
+            raise IndexError(f"index {index} is outside [0, {self.range_length})")
         items = []
         for knob in self.axes:
             index, choice = divmod(index, len(knob.choices))

@@ -1,8 +1,8 @@
 """AutoTVM's cost model: shallow trees, as many as the ranking of the best trials takes.
 
-Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2; ``XGBoostCostModel`` of TVM 0.17
-(``python/tvm/autotvm/tuner/xgboost_cost_model.py``, ``metric.py``), as it runs on XGBoost 1: exact splits, predictions
-that start from 0.5, and for ``rank`` one sampled pair a trial in each round.
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2; ``XGBoostCostModel`` in
+``xgboost_cost_model.py`` and ``metric.py`` of ``python/tvm/autotvm/tuner`` of TVM 0.17, as it runs on XGBoost 1: exact
+splits, predictions that start from 0.5, and for ``rank`` one sampled pair a trial in each round.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import xgboost
 
 from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.errors import SearchlabError
 from searchlab.options import one_of, whole
 
 PARAMETERS = {
@@ -36,9 +37,14 @@ PAIRS = {
 }
 LOSSES: dict[str, dict[str, Any]] = {"reg": {"objective": "reg:squarederror"}, "rank": PAIRS, "rank-binary": PAIRS}
 
-ROUNDS = 8000
-PATIENCE = 20
-"""Rounds without a better recall after which training ends."""
+ROUNDS, PATIENCE = 8000, 20
+"""The most rounds, and those without a better recall after which training ends."""
+
+BASE_ROUNDS, BASE_PATIENCE, BASE_RECORDS = 400, 100, 500
+"""The same of a base model, and the fewest trials that it is trained on."""
+
+HALF_LIFE, LEAST_DISCOUNT = 64, 0.05
+"""The trials after which a base model counts half, and the discount below which it is dropped."""
 
 EVERY = 2
 """The recall is looked at after every second round."""
@@ -50,33 +56,72 @@ class AutoTVM(CostModel):
     loss: ``reg`` is least squares on the scores; ``rank`` is the loss of pairs; ``rank-binary`` trains on the same
         pairs, but its recall counts every score of at least 0.5 as equally good, and all others as equally bad.
     plan_size: of the policy: the recall is that of so many rows.
+    transfer: what trials of other tasks are for. ``pool``: they are among the rows of every training. ``base-margin``,
+        as in AutoTVM: a base model is trained on them once, at least 500; later models start from its predictions,
+        times 2^(-n / 64) after n trials, and without it once that is below 0.05. The scores of a task are shares of
+        its own best here; AutoTVM takes the best of all tasks.
     """
 
-    def __init__(self, *, seed: int, loss: str = "reg", plan_size: int = 64) -> None:
+    def __init__(self, *, seed: int, loss: str = "reg", plan_size: int = 64, transfer: str = "pool") -> None:
         super().__init__(seed=seed)
         self.loss = one_of("loss", loss, LOSSES)
         self.plan_size = whole("plan_size", plan_size, 1)
+        self.transfer = one_of("transfer", transfer, ("pool", "base-margin"))
         self._trees: xgboost.Booster | None = None
+        self._base: xgboost.Booster | None = None
+        self._discount = 1.0
+
+    def start_from(self, features: Array, scores: Array, groups: Groups) -> bool:
+        if self.transfer == "pool":
+            return False
+        if len(scores) < BASE_RECORDS:
+            raise SearchlabError(
+                f"transfer = 'base-margin' needs at least {BASE_RECORDS} trials of other tasks, as in AutoTVM; there "
+                f"are {len(scores)}; warm-start from more logs, or take transfer = 'pool'"
+            )
+        stop = BASE_ROUNDS, BASE_PATIENCE, 2 * self.plan_size
+        self._base = self._trained(features, scores, groups, *stop)
+        return True
 
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
-        self._trees = None
+        self._discount = 2 ** (-len(scores) / HALF_LIFE)
+        if self._discount < LEAST_DISCOUNT:
+            self._base = None
+        self._trees = self._trained(features, scores, groups, ROUNDS, PATIENCE, self.plan_size)
+
+    def predict(self, features: Array) -> Array:
+        if not len(features) or (self._trees is None and self._base is None):
+            return np.zeros(len(features))
+        if self._trees is None:
+            return self._base_margin(features)
+        data = xgboost.DMatrix(features, nthread=1)
+        if self._base is not None:
+            data.set_base_margin(self._discount * self._base_margin(features))
+        return np.asarray(self._trees.predict(data), dtype=np.float64)
+
+    def _base_margin(self, features: Array) -> Array:
+        """What the base model predicts from the columns that it knows, the first."""
+        assert self._base is not None
+        data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
+        return np.asarray(self._base.predict(data, output_margin=True), dtype=np.float64)
+
+    def _trained(
+        self, features: Array, scores: Array, groups: Groups, rounds: int, patience: int, n: int
+    ) -> xgboost.Booster | None:
         if not features.shape[1]:  # XGBoost takes no matrix without columns, which a space without knobs has
-            return
+            return None
         order = shuffled(self.seed, len(scores))
         order = order[np.argsort(groups[order], kind="stable")]  # XGBoost takes the rows of a task together
         data = xgboost.DMatrix(features[order], label=scores[order], nthread=1)
         if self.loss != "reg":
             data.set_info(qid=groups[order])
+        if self._base is not None:
+            data.set_base_margin(self._discount * self._base_margin(features[order]))
         labels = np.where(scores[order] >= 0.5, 1.0, 0.0) if self.loss == "rank-binary" else scores[order]
-        self._trees = xgboost.train(
-            {**PARAMETERS, **LOSSES[self.loss], "seed": self.seed}, data, num_boost_round=ROUNDS,
-            callbacks=[StopAtRecall(data, labels, self.plan_size)],
+        return xgboost.train(
+            {**PARAMETERS, **LOSSES[self.loss], "seed": self.seed}, data, num_boost_round=rounds,
+            callbacks=[StopAtRecall(data, labels, n, patience)],
         )  # fmt: skip
-
-    def predict(self, features: Array) -> Array:
-        if self._trees is None or not len(features):
-            return np.zeros(len(features))
-        return np.asarray(self._trees.predict(xgboost.DMatrix(features, nthread=1)), dtype=np.float64)
 
 
 def shuffled(seed: int, n: int) -> Groups:
@@ -85,11 +130,11 @@ def shuffled(seed: int, n: int) -> Groups:
 
 
 class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-    """Ends the training once the average recall has not risen for :data:`PATIENCE` rounds; all trees are kept."""
+    """Ends the training once the average recall has not risen for ``patience`` rounds; all trees are kept."""
 
-    def __init__(self, data: xgboost.DMatrix, labels: Array, n: int) -> None:
+    def __init__(self, data: xgboost.DMatrix, labels: Array, n: int, patience: int) -> None:
         super().__init__()
-        self._data, self._labels, self._n = data, labels, n
+        self._data, self._labels, self._n, self._patience = data, labels, n, patience
         self._best, self._best_round = -np.inf, 0
 
     def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:
@@ -98,7 +143,7 @@ class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
         recall = average_recall(model.predict(self._data), self._labels, self._n)
         if recall > self._best:
             self._best, self._best_round = recall, epoch
-        return epoch - self._best_round >= PATIENCE
+        return epoch - self._best_round >= self._patience
 
 
 def average_recall(predicted: Array, measured: Array, n: int) -> float:

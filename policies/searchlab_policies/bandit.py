@@ -18,7 +18,7 @@ from searchlab.costmodel import COST_MODELS, Surrogate, make_cost_model
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
 from searchlab.options import real, whole
-from searchlab.policy import POLICIES, NeverTwice, Origin, Policy, takes_cost_model
+from searchlab.policy import POLICIES, NeverTwice, Origin, Policy, model_of, takes_cost_model
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -36,8 +36,8 @@ class Bandit(NeverTwice):
     another log. Beside the trials told, the bandit knows only which arm proposed which config.
 
     arms: the policies; each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A policy
-        that takes a cost model is given its own. ``{"name": "xgb", "cost_model": "xgboost", "features": "knob"}`` shows
-        the defaults; ``cost_model`` may be ``{"name": ..., "options": {...}}`` too.
+        that takes a cost model is given one for itself alone: ``{"name": "xgb", "cost_model": "xgboost",
+        "features": "knob"}`` shows the defaults; ``cost_model`` may be ``{"name": ..., "options": {...}}`` too.
     exploration: the weight C of how seldom an arm was used.
     window: how many of the last results count.
     """
@@ -174,6 +174,6 @@ def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
         if "cost_model" in entry or "features" in entry:
             raise SearchlabError(f"arm {name!r} takes no cost model; leave 'cost_model' and 'features' out")
         return cls(space, seed=seed, **options)
-    plugin, _ = COST_MODELS.named(entry.get("cost_model", "xgboost"))
-    surrogate = Surrogate(make_cost_model(plugin, seed), make_features(entry.get("features", "knob"), space))
+    model, features = model_of(cls, entry.get("cost_model"), entry.get("features"))
+    surrogate = Surrogate(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
     return cls(space, seed=seed, cost_model=surrogate, **options)  # type: ignore[call-arg]

@@ -45,13 +45,11 @@ class Droplet(NeverTwice):
         deviations=("where knobs depend on each other, a step is repaired to the nearest legal config",),
     )
 
-    def __init__(
-        self, space: Space, *, seed: int, start: str | Sequence[int] = "first", pvalue: float = 0.05
-    ) -> None:
+    def __init__(self, space: Space, *, seed: int, start: str | Sequence[int] = "first", pvalue: float = 0.05) -> None:
         super().__init__(space, seed=seed)
         self.pvalue = real("pvalue", pvalue, 0, 1)
         first = self._first(start)
-        self._best = first
+        self._best = space.decide(lambda knob: knob.choices[0])  # AutoTVM's, wherever it starts, until a trial works
         self._costs: Sequence[float] = (np.inf,)
         self._next = [first]
         self._visited = {first}
@@ -83,12 +81,15 @@ class Droplet(NeverTwice):
     def tell(self, trials: Sequence[Trial]) -> None:
         asked = bool(self.seen)
         super().tell(trials)
+        self._visited.update(self.seen)
         moved = False
         for trial in trials if asked else sorted(trials, key=mean):
             if trial.config in self.seen and self._faster(trial):
                 self._best, self._costs, moved = trial.config, trial.measurement.seconds, True
-        # AutoTVM lets go of the last one here, measured or not.
-        self._next = self._next[self._batch : -1]
+        if asked:
+            self._next = self._next[self._batch : -1]  # AutoTVM lets go of the last one here, measured or not
+        elif moved:
+            self._next = []
         if moved:
             self._next += self._around(1)
             self._length = 1
@@ -107,7 +108,7 @@ class Droplet(NeverTwice):
             return bool(ttest_ind(self._costs, ours).pvalue <= self.pvalue)
 
     def _around(self, length: int) -> list[Config]:
-        """New configs whose knobs went by ``length`` choices, larger subsets first; little more than a batch of them."""
+        """New configs whose knobs went by ``length`` choices, larger subsets first; a batch of them and one more."""
         knobs = self.space.knobs(self._best)
         positions = [knob.choices.index(self._best[knob.name]) for knob in knobs]
         found: list[Config] = []

@@ -147,8 +147,10 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     """One strategy on one workload.
 
+    batch: the number of configs that the policy was asked for at a time.
     trials: the number of trials that all its seeds have; trials_by_seed: the number that each seed has. They are all
-    the same where ``complete``. best_gflops, trials_to_target, seconds_to_target and area (see
+    the same where ``complete``, but for the runs that ended by themselves, ``ended`` of them: these hold their best up
+    to ``trials``, the horizon where all ended so. best_gflops, trials_to_target, seconds_to_target and area (see
     :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the first ``trials`` trials of each seed;
     failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a logarithmic scale (see
     :func:`~searchlab.analysis.stats.targets.anytime`). ecdf_area: the area under the ECDF of all (seed, target) pairs,
@@ -165,10 +167,12 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     space: str
     policy: str
     cost_model: str | None
+    batch: int
     seeds: list[int]
     trials: int
     trials_by_seed: list[int]
     complete: bool
+    ended: int
     best_gflops: Spread
     trials_to_target: Reached
     seconds_to_target: Reached
@@ -199,6 +203,11 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: list[Contrast]
     verdict: str
     notes: list[str]
+
+    @property
+    def batches_differ(self) -> bool:
+        """Whether a reader should know the batch of each strategy."""
+        return len({row.batch for row in self.strategies}) > 1
 
     @property
     def by_strategy(self) -> dict[str, StrategySummary]:

@@ -62,10 +62,12 @@ class LoggedRun:
 class StrategyRuns:
     """The runs of one strategy on one workload, by seed: at least one, each with a trial.
 
-    Arrays of shape (runs, trials) go as far as all runs do.
+    Arrays of shape (runs, trials) go as far as all runs do. A run that ended by itself goes on without limit: it holds
+    its last values. budget: how far, if all runs ended so.
     """
 
     runs: Sequence[LoggedRun]
+    budget: int
 
     @property
     def strategy(self) -> str:
@@ -82,23 +84,26 @@ class StrategyRuns:
 
     @cached_property
     def trials(self) -> int:
-        """The number of trials that all runs have."""
-        return min(self.lengths)
+        """The number of trials that all runs have, as far as they did not end by themselves."""
+        return fewest(self.runs) or self.budget
 
     @cached_property
     def lowest(self) -> Floats:
         """Lowest cost so far in seconds: shape (runs, trials)."""
-        return np.stack([run.lowest[: self.trials] for run in self.runs])
+        return np.stack([self._held(run.lowest) for run in self.runs])
 
     @cached_property
     def curves(self) -> Floats:
         """Best GFLOPS so far: shape (runs, trials)."""
-        return np.stack([run.curve[: self.trials] for run in self.runs])
+        return np.stack([self._held(run.curve) for run in self.runs])
 
     @cached_property
     def elapsed(self) -> Floats:
         """Seconds charged up to the end of each trial: shape (runs, trials)."""
-        return np.stack([run.elapsed[: self.trials] for run in self.runs])
+        return np.stack([self._held(run.elapsed) for run in self.runs])
+
+    def _held(self, values: Floats) -> Floats:
+        return np.pad(values[: self.trials], (0, max(0, self.trials - len(values))), "edge")
 
     @cached_property
     def band_over_trials(self) -> Band:
@@ -107,6 +112,11 @@ class StrategyRuns:
     @cached_property
     def band_over_seconds(self) -> Band:
         return band_over_seconds(self.curves, self.elapsed)
+
+
+def fewest(runs: Sequence[LoggedRun]) -> int:
+    """The fewest trials of the runs that did not end by themselves; 0 if all did."""
+    return min((len(run.log.records) for run in runs if not run.log.ended), default=0)
 
 
 @dataclass(frozen=True)
@@ -126,10 +136,14 @@ class WorkloadRuns:
         return [run for run in self.runs if not run.log.records]
 
     @cached_property
+    def _begun(self) -> dict[str, list[LoggedRun]]:
+        begun = {name: [run for run in runs if run.log.records] for name, runs in self.by_strategy.items()}
+        return {name: runs for name, runs in begun.items() if runs}
+
+    @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
         """The strategies that have a trial, with the runs that have one."""
-        begun = {name: [run for run in runs if run.log.records] for name, runs in self.by_strategy.items()}
-        return {name: StrategyRuns(runs) for name, runs in begun.items() if runs}
+        return {name: StrategyRuns(runs, self.horizon) for name, runs in self._begun.items()}
 
     @property
     def flops(self) -> int:
@@ -137,8 +151,9 @@ class WorkloadRuns:
 
     @cached_property
     def horizon(self) -> int:
-        """The most trials that all runs of any strategy have."""
-        return max((group.trials for group in self.strategies.values()), default=0)
+        """The most trials that all runs of any strategy have; where all ended by themselves, the longest counts."""
+        longest = (fewest(runs) or max(len(run.log.records) for run in runs) for runs in self._begun.values())
+        return max(longest, default=0)
 
     @cached_property
     def longest(self) -> float:

@@ -25,7 +25,7 @@ from .model import (
 from .overall import overall
 from .read import footing_notes
 from .runs import Comparison, StrategyRuns, WorkloadRuns
-from .stats.curves import area_under_curve, trials_to_target
+from .stats.curves import area_under_curve, gflops, trials_to_target
 from .stats.targets import anytime, ecdf_area, seconds_of_hits
 from .verdict import ranked, verdict
 from .words import listed
@@ -58,12 +58,14 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
-    """A sentence on the runs without a trial, and one on each strategy that has fewer trials than others."""
+    """Sentences on the runs without a trial, and on the strategies whose runs have fewer trials than others."""
     notes = []
     if waiting := [run.file for run in item.waiting]:
         has, are = ("has", "is") if len(waiting) == 1 else ("have", "are")
         notes.append(f"{listed(waiting)} {has} no trial yet and {are} not counted.")
     for row in rows:
+        if row.ended:
+            notes.append(_ended_note(item, row.strategy))
         if not row.complete:
             has = ", ".join(map(str, row.trials_by_seed))
             notes.append(f"{row.strategy} is incomplete (its seeds have {has} trials): compared over {row.trials}.")
@@ -72,7 +74,28 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
                 f"{row.strategy} has {row.trials} of {item.horizon} trials: its area holds its best from there on, and "
                 f"a target that it has not reached by then counts as not reached."
             )
+    if len({row.trials for row in rows}) > 1:
+        common = min(row.trials for row in rows)
+        best = {row.strategy: _median_gflops(item, row.strategy, common) for row in rows}
+        shown = ", ".join(f"{name} {best[name]:.1f}" for name in sorted(best, key=lambda name: -best[name]))
+        notes.append(f"After {common} trials, which every strategy has, the median best is: {shown} GFLOPS.")
     return notes
+
+
+def _median_gflops(item: WorkloadRuns, strategy: str, trials: int) -> float:
+    """The median over seeds of the best GFLOPS after so many trials."""
+    return float(np.median(gflops(item.held[strategy][:, trials - 1], item.flops)))
+
+
+def _ended_note(item: WorkloadRuns, strategy: str) -> str:
+    lengths = sorted(len(run.log.records) for run in item.by_strategy[strategy] if run.log.ended)
+    runs = "1 run" if len(lengths) == 1 else f"{len(lengths)} runs"
+    selves, keep = ("itself", "it keeps its") if len(lengths) == 1 else ("themselves", "they keep their")
+    span = f"{lengths[0]}" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]}"
+    return (
+        f"{runs} of {strategy} ended by {selves} after {span} of {item.horizon} trials, where the policy had nothing "
+        f"more to propose: {keep} best from there on."
+    )
 
 
 def _numbers(workload: str, rows: Sequence[StrategySummary], measure: str) -> dict[str, dict[tuple[str, int], float]]:
@@ -101,12 +124,17 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
         space=header.space.name,
         policy=header.policy.name,
         cost_model=header.cost_model.name if header.cost_model else None,
+        batch=header.batch,
         seeds=[run.seed for run in group.runs],
         trials=group.trials,
         trials_by_seed=group.lengths,
-        complete=len(set(group.lengths)) == 1,
+        complete=all(
+            length == group.trials or (run.log.ended and length < group.trials)
+            for run, length in zip(group.runs, group.lengths, strict=True)
+        ),
+        ended=sum(run.log.ended for run in group.runs),
         best_gflops=Spread.of(group.curves[:, -1].tolist()),
-        trials_to_target=Reached.of(hits, [float(group.trials)] * len(hits), item.horizon),
+        trials_to_target=Reached.of(hits, [min(length, group.trials) for length in group.lengths], item.horizon),
         seconds_to_target=Reached.of(hits_in_seconds, group.elapsed[:, -1].tolist(), item.longest),
         area=Spread.of([area_under_curve(curve, best, item.horizon) for curve in group.curves]),
         anytime=Spread.of(anytime(held, item.flops / best / 1e9).tolist() if best else [0.0] * len(hits)),

@@ -34,6 +34,8 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
     table = _table(f"{item.workload}: {best}")
     columns = ("seeds", "trials", "GFLOPS", "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area", "score")
     scored = any(row.score for row in item.strategies)
+    if item.batches_differ:
+        table.add_column("batch", justify="right", no_wrap=True)
     for column in columns if scored else columns[:-1]:
         table.add_column(column, justify="right", no_wrap=True)
     rows = item.strategies
@@ -47,6 +49,7 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
     ):
         table.add_row(
             escape(row.strategy),
+            *[str(row.batch)] * item.batches_differ,
             str(len(row.seeds)),
             str(row.trials) + "+" * (not row.complete),
             best_gflops,

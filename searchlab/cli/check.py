@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import SearchlabError
-from .terminal import FeaturesName, TargetSpec, name_and_value, out, plugin
+from .terminal import CostModelName, FeaturesName, TargetSpec, name_and_value, out, plugin
 
 
 class Contract(StrEnum):
@@ -37,8 +37,8 @@ def check(
         str | None, typer.Option(help="The workload of the space [default: a small one that the space takes].")
     ] = None,
     target: TargetSpec = "native",
-    cost_model: Annotated[str, typer.Option(help="The cost model, for a policy that takes one.")] = "xgboost",
-    features: FeaturesName = "knob",
+    cost_model: CostModelName = None,
+    features: FeaturesName = None,
 ) -> None:
     """Check a policy, space or cost model against its contract: what was expected, what happened, the likely fix."""
     from ..conformance import cost_model_checks, policy_checks, run_checks, selected, space_checks
@@ -46,8 +46,8 @@ def check(
     spec = {"name": name, "options": dict(name_and_value(text) for text in option or [])}
     if kind is Contract.policy:
         checks = policy_checks(
-            spec, space=space, workload=workload, target=target, cost_model=plugin(cost_model), features=features,
-            seed=seed,
+            spec, space=space, workload=workload, target=target, cost_model=cost_model and plugin(cost_model),
+            features=features, seed=seed,
         )  # fmt: skip
     elif space is not None or (workload is not None and kind is Contract.costmodel):
         raise SearchlabError(f"a {kind} is not checked in a space; leave out --space and, of a costmodel, --workload")

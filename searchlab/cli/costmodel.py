@@ -19,7 +19,10 @@ def costmodel_eval(
     model: Annotated[
         list[str], typer.Option(help="A cost model: `xgboost`, or `xgboost,objective=rank`. May be repeated.")
     ],
-    features: Annotated[str, typer.Option(help="The features that the cost models see: `knob` or `program`.")] = "knob",
+    features: Annotated[
+        str,
+        typer.Option(help="The features that the cost models see: `knob`, `program`, `store`, `itervar` or `curve`."),
+    ] = "knob",
     split: Annotated[
         str,
         typer.Option(

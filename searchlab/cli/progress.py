@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 class RunProgress:
     """A bar for each run."""
 
-    def __init__(self, console: Console, trials: int) -> None:
-        self._trials = trials
+    def __init__(self, console: Console) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -30,10 +29,10 @@ class RunProgress:
             console=console,
         )
 
-    def start(self, workload: str, label: str, trials: int | None = None) -> Callable[[Trial], None]:
-        """Add a bar, to ``trials`` where this run has a number of its own. The function returned moves it on by one."""
+    def start(self, workload: str, label: str, trials: int) -> Callable[[Trial], None]:
+        """Add a bar, to ``trials``. The function returned moves it on by one."""
         flops = parse_workload(workload).flops
-        task = self._progress.add_task(f"{workload}  {label}", total=trials or self._trials, best="")
+        task = self._progress.add_task(f"{workload}  {label}", total=trials, best="")
         best = math.inf
 
         def on_trial(trial: Trial) -> None:
@@ -55,17 +54,17 @@ class RunProgress:
 class StudyProgress(RunProgress):
     """A bar for the run of each job, and a bar for the whole study."""
 
-    def __init__(self, console: Console, runs: int, trials: int) -> None:
-        super().__init__(console, trials)
-        self._whole = self._progress.add_task("the study", total=runs * trials, best="")
+    def __init__(self, console: Console, runs: Sequence[Run]) -> None:
+        super().__init__(console)
+        self._whole = self._progress.add_task("the study", total=sum(run.trials for run in runs), best="")
         self._bars: dict[int, TaskID] = {}  # by job, of its run
 
     def on_run(self, run: Run, number: int, count: int, job: int) -> Callable[[Trial], None]:
         if job in self._bars:
             before = next(task for task in self._progress.tasks if task.id == self._bars[job])
-            self._progress.advance(self._whole, self._trials - before.completed)  # a space may end before its trials
+            self._progress.advance(self._whole, (before.total or 0) - before.completed)  # a run may end sooner
             self._progress.remove_task(before.id)
-        on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}")
+        on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
         self._bars[job] = self._progress.task_ids[-1]
         self._progress.update(self._whole, best=f"run {number} of {count}")
 

@@ -37,7 +37,7 @@ def run(
         runs, left_out = loaded.plan()
         for reason in left_out:
             out.print(f"note: {escape(reason)}", soft_wrap=True)
-        with StudyProgress(out, len(runs), loaded.spec.trials) as progress:
+        with StudyProgress(out, runs) as progress:
             loaded.run(directory, progress.on_run, jobs)
         summary = write_report(directory)
     show_report(summary, directory / "report")

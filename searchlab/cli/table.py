@@ -52,7 +52,7 @@ def table_build(
     )
     for reason in left_out:
         out.print(f"note: {escape(reason)}", soft_wrap=True)
-    with interruptible(again()), RunProgress(out, 0) as progress:
+    with interruptible(again()), RunProgress(out) as progress:
 
         def on_run(run: Run, *_: int) -> OnTrial:
             return progress.start(run.workload, run.searched.plugin.name, run.trials)

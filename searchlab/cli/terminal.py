@@ -35,8 +35,21 @@ MeasureSpec = Annotated[
     str | None,
     typer.Option("--measure", help='As in a study file, in JSON: `{"kind": "local", "repeat": 5}`.', metavar="JSON"),
 ]
+CostModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--cost-model",
+        help="The cost model, for a policy that takes one: `xgboost`, or `xgboost,objective=rank` [default: the "
+        "policy's own, or xgboost].",
+    ),
+]
 FeaturesName = Annotated[
-    str, typer.Option("--features", help="The features that the cost model sees: `knob` or `program`.")
+    str | None,
+    typer.Option(
+        "--features",
+        help="The features that the cost model sees: `knob`, `autotvm-knob`, `program`, `store`, `itervar` or `curve` "
+        "[default: the policy's own, or knob].",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 

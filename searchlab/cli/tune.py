@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from .terminal import (
+    CostModelName,
     FeaturesName,
     MeasureSpec,
     SpaceName,
@@ -40,10 +41,8 @@ def tune(
     ] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything but the measurements.")] = 0,
     target: TargetOrOwn = None,
-    cost_model: Annotated[
-        str, typer.Option(help="The cost model, for a policy that takes one: `xgboost`, or `xgboost,objective=rank`.")
-    ] = "xgboost",
-    features: FeaturesName = "knob",
+    cost_model: CostModelName = None,
+    features: FeaturesName = None,
     warm_start: Annotated[
         list[Path] | None,
         typer.Option(
@@ -56,15 +55,15 @@ def tune(
     from ..run.study import tune as tune_run
     from .progress import RunProgress
 
-    with interruptible(again()), RunProgress(out, trials) as progress:
+    with interruptible(again()), RunProgress(out) as progress:
         result = tune_run(
             workload, space=plugin(space), policy=plugin(policy), log=log, trials=trials, batch=batch, seed=seed,
-            target=target, cost_model=plugin(cost_model), features=features, warm_start=warm_start or [],
-            measure=json_object(measure, "--measure"), on_trial=progress.start(workload, policy),
+            target=target, cost_model=cost_model and plugin(cost_model), features=features, warm_start=warm_start or [],
+            measure=json_object(measure, "--measure"), on_trial=progress.start(workload, policy, trials),
         )  # fmt: skip
     done = len(result.trials)
     if done < trials:
-        out.print(f"the space is exhausted after {done} trials")
+        out.print(f"the run ended by itself after {done} of {trials} trials: the policy has nothing more to propose")
     best = result.best
     reached = f"{best.gflops:.1f} GFLOPS ({milliseconds(best.seconds)})"
     out.print(f"best of {done}: {reached} with {escape(str(best.config.to_json()))}", soft_wrap=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..plugins import PluginSpec
-from ..policy import POLICIES
+from ..policy import POLICIES, model_of
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .check import Check
@@ -31,26 +31,26 @@ def policy_checks(
     space: PluginSpec | None = None,
     workload: str | Workload | None = None,
     target: str | Target = "native",
-    cost_model: PluginSpec = "xgboost",
-    features: str = "knob",
+    cost_model: PluginSpec | None = None,
+    features: str | None = None,
     seed: int = 0,
 ) -> list[Check]:
     """The checks of a policy, in order.
 
     space, workload, target: where to check a policy that works in certain spaces only. By default it is checked in toy
-    spaces: nothing is scheduled, built or run. cost_model, features: given to a policy that takes a cost model.
-    Raises SearchlabError if there is no such plug-in or option.
+    spaces: nothing is scheduled, built or run. cost_model, features: given to a policy that takes a cost model; by
+    default its own, else ``xgboost`` and ``knob``. Raises SearchlabError if there is no such plug-in or option.
     """
     named, cls = load_plugin(POLICIES, plugin)
     POLICIES.check_options(named.name, cls, named.options)
-    model, _ = load_plugin(COST_MODELS, cost_model)
+    model, features = model_of(cls, cost_model, features)
     if space is None:
         spaces, small = _toy_spaces()
     else:
         resolved = resolve_target(target)
         given = first_taken(space, _workloads(workload), resolved, seed)
         spaces, small = {"large": given}, _small(space, given, resolved)
-    subject = PolicySubject(named, cls, spaces, small, model, features, seed)
+    subject = PolicySubject(named, cls, spaces, small, load_plugin(COST_MODELS, model)[0], features, seed)
     return [Check(rule, subject) for rule in POLICY_RULES]
 
 

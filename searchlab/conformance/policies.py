@@ -198,7 +198,7 @@ def warm_start(policy: PolicySubject) -> None:
         instance.tell(list(known))
         left = where.space.size(64)
         trials = run(instance, flaky, 24)
-        if not trials and (left is None or left > len(known)):
+        if not trials and (left is None or left > len(known)) and not policy.cls.stops:
             raise Breach(f"told {len(known)} trials of a space that has more, it proposes nothing")
         if again := {trial.config for trial in trials} & {trial.config for trial in known}:
             raise Breach(f"it proposes a config that it was told: {next(iter(again)).to_json()}")
@@ -216,7 +216,7 @@ def foreign_trials(policy: PolicySubject) -> None:
         run(instance, smooth, 24)
 
 
-@rule("keep to random configs while nothing has succeeded; the cost of a failure is infinity", RUNS)
+@rule("keep to random configs while nothing has succeeded (or say stops = True); the cost of a failure is inf", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
     """It goes on when every trial fails."""
     _check_goes_on(policy, all_invalid)
@@ -232,15 +232,17 @@ def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
     where = policy.spaces["large"]
     trials = policy.run(where, cost)
     size = where.space.size(32)
-    if len(trials) < (32 if size is None else min(32, size)):
+    if len(trials) < (32 if size is None else min(32, size)) and not policy.cls.stops:
         raise Breach(f"it stopped after {len(trials)} trials")
 
 
 @rule(
-    "fill the batch with space.sample_new(rng, n, seen), which finds what is left, and give [] if that is nothing", RUNS
+    "fill the batch with space.sample_new(rng, n, seen), which finds what is left, and give [] if that is nothing; "
+    "if the strategy ends before, say so: stops = True",
+    RUNS,
 )
 def exhausts(policy: PolicySubject) -> None:
-    """It proposes every config of a small space, and then nothing."""
+    """It proposes every config of a small space, unless the class says stops = True, and then nothing."""
     if not policy.small:
         raise NotApplicable("the space has too many configs even of the smallest workloads")
     for where in policy.small.values():
@@ -257,7 +259,7 @@ def exhausts(policy: PolicySubject) -> None:
             proposed.update(batch)
             asked += len(batch)
         missing = [config for config in everything if config not in proposed]
-        if missing:
+        if missing and not policy.cls.stops:
             raise Breach(f"it left out {len(missing)} of {len(everything)} configs, the first {missing[0].to_json()}")
 
 

@@ -53,8 +53,8 @@ class PolicyTests(_Tests):
     space: ClassVar[PluginSpec | None] = None
     workload: ClassVar[str | None] = None
     target: ClassVar[str] = "native"
-    cost_model: ClassVar[PluginSpec] = "xgboost"
-    features: ClassVar[str] = "knob"
+    cost_model: ClassVar[PluginSpec | None] = None
+    features: ClassVar[str | None] = None
 
     @classmethod
     def checks(cls) -> list[Check]:

@@ -191,6 +191,8 @@ def index(space: SpaceSubject) -> None:
     product = space.space
     if not isinstance(product, ProductSpace):
         raise NotApplicable("it is no ProductSpace")
+    if product.size() < product.range_length:
+        raise NotApplicable("it leaves out some of its product")
     indices = np.random.default_rng(space.seed).integers(product.size(), size=50).tolist()
     for number in {0, product.size() - 1, *indices}:
         config = product.config_at(number)

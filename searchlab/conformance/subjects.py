@@ -97,7 +97,7 @@ class PolicySubject(_Subject):
     spaces: Mapping[str, SpaceSubject]
     small: Mapping[str, SpaceSubject]
     cost_model: Plugin
-    features: str = "knob"
+    features: str
     seed: int = 0
     time_limit: float = 120.0
 

@@ -2,13 +2,14 @@
 
 from .contract import COST_MODELS, Array, CostModel, Groups, make_cost_model
 from .store import load, save
-from .surrogate import Rows, Surrogate, bind, scores_of
+from .surrogate import OtherTask, Rows, Surrogate, bind, scores_of
 
 __all__ = [
     "COST_MODELS",
     "Array",
     "CostModel",
     "Groups",
+    "OtherTask",
     "Rows",
     "Surrogate",
     "bind",

@@ -40,6 +40,13 @@ class CostModel(ABC):
         groups: (n,), the task of each row, ascending: scores of different tasks do not compare.
         """
 
+    def start_from(self, features: Array, scores: Array, groups: Groups) -> bool:
+        """Learn from the rows of other tasks, once, before any of the task that is searched; as in :meth:`fit`.
+
+        False, as by default, if they are to be among the rows of every fit instead.
+        """
+        return False
+
     @abstractmethod
     def predict(self, features: Array) -> Array:
         """Scores (n,), finite, higher is faster; only their order and differences mean anything."""

@@ -41,6 +41,8 @@ def save(surrogate: Surrogate, path: str | Path) -> None:
     model, features = surrogate.model, surrogate.features
     if surrogate.rows is None:
         raise SearchlabError("the cost model was not trained yet, so there is nothing to save; call fit first")
+    if surrogate.started:
+        raise SearchlabError("a cost model that started from other tasks (base-margin) cannot be saved; pool them")
     if model.plugin is None or features.name not in FEATURES:
         raise SearchlabError("a saved cost model must be made by make_cost_model, and its features by make_features")
     saved = _Saved(
@@ -58,7 +60,7 @@ def save(surrogate: Surrogate, path: str | Path) -> None:
 def load(path: str | Path, space: Space) -> Surrogate:
     """The surrogate saved at ``path``, for configs of ``space``. The same libraries give the same bits.
 
-    A model of ``knob`` features works only in the space it was trained in, a model of ``program`` features in any.
+    A model of ``knob`` features works only in the space it was trained in, a model of features of programs in any.
     Raises SearchlabError if the file is unreadable, damaged, of another space, or names an unknown model.
     """
     try:
@@ -78,7 +80,7 @@ def load(path: str | Path, space: Space) -> Surrogate:
     if saved.features == "knob" and saved.fingerprint != space.fingerprint:
         raise SearchlabError(
             f"{path} was trained on the knobs of {saved.space}, not of {_called(space)}; "
-            f"only a model of program features works in another space"
+            f"only a model of features of programs works in another space"
         )
     surrogate = Surrogate(make_cost_model(saved.model, saved.seed), make_features(saved.features, space))
     surrogate.features.settle(saved.columns)

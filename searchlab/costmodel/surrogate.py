@@ -10,10 +10,9 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..records import Trial
-from ..space import Config
+from ..space import Config, Space
 from .contract import Array, CostModel, Groups
-from .features import Features, KnobFeatures
-from .features.base import widened
+from .features import Columns, Features, laid_out, widened
 
 
 class Rows(NamedTuple):
@@ -57,11 +56,20 @@ def bind(model: CostModel, features: Features | type[Features]) -> None:
     model.store_width = features.store_width
 
 
+class OtherTask(NamedTuple):
+    """Trials of another task: its space, the configs, and the score (n,) of each."""
+
+    space: Space
+    configs: Sequence[Config]
+    scores: Array
+
+
 class Surrogate:
     """A cost model for configs; a policy gets it as ``cost_model``.
 
     best: seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
     rows: its training data; None before the first training.
+    started: whether the model learned from other tasks once, so that ``rows`` are not all that it was trained on.
     train_seconds: the time of the last training. predict_seconds: the time of all predictions so far.
     """
 
@@ -73,22 +81,32 @@ class Surrogate:
         self.rows: Rows | None = None
         self.train_seconds = 0.0
         self.predict_seconds = 0.0
-        self._others: list[tuple[Array, Array]] = []
+        self.started = False
+        self._others: list[tuple[Features, OtherTask]] = []
+        self._other_columns: Columns = []
 
     @property
     def fitted(self) -> bool:
         return self.rows is not None
 
-    def pretrain(self, tasks: Sequence[tuple[Array, Array]]) -> None:
-        """Train on the (features, scores) of other tasks, now and, with the trials, in every later fit.
+    def pretrain(self, tasks: Sequence[OtherTask]) -> None:
+        """Train on other tasks, now and, with the trials, in every later fit; or once, if the model starts from them.
 
-        Raises SearchlabError for knob features, whose columns belong to one space.
+        Their features are those of this surrogate; of knobs, the columns are those that any of the tasks has.
         """
-        if self.features.name == KnobFeatures.name:
-            raise SearchlabError("knob features have nothing in common with those of other tasks; use program features")
-        self._others = list(tasks)
-        if tasks:
-            self.train(Rows.of_tasks(tasks, self.features.absent))
+        self._others = [(type(self.features)(task.space), task) for task in tasks]
+        for features, task in self._others:
+            features.learn(task.configs)
+        self._other_columns = [column for features, _ in self._others for column in features.columns]
+        self._settle([])
+        if not tasks:
+            return
+        rows = self._rows()
+        self.started = self.model.start_from(*rows)
+        if self.started:
+            self.rows = rows
+        else:
+            self.train(rows)
 
     def fit(self, trials: Sequence[Trial]) -> None:
         """Train anew on ``trials``; do nothing if there are none."""
@@ -96,8 +114,8 @@ class Surrogate:
             start = time.perf_counter()
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
-            own = self.features(configs), scores_of(trials)
-            self.train(Rows.of_tasks([*self._others, own], self.features.absent))
+            self._settle(self.features.columns)
+            self.train(self._rows((self.features(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
 
@@ -110,17 +128,26 @@ class Surrogate:
 
     def predict(self, configs: Sequence[Config]) -> Array:
         """Scores (n,), higher is faster; zeros before the first fit."""
-        if not self.fitted or not configs:
+        if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        predicted = np.asarray(self.model.predict(self._laid_out(self.features(configs))), dtype=np.float64)
+        predicted = np.asarray(
+            self.model.predict(laid_out(self.features, self.features(configs), self.rows.features.shape[1])),
+            dtype=np.float64,
+        )
         self.predict_seconds += time.perf_counter() - start
         return predicted
 
-    def _laid_out(self, features: Array) -> Array:
-        """``features`` with the columns that the model was trained on, unless it takes any number of stores."""
-        assert self.rows is not None
-        if self.features.store_width:
-            return features
-        width = self.rows.features.shape[1]
-        return widened(features[:, :width], width, self.features.absent)
+    def _settle(self, own: Columns) -> None:
+        """Have all tasks take the columns ``own``, and then those that only the other tasks have."""
+        if self._others:
+            # A model that started from the other tasks finds their columns where they were.
+            both = [*self._other_columns, *own] if self.started else [*own, *self._other_columns]
+            columns = list(dict.fromkeys(both))
+            for features in (self.features, *(features for features, _ in self._others)):
+                features.settle(columns)
+
+    def _rows(self, *own: tuple[Array, Array]) -> Rows:
+        pooled = [] if own and self.started else self._others
+        others = [(features(task.configs), task.scores) for features, task in pooled]
+        return Rows.of_tasks([*others, *own], self.features.absent)

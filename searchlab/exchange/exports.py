@@ -16,7 +16,7 @@ LOST = {
     f"hashes of programs, and which were reused or pruned; how well the cost model predicted; {_RUN}; {_FINALISTS}",
     "kernel-tuner-cache": f"failures but for invalid, not built and not run; all but the first measurement of a "
     f"config; hashes of programs; space, policy, seed and target; {_RUN}; {_FINALISTS}",
-    "iohprofiler": f"configs; repeats, of which the median is there; failures but that they failed; time of day; "
+    "iohprofiler": f"configs; repeats, of which the cost is there; failures but that they failed; time of day; "
     f"target; {_RUN}; {_FINALISTS}",
     "optuna": _FINALISTS,
 }

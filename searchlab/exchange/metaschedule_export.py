@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def export(logs: Sequence[Log], out: Path) -> list[str]:
     """Write ``logs`` to a new database in the directory ``out``. Gives a sentence for each log with trials left out.
 
-    A record has one time, the median of its repeats, since TVM uses the mean; :class:`~.metaschedule.Note` has all
+    A record has one time, the cost of its trial, since TVM uses the mean; :class:`~.metaschedule.Note` has all
     repeats. So ``compile_tir`` gives the best program of the log. Every config is scheduled, which imports the plug-in
     of the log and TVM. Raises SearchlabError if a database exists already, or a space cannot be made any more.
     """

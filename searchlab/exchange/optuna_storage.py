@@ -1,6 +1,6 @@
 """Logs as studies in an Optuna storage, for its dashboard, plots and importance evaluators.
 
-A study is a log, its trials those of the log: the value is the median of the repeats in seconds, to be minimised. A
+A study is a log, its trials those of the log: the value is the cost in seconds, to be minimised. A
 whole number is an integer parameter, between the least and the largest that occur; anything else is categorical, among
 what occurs, a tile as its JSON. What has no place there (repeats, failures, seconds charged, the header) is in the user
 attributes of trials and study.

@@ -14,9 +14,9 @@ from ..errors import SearchlabError, did_you_mean
 from ..measure.settings import TableSettings
 from ..measure.table import TableMeasurer
 from ..plugins import Plugin
-from ..policy import POLICIES
+from ..policy import POLICIES, has_own_model
 from ..run.plan import Run
-from ..run.spec import Named
+from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..workload import parse_workload
 from .compare import Comparison, verdict
@@ -52,7 +52,7 @@ class HyperPlan:
         Raises SearchlabError if the journal there is of another search.
         """
         with tempfile.TemporaryDirectory() as scratch:
-            replays = Replays(self.measurer, Path(scratch), self.study.spec.trials)
+            replays = Replays(self.measurer, Path(scratch))
             journal = Journal(out / "optuna.log" if out else None)
             logs = [journal.open(one.name, self._identity(self._training(one))) for one in self.hold_outs]
             searched = [
@@ -100,8 +100,8 @@ class HyperPlan:
             "options": {name: spelled(distribution) for name, distribution in self.ranges.items()},
             "seed": self.seeds.seed,
             "seeds": self.seeds.search,
-            "trials": spec.trials,
-            "batch": spec.batch,
+            "trials": run.trials,
+            "batch": run.batch,
             "measure": msgspec.to_builtins(spec.measure),
             "warm start": list(run.warm_start.digests),
             "tasks": [problem.identity() for problem in training],
@@ -149,16 +149,17 @@ def plan_hypertune(
     changed = msgspec.structs.replace(spec, policies=[entry], cost_models=models, seeds=[seed])
     runs, left_out = Study(changed, study.base).plan()
     notes = list(left_out)
-    if len(spec.cost_models) > 1 and (model := runs[0].strategy.cost_model):
+    own = entry.cost_model or has_own_model(cls)
+    if len(spec.cost_models) > 1 and not own and (model := runs[0].strategy.cost_model):
         notes.append(f"only the first of the study's cost models is used: {model.name}")
-    if spec.warm_start:
+    if any(run.warm_start.digests for run in runs):
         notes.append("every run starts from the logs of warm_start, also from their trials on workloads held out")
     if not runs[0].strategy.policy_class.uses_seed:
         notes.append("the runs of this policy are the same from every seed, so the intervals have no width")
-    measurer = TableMeasurer(spec.measure.paths(study.base), spec.measure.missing, spec.measure.noise)
+    measurer = spec.measure.make(runs[0].space.target, {}, study.base)
     problems = []
     for run in runs:
-        problem = make_problem(measurer, run, spec.trials)
+        problem = make_problem(measurer, run)
         if problem is None:
             where = f"{run.workload} in {run.searched.name}"
             notes.append(f"{where} is left out: no config there is faster than another, so no option can be better")
@@ -190,13 +191,13 @@ def plan_hypertune(
     )
 
 
-def _entry(study: Study, policy: str) -> Named:
-    entries = [Named(entry) if isinstance(entry, str) else entry for entry in study.spec.policies]
+def _entry(study: Study, policy: str) -> NamedPolicy:
+    entries = study.spec.policy_entries
     own = [entry for entry in entries if entry.label == policy] or [e for e in entries if e.name == policy]
     if len(own) > 1:
         labels = ", ".join(repr(entry.label or entry.name) for entry in own)
         raise SearchlabError(f"the study has several entries of the policy {policy!r}; name one by its label: {labels}")
-    return own[0] if own else Named(policy)
+    return own[0] if own else NamedPolicy(policy)
 
 
 def _takes(run: Run, options: Mapping[str, Any]) -> bool:

@@ -53,8 +53,8 @@ class Problem:
         return {"workload": self.workload, "space": self.space, "fingerprint": fingerprint, "table": self.digest}
 
 
-def make_problem(measurer: TableMeasurer, run: Run, trials: int) -> Problem | None:
-    """The problem of ``run``, scored over at most ``trials`` trials; None if no config is faster than another.
+def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
+    """The problem of ``run``, scored over at most its trials; None if no config is faster than another.
 
     Random search is exact if the table holds the whole space, and estimated without bias from a random sample of it.
     """
@@ -64,7 +64,7 @@ def make_problem(measurer: TableMeasurer, run: Run, trials: int) -> Problem | No
         return None
     best, slowest = float(working.min()), float(working.max())
     digest = hashlib.sha256(costs.tobytes()).hexdigest()[:12]
-    return Problem(run, RandomSearch.of(costs, trials, best, slowest), digest)
+    return Problem(run, RandomSearch.of(costs, run.trials, best, slowest), digest)
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,10 @@ class Seeds:
 
 @dataclass
 class Replays:
-    """Scores of runs of ``trials`` trials on the tables. Each run is replayed once, in ``directory``."""
+    """Scores of runs on the tables. Each run is replayed once, in ``directory``."""
 
     measurer: TableMeasurer
     directory: Path
-    trials: int
     known: dict[tuple[str, str, str, int], tuple[float, int, int]] = field(default_factory=dict)
 
     def scores(self, problem: Problem, options: Mapping[str, Any], seeds: Sequence[int]) -> Floats:
@@ -114,10 +113,10 @@ class Replays:
             log = self.directory / "replay.jsonl"
             log.unlink(missing_ok=True)
             trials: list[Trial] = []
-            run = replace(problem.with_options(options, seed), log=log, trials=self.trials)
+            run = replace(problem.with_options(options, seed), log=log)
             search(run, self.measurer, trials.append)
-            # A run that exhausts its space before stays at its best.
-            costs = np.full(self.trials, np.inf)
+            # A run that ends before stays at its best.
+            costs = np.full(run.trials, np.inf)
             costs[: len(trials)] = [trial.cost for trial in trials]
             scores = problem.random.scores(np.minimum.accumulate(costs)[np.newaxis])
             assert scores is not None  # a problem without anything to gain is left out

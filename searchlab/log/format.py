@@ -1,7 +1,8 @@
 """The append-only log of one run: JSON Lines, a header and then a line for each trial, in order.
 
-A run may end and be extended later. After its last trial a line of another kind may follow: the fastest trials,
-measured again. A log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
+A run may end and be extended later. After its last trial lines of other kinds may follow: that the run ended by itself,
+since its policy had nothing more to propose; and the fastest trials, measured again. A log that is only read may be
+compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
 
 All readers use :func:`scan`: :func:`read_log` raises at the first problem, and :func:`searchlab.log.repair.examine`
 collects all problems. Only :class:`~searchlab.log.writer.LogWriter` writes.
@@ -24,13 +25,14 @@ import numpy as np
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
 from ..plugins import Plugin
-from ..records import Failure, Measurement, Trial
+from ..records import Failure, Measurement, Statistic, Trial
 from ..space import Config
 from ..workload import parse_workload
 
 FORMAT = 1
 _FIRST = b'{"searchlab_log":'
 _FINAL = b'{"final":'
+_ENDED = b'{"ended":'
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
     model: on the last record of a batch, how well the cost model predicted the batch; None without a cost model.
     sentinel: on the first record of some batches, the seconds that the run's first program took before the batch.
+    statistic: of the seconds, which is the cost; the same on all lines of a run, as the ``measure`` of its header says.
     """
 
     index: int
@@ -106,6 +109,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     nearest: bool = False
     pruned: bool = False
     stopped: bool = False  # the name of pruned in logs of version 0.1; never written
+    statistic: Statistic = "median"
     propose_seconds: float = 0.0
     train_seconds: float = 0.0
     time: float = 0.0
@@ -127,7 +131,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return cls(
             index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
-            nearest=m.nearest, pruned=m.pruned, propose_seconds=round(propose_seconds, 7),
+            nearest=m.nearest, pruned=m.pruned, statistic=m.statistic, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
         )  # fmt: skip
 
@@ -139,7 +143,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def measurement(self) -> Measurement:
         return Measurement(
             self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.pruned or self.stopped,
+            self.nearest, self.pruned or self.stopped, self.statistic,
         )  # fmt: skip
 
 
@@ -158,6 +162,16 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
     time: float = 0.0
 
 
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The line after a number of trials, ``ended``: the policy was asked for more, and had nothing more to propose.
+
+    The space is exhausted, or the strategy stops by itself. Logs of version 0.1 have no such line.
+    """
+
+    ended: int
+    time: float = 0.0
+
+
 @dataclass(frozen=True)
 class Log:
     """The content of a log."""
@@ -167,6 +181,8 @@ class Log:
     records: tuple[Record, ...]
     final: Final | None = None
     """The finalists of all these records; None if they were not measured again."""
+    ended: bool = False
+    """Whether the run ended by itself after these records: the policy had nothing more to propose."""
     size: int = field(default=0, compare=False)
     """Bytes of its complete lines, uncompressed."""
 
@@ -176,7 +192,7 @@ class Log:
 
     @cached_property
     def costs(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Median seconds of each trial, infinity if it failed: shape (trials,)."""
+        """Cost of each trial in seconds, infinity if it failed: shape (trials,)."""
         return np.array([record.measurement.cost for record in self.records], dtype=np.float64)
 
     @cached_property
@@ -204,7 +220,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     data: bytes
-    item: Header | Record | Final | None
+    item: Header | Record | Final | Ended | None
     problem: str = ""
     torn: bool = False
 
@@ -223,6 +239,11 @@ def scan(data: bytes) -> Iterator[Line]:
                 final = msgspec.json.decode(line, type=Final)
                 _check_final(final, expected)
                 yield Line(number, line, final)
+                continue
+            if line.startswith(_ENDED):
+                ended = msgspec.json.decode(line, type=Ended)
+                _check_follows(ended.ended, expected)
+                yield Line(number, line, ended)
                 continue
             record = decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -257,14 +278,19 @@ def _header(line: bytes) -> Line:
 
 def _check_final(final: Final, trials: int) -> None:
     """Raise msgspec.ValidationError where ``final`` cannot stand after so many trials."""
-    if final.final != trials:
-        raise msgspec.ValidationError(f"it is of {final.final} trials, but {trials} precede it")
+    _check_follows(final.final, trials)
     if not final.finalists or not all(
         0 <= finalist.index < trials and finalist.seconds for finalist in final.finalists
     ):
         raise msgspec.ValidationError("it names no trial before it, or a trial without times")
     if len({len(finalist.seconds) for finalist in final.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
+
+
+def _check_follows(number: int, trials: int) -> None:
+    """Raise msgspec.ValidationError where a line about ``number`` trials follows another number of ``trials``."""
+    if number != trials:
+        raise msgspec.ValidationError(f"it is of {number} trials, but {trials} precede it")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -326,6 +352,7 @@ def _decode(path: Path, data: bytes) -> Log:
     header: Header | None = None
     records: list[Record] = []
     final: Final | None = None
+    ended: Ended | None = None
     for line in scan(data):
         if line.problem:
             if line.torn:
@@ -336,9 +363,12 @@ def _decode(path: Path, data: bytes) -> Log:
             records.append(item)
         elif isinstance(item, Final):
             final = item
+        elif isinstance(item, Ended):
+            ended = item
         elif isinstance(item, Header):
             header = item
     if header is None:
         raise SearchlabError(f"{path} holds no header yet, so there is nothing to read")
     final = final if final and final.final == len(records) else None
-    return Log(path, header, tuple(records), final, data.rfind(b"\n") + 1)
+    has_ended = ended is not None and ended.ended == len(records)
+    return Log(path, header, tuple(records), final, has_ended, data.rfind(b"\n") + 1)

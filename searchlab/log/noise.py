@@ -25,7 +25,7 @@ MARGIN = 1.1
 
 
 def noise(log: Log) -> float | None:
-    """The noise floor: median over trials of (slowest - fastest) / median of the repeats; None without repeats."""
+    """The noise floor: median over trials of (slowest - fastest) / cost; None without repeats."""
     spreads = [
         (max(record.seconds) - min(record.seconds)) / record.measurement.cost
         for record in log.records

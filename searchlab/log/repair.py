@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..workload import parse_workload
-from .format import Final, Header, Record, read_bytes, scan
+from .format import Ended, Final, Header, Record, read_bytes, scan
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def examine(path: Path) -> Examined:
             else:
                 rest_trials += 1
                 rest.append(line.data)
-        elif isinstance(line.item, Final):
+        elif isinstance(line.item, Final | Ended):
             (rest if rest or not prefix else prefix).append(line.data)
         if problem:
             problems.append(Problem(line.number, problem))

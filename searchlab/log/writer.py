@@ -14,14 +14,14 @@ from ..errors import SearchlabError
 from ..plugins import PluginKind
 from ..policy import POLICIES
 from ..space import SPACES
-from .format import IDENTITY, Final, Header, Log, Record, in_todays_words, read_held
+from .format import IDENTITY, Ended, Final, Header, Log, Record, in_todays_words, read_held
 
 
 class LogWriter:
     """A log, open for appending by this process alone; created if it does not exist.
 
-    ``records`` and ``final`` are its content when it was opened. ``held`` is the log as it was read before, if it was;
-    it is read again only if it has changed since. A durable log writes each record as it is appended, and
+    ``records``, ``final`` and ``ended`` are its content when it was opened. ``held`` is the log as it was read before,
+    if it was; it is read again only if it has changed since. A durable log writes each record as it is appended, and
     :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. Raises
     SearchlabError if the log is foreign or damaged, if another process writes it, or if its header differs from
     ``header`` in a field of ``IDENTITY``.
@@ -59,27 +59,29 @@ class LogWriter:
             held = read_held(self.path)
         if held is not None:
             check_identity(self.path, held.header, header)
-            self.header, self.records, self.final = held.header, held.records, held.final
+            self.header, self.records, self.final, self.ended = held.header, held.records, held.final, held.ended
             self._file.truncate(held.size)
             self._end = held.size
         else:
             self._file.truncate(0)
             self._end = 0
-            self.header, self.records, self.final = header, (), None
+            self.header, self.records, self.final, self.ended = header, (), None, False
             self._lines.append(msgspec.json.encode(header))
             self.sync()
 
     @property
     def log(self) -> Log:
         """The whole log, with all records that were appended."""
-        return Log(self.path, self.header, (*self.records, *self._added), self.final, self._end)
+        return Log(self.path, self.header, (*self.records, *self._added), self.final, self.ended, self._end)
 
-    def append(self, record: Record | Final) -> None:
+    def append(self, record: Record | Final | Ended) -> None:
         self._lines.append(msgspec.json.encode(record))
         if isinstance(record, Final):
             self.final = record
+        elif isinstance(record, Ended):
+            self.ended = True
         else:
-            self.final = None
+            self.final, self.ended = None, False
             self._added.append(record)
         if self._durable:
             self._write()

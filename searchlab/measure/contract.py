@@ -11,7 +11,7 @@ import msgspec
 
 from ..costmodel import Array
 from ..log.format import RENAMED
-from ..records import Measurement, Trial
+from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
 KnownPrograms = MutableMapping[str, Measurement]
@@ -79,7 +79,8 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     A program is run ``number`` times a repeat, more often where that takes less than ``min_repeat_ms``, and
     ``repeat`` times over. One whose first reading is more than ``prune_factor`` times the best of its run so far is not
     repeated; 0 repeats all. Timeouts are in seconds. A candidate may take ``memory_limit_mb`` of memory, no matter how
-    much if 0; of the memory of a GPU it may take all. ``workers`` build processes, or one a core if 0.
+    much if 0; of the memory of a GPU it may take all. ``workers`` build processes, or one a core if 0. The cost of a
+    trial is the ``statistic`` of its repeats.
     """
 
     number: int = 1
@@ -91,6 +92,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     check: bool = True
     memory_limit_mb: int = 4096
     workers: int = 0
+    statistic: Statistic = "median"
 
     renamed: ClassVar[dict[str, str]] = RENAMED
     """The names that settings had in earlier releases, and have today."""
@@ -105,9 +107,13 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
             raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all, not {self.prune_factor}")
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide the numbers which come out: the log's ``measure``."""
+        """The settings that decide the numbers which come out: the log's ``measure``.
+
+        The median is not named: logs of version 0.1, which had no other statistic, go on.
+        """
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        return {name: value for name, value in fields.items() if name not in self.aside}
+        aside = (*self.aside, "statistic") if self.statistic == "median" else self.aside
+        return {name: value for name, value in fields.items() if name not in aside}
 
     def is_known(self, program: str, known: KnownPrograms, best: float) -> bool:
         """Whether ``known`` holds ``program``, repeated, or so slow that this run would prune it too.

@@ -191,7 +191,10 @@ class LocalMeasurer(Remeasurer):
         runner.send(RunProgram(built.objects, best))
         match self._answer(runner, self.settings.run_timeout):
             case Ran(seconds, pruned, run_seconds):
-                return Measurement(seconds, None, "", built.seconds, run_seconds, program, pruned=pruned)
+                return Measurement(
+                    seconds, None, "", built.seconds, run_seconds, program, pruned=pruned,
+                    statistic=self.settings.statistic,
+                )  # fmt: skip
             case Failed(failure, message, run_seconds):
                 return Measurement((), failure, message, built.seconds, run_seconds, program)
         raise AssertionError

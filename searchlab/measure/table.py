@@ -19,7 +19,7 @@ from ..costmodel import Array
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, find_logs, read_header, read_log
 from ..machine.host import own_cores
-from ..records import Measurement
+from ..records import Measurement, Statistic
 from ..space import Config, Space
 from ..target import Target
 from .build_pool import BuildPool
@@ -37,12 +37,14 @@ class TableSettings(
     """Answer from recorded logs: a file, a directory of logs, or several of them, relative to the study file.
 
     A config that they do not hold is refused, or answered by the ``nearest`` one that they do; with ``noise`` the
-    repeats of a measurement are drawn anew from those recorded, from the seed of the run.
+    repeats of a measurement are drawn anew from those recorded, from the seed of the run. The cost of a trial is
+    the ``statistic`` of its repeats, whatever it was when they were recorded.
     """
 
     path: str | list[str]
     missing: Literal["refuse", "nearest"] = "refuse"
     noise: bool = False
+    statistic: Statistic = "median"
 
     exclusive: ClassVar[Literal[False]] = False
     replays: ClassVar[Literal[True]] = True
@@ -71,7 +73,7 @@ class TableSettings(
         return {(header.workload, header.fingerprint) for header in read_headers(self.paths(base)).values()}
 
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
-        return TableMeasurer(self.paths(base), self.missing, self.noise)
+        return TableMeasurer(self.paths(base), self.missing, self.noise, self.statistic)
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
@@ -102,11 +104,16 @@ class TableMeasurer(Measurer):
     repeatable = True
 
     def __init__(
-        self, paths: Sequence[Path], missing: Literal["refuse", "nearest"] = "refuse", noise: bool = False
+        self,
+        paths: Sequence[Path],
+        missing: Literal["refuse", "nearest"] = "refuse",
+        noise: bool = False,
+        statistic: Statistic = "median",
     ) -> None:
         self.where = ", ".join(str(path) for path in paths)
         self.missing = missing
         self.noise = noise
+        self.statistic = statistic
         self.begin(seed=0)
         self._headers = read_headers(paths)
         self._tables: dict[tuple[str, str], _Table] = {}
@@ -157,7 +164,7 @@ class TableMeasurer(Measurer):
                     f"the logs there are of {held}, each in its own space and for its own target; leave out the "
                     f"target to take theirs"
                 )
-            self._tables[key] = _Table(paths, space)
+            self._tables[key] = _Table(paths, space, self.statistic)
         return self._tables[key]
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
@@ -187,13 +194,14 @@ class TableMeasurer(Measurer):
 class _Table:
     """The first measurement of each config in the logs of one space, without those that are of another config."""
 
-    def __init__(self, paths: Sequence[Path], space: Space) -> None:
+    def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
         self.measured: dict[Config, Measurement] = {}
         for path in paths:
             for trial in read_log(path).trials:
                 if not trial.measurement.nearest:
-                    self.measured.setdefault(trial.config, replace(trial.measurement, reused=False))
+                    measurement = replace(trial.measurement, reused=False, statistic=statistic)
+                    self.measured.setdefault(trial.config, measurement)
 
     @cached_property
     def answers(self) -> list[Measurement]:

@@ -19,14 +19,14 @@ from .searcher import Searcher
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None, held: Log | None = None) -> Log:
-    """Search until the log of ``run`` holds all its trials, or all configs of the space. Gives the complete log.
+    """Search until the log of ``run`` holds all its trials, or says that the run ended. Gives the complete log.
 
     held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
     another config than the log holds.
     """
     with LogWriter(run.log, run.header(measurer.workers), durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
-        whole = len(writer.records) >= run.trials
+        whole = writer.ended or len(writer.records) >= run.trials
         with extracted_by(measurer.extract):
             done = writer.log.trials if whole else _loop(run, measurer, writer, on_trial)
         finish(run.space, measurer, writer, done)
@@ -38,7 +38,12 @@ def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) ->
     replay = Replay(writer, on_trial)
     recorder = Recorder(run, writer, measurer, searcher, on_trial)
     done: list[Trial] = []
-    while len(done) < run.trials and (configs := searcher.ask(run.batch)):
+    while len(done) < run.trials:
+        configs = searcher.ask(run.batch)
+        if not configs:
+            replay.check_end()
+            recorder.end(done)
+            break
         configs = configs[: run.trials - len(done)]  # a later run with more trials measures the rest
         batch = replay.take(configs)
         batch += recorder.measure(configs[len(batch) :], batch, done)

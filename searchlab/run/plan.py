@@ -16,7 +16,7 @@ from ..log.format import Header
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings
 from ..plugins import Plugin, PluginSpec
-from ..policy import POLICIES, Policy, takes_cost_model
+from ..policy import POLICIES, Policy, model_of, takes_cost_model
 from ..records import Trial
 from ..space import SPACES, Space
 from ..target import Target
@@ -77,12 +77,18 @@ class Strategy:
     label: str = ""
 
     @classmethod
-    def of(cls, policy: PluginSpec, cost_model: PluginSpec, features: str, label: str = "") -> Strategy:
-        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model."""
+    def of(
+        cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
+    ) -> Strategy:
+        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model.
+
+        cost_model, features: for a policy that takes a cost model; by default as :func:`~searchlab.policy.model_of`.
+        """
         plugin, policy_class = POLICIES.named(policy)
         if not takes_cost_model(policy_class):
             return cls(plugin, policy_class, label=label)
-        return cls(plugin, policy_class, COST_MODELS.named(cost_model)[0], features, label)
+        model, features = model_of(policy_class, cost_model, features)
+        return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label)
 
     @property
     def name(self) -> str:
@@ -182,7 +188,7 @@ def plan_run(
     Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space. Warns
     (SearchlabWarning) of a policy that would not use what it learns.
     """
-    warm_start = usable(earlier, searched.space, strategy.features)
+    warm_start = usable(earlier, searched.plugin, searched.space, strategy.features)
     run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)
     policy, _ = run.start()
     told = len(warm_start.trials) + (trials - 1) // batch * batch  # before the last batch

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
-from ..log.format import Record
+from ..log.format import Ended, Record
 from ..log.noise import sentinel
 from ..log.writer import LogWriter
 from ..measure.contract import Measurer, Remeasurer
@@ -49,6 +50,11 @@ class Recorder:
             self._on_trial(trial)
         self._log.sync()
         return trials
+
+    def end(self, done: Sequence[Trial]) -> None:
+        """Log that the policy had nothing more to propose after the trials ``done``."""
+        self._log.append(Ended(ended=len(done), time=round(time.time(), 3)))
+        self._log.sync()
 
     def _sentinel(self, done: Sequence[Trial]) -> float | None:
         """Seconds that the first program of the run takes now; None if it is not timed before this batch."""

@@ -30,19 +30,24 @@ class Replay:
         for config, record in zip(configs, self._log.records[self._taken : self._taken + len(configs)], strict=False):
             trial = record.trial
             if trial.config != config:
-                raise SearchlabError(self._difference(config, record))
+                raise SearchlabError(self._difference(f"asks for {config.to_json()}", record))
             trials.append(trial)
             self._on_trial(trial)
         self._taken += len(trials)
         return trials
 
-    def _difference(self, config: Config, record: Record) -> str:
+    def check_end(self) -> None:
+        """Raise SearchlabError if the policy has nothing more to propose, and the log holds more trials."""
+        for record in self._log.records[self._taken : self._taken + 1]:
+            raise SearchlabError(self._difference("has nothing more to propose", record))
+
+    def _difference(self, now_does: str, record: Record) -> str:
         now = library_versions()
         versions = self._log.header.versions
         changed = [f"{name} {old} -> {now.get(name)}" for name, old in versions.items() if now.get(name) != old]
         return (
-            f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now asks "
-            f"for {config.to_json()}; "
+            f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now "
+            f"{now_does}; "
             + (f"since then these changed: {', '.join(changed)}" if changed else "the policy or the space has changed")
             + ". Resume it with the versions that wrote it, or choose another log file"
         )

@@ -33,7 +33,7 @@ class Searcher:
         self.train_seconds = time.perf_counter() - start
 
     def ask(self, n: int) -> Sequence[Config]:
-        """The next batch; empty if the space is exhausted. Raises SearchlabError for a breach of the contract."""
+        """The next batch; empty if the policy has no more. Raises SearchlabError for a breach of the contract."""
         predicted = self.surrogate.predict_seconds if self.surrogate else 0.0
         start = time.perf_counter()
         configs = self.policy.ask(n)

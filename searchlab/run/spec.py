@@ -9,46 +9,71 @@ import msgspec
 from ..measure.settings import LocalSettings, Settings
 from ..plugins import Plugin
 
+FeaturesName = Literal["knob", "autotvm-knob", "program", "store", "itervar", "curve"]
+"""The features of a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
 
-class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A space or policy: its name, the options of its constructor, and its name in pictures and tables."""
+
+class NamedPlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name of a plug-in, and the options of its constructor."""
 
     name: str
     options: dict[str, Any] = {}
-    label: str = ""
 
     @property
     def plugin(self) -> Plugin:
         return Plugin(self.name, self.options)
 
 
-class NamedCostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cost model, and its features: ``knob`` (the choices) or ``program`` (of the scheduled module)."""
+class Named(NamedPlugin, frozen=True):
+    """A space; ``label`` is its name in pictures and tables."""
 
-    name: str
-    features: Literal["knob", "program", "store"] = "knob"
-    options: dict[str, Any] = {}
     label: str = ""
 
-    @property
-    def plugin(self) -> Plugin:
-        return Plugin(self.name, self.options)
+
+class NamedCostModel(NamedPlugin, frozen=True):
+    """A cost model, and its features.
+
+    These are of the choices, ``knob`` or as AutoTVM has them ``autotvm-knob``; or of the scheduled module: ``program``,
+    ``store`` (only for pack-sum), and AutoTVM's ``itervar`` and ``curve``.
+    """
+
+    features: FeaturesName = "knob"
+    label: str = ""
+
+
+class NamedPolicy(Named, frozen=True):
+    """A policy, and what it has over the settings of the study.
+
+    batch, trials: the design point of one strategy may be another than that of the others. cost_model: the only one
+    that this policy runs with; the cost models of the study are not tried with it. features: over those of the cost
+    model. warm_start: in place of the study's.
+    """
+
+    batch: int | None = None
+    trials: int | None = None
+    cost_model: str | NamedPlugin | None = None
+    features: FeaturesName | None = None
+    warm_start: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        _check_counts(self)
 
 
 class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys of a study file.
 
-    Every policy (with every cost model, if it takes one) searches every workload in every space from every seed.
+    Every policy (with every cost model, if it takes one) searches every workload in every space from every seed. A
+    policy whose class or entry names a cost model has only that one.
     ``seeds`` is a list, or the number of seeds from 0 on. Each run has ``trials`` trials, asked for ``batch`` at a
     time. The default target is this machine, or the target of the table; a fleet has no default.
 
     warm_start: logs of earlier runs, or directories of them. Each policy is told those in the space of its run. A cost
-    model with program features is trained on the others.
+    model with features of programs is trained on the others, one with knob features on other shapes in the same space.
     """
 
     workloads: list[str]
     spaces: list[str | Named]
-    policies: list[str | Named]
+    policies: list[str | NamedPolicy]
     cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
     seeds: int | list[int] = 1
     trials: int = 64
@@ -61,12 +86,22 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("workloads", "spaces", "policies", "cost_models"):
             if not getattr(self, name):
                 raise ValueError(f"{name} must have at least one entry, not []")
-        for name in ("trials", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        _check_counts(self)
         if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
             raise ValueError(f"seeds must be a count of at least 1, or different numbers from 0 up, not {self.seeds}")
 
     @property
     def seed_list(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def policy_entries(self) -> list[NamedPolicy]:
+        return [NamedPolicy(entry) if isinstance(entry, str) else entry for entry in self.policies]
+
+
+def _check_counts(settings: StudySpec | NamedPolicy) -> None:
+    """Raise ValueError for less than one trial or a batch of less than one."""
+    for name in ("trials", "batch"):
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")

@@ -13,15 +13,15 @@ from typing import Any
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..policy import Policy
+from ..policy import POLICIES, Policy, has_own_model, takes_cost_model
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .executors import OnRun, check_jobs, execute
 from .plan import OnTrial, Run, Searched, Strategy, plan_run
-from .spec import Named, NamedCostModel, StudySpec
-from .warm_start import check_used, earlier_runs
+from .spec import Named, NamedCostModel, NamedPlugin, NamedPolicy, StudySpec
+from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
 
 
 @dataclass
@@ -63,32 +63,38 @@ class Study:
         target = resolve_target(spec.measure.default_target(self.base) if spec.target is None else spec.target)
         workloads = [parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
-        strategies = list(self._strategies())
+        strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
-        _check_distinct("policy", [_slug(strategy.label) for strategy in strategies])
+        _check_distinct("policy", [_slug(strategy.label) for _, strategy in strategies])
         _check_distinct("workload", [str(workload) for workload in workloads])
         left_out: list[str] = []
         spaces = self._spaces(workloads, entries, target, left_out)
-        earlier = earlier_runs([self.base / path for path in spec.warm_start])
         planned: list[Run] = []
+        earlier: dict[tuple[str, ...], list[EarlierRun]] = {}  # by the paths of a warm start
+        warm: dict[tuple[str, ...], list[WarmStart]] = {}
         for name, searched in spaces:
             folder = Path(_slug(str(searched.space.workload)), _slug(name))
-            for strategy in strategies:
+            for entry, strategy in strategies:
+                paths = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
+                if paths not in earlier:
+                    earlier[paths] = earlier_runs([self.base / path for path in paths], spec.measure.statistic)
                 try:
                     run = plan_run(
-                        searched, strategy, spec.measure, seed=spec.seed_list[0], batch=spec.batch, trials=spec.trials,
-                        log=folder / _slug(strategy.label), earlier=earlier,
+                        searched, strategy, spec.measure, seed=spec.seed_list[0], batch=entry.batch or spec.batch,
+                        trials=entry.trials or spec.trials, log=folder / _slug(strategy.label), earlier=earlier[paths],
                     )  # fmt: skip
                 except UnsupportedSpace as error:
                     left_out.append(f"{folder / _slug(strategy.label)} is not searched: {error}")
                 else:
                     planned.append(run)
+                    warm.setdefault(paths, []).append(run.warm_start)
         if not planned:
             raise SearchlabError("no policy of the study can search any of its spaces. " + "; ".join(left_out))
         runs = [
             replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
         ]
-        check_used(earlier, [run.warm_start for run in planned])
+        for paths, used in warm.items():
+            check_used(earlier[paths], used)
         return runs, left_out
 
     def _spaces(
@@ -114,18 +120,22 @@ class Study:
             raise SearchlabError("no space of the study fits any of its workloads. " + "; ".join(left_out))
         return spaces
 
-    def _strategies(self) -> Iterator[Strategy]:
-        """Each policy, with each cost model if it takes one; all have a label."""
-        models = [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.spec.cost_models]
-        for entry in self.spec.policies:
-            named = Named(entry) if isinstance(entry, str) else entry
-            for model in models:
-                strategy = Strategy.of(named.plugin, model.plugin, model.features, named.label or named.name)
-                if strategy.cost_model is None:
-                    yield strategy
-                    break
-                suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
-                yield replace(strategy, label=strategy.label + suffix)
+    def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
+        """The policy of ``entry``, with each cost model of the study if it takes those; all have a label."""
+        label = entry.label or entry.name
+        cls = POLICIES.load(entry.name)
+        takes = takes_cost_model(cls)
+        for name in ("cost_model", "features"):
+            if not takes and getattr(entry, name) is not None:
+                raise SearchlabError(f"policy {entry.name!r} takes no cost model; leave {name} out of its entry")
+        if not takes or entry.cost_model or has_own_model(cls):
+            model = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
+            yield Strategy.of(entry.plugin, model, entry.features, label)
+            return
+        models = [NamedCostModel(model) if isinstance(model, str) else model for model in self.spec.cost_models]
+        for named in models:
+            suffix = f"+{named.label or named.name}" if len(models) > 1 else ""
+            yield Strategy.of(entry.plugin, named.plugin, entry.features or named.features, label + suffix)
 
     def run(self, out: str | Path, on_run: OnRun | None = None, jobs: int = 1) -> list[Result]:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
@@ -167,8 +177,8 @@ def tune(
     trials: int = 64,
     batch: int = 8,
     seed: int = 0,
-    cost_model: str | Mapping[str, Any] = "xgboost",
-    features: str = "knob",
+    cost_model: str | Mapping[str, Any] | None = None,
+    features: str | None = None,
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
     warm_start: Sequence[str | Path] = (),
@@ -178,10 +188,11 @@ def tune(
 
     space, policy, cost_model: a registered name, ``{"name": ..., "options": {...}}`` or ``"module:Class"``; or a
     Space, or the class of a policy.
-    features: ``knob`` or ``program``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this
-    machine, or the target of the table.
+    cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
+    ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
+    or the target of the table.
     warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
-    program features is trained on the others.
+    features of programs is trained on the others, one with knob features on other shapes in the same space.
     Raises SearchlabError for bad input, and if ``log`` is of another run.
     """
     if trials < 1 or batch < 1 or seed < 0:
@@ -191,7 +202,7 @@ def tune(
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
-    earlier = earlier_runs([Path(path) for path in warm_start])
+    earlier = earlier_runs([Path(path) for path in warm_start], settings.statistic)
     run = plan_run(
         Searched.of(space, parse_workload(workload), resolved), Strategy.of(policy, cost_model, features), settings,
         seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,

@@ -4,41 +4,58 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..costmodel import Array, Surrogate, scores_of
-from ..costmodel.features import ProgramFeatures
+from ..costmodel import OtherTask, Surrogate, scores_of
+from ..costmodel.features import FEATURES
 from ..errors import SearchlabError
 from ..log.format import Log, find_logs, read_log
 from ..log.result import Result
+from ..plugins import Plugin
 from ..policy import Policy
-from ..records import Trial
-from ..space import Space
+from ..records import Statistic, Trial
+from ..space import SPACES, Space
+from ..workload import parse_workload
 
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """The log of an earlier run, and a digest of its content."""
+    """The log of an earlier run, a digest of its content, and the statistic that is the cost in the runs to come."""
 
     log: Log
     digest: str
+    statistic: Statistic
 
     @cached_property
     def trials(self) -> list[Trial]:
         """Its trials, without those that a table answered with the nearest config."""
-        return [trial for trial in self.log.trials if not trial.measurement.nearest]
+        return [
+            replace(trial, measurement=replace(trial.measurement, statistic=self.statistic))
+            for trial in self.log.trials
+            if not trial.measurement.nearest
+        ]
 
     @cached_property
-    def task(self) -> tuple[Array, Array]:
-        """Program features (n, d) and scores (n,) of its trials; its fastest trial has score 1.
+    def task(self) -> OtherTask:
+        """Its trials, as another search is trained on them; its fastest trial has score 1.
 
-        The space is made again from the header of the log, which imports a plug-in, and a program is scheduled for each
-        trial. Raises SearchlabError if there is no such space any more.
+        The space is made again from the header of the log, which imports a plug-in. Raises SearchlabError if there is
+        no such space any more.
         """
-        features = ProgramFeatures(Result(self.log).space)
-        return features([trial.config for trial in self.trials]), scores_of(self.trials)
+        return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
+
+    @cached_property
+    def space(self) -> Space:
+        return Result(self.log).space
+
+    def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
+        """Whether it is of another shape in the same space: of the same plug-in and operator, with the same knobs."""
+        header = self.log.header
+        if not SPACES.same(header.space, plugin) or parse_workload(header.workload).op != space.workload.op:
+            return False
+        return self.space.knobs_of(self.space.probe()).keys() == space.knobs_of(space.probe()).keys()
 
 
 @dataclass(frozen=True)
@@ -67,9 +84,10 @@ class WarmStart:
 NOTHING = WarmStart()
 
 
-def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
+def earlier_runs(paths: Sequence[Path], statistic: Statistic) -> list[EarlierRun]:
     """The logs at ``paths``, each of which is a log or a directory of logs.
 
+    statistic: of the repeats of their trials, the one that is the cost in the runs to come.
     Raises SearchlabError for a log that is unreadable, damaged, without trials, or given twice.
     """
     runs: list[EarlierRun] = []
@@ -77,7 +95,7 @@ def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
         if not find_logs(given):
             raise SearchlabError(f"there is no log (*.jsonl) in {given} to start from")
     for path in (path for given in paths for path in find_logs(given)):
-        run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32])
+        run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32], statistic)
         if not run.trials:
             raise SearchlabError(f"{path} has no measured trial to start from")
         if any(other.digest == run.digest for other in runs):
@@ -86,15 +104,21 @@ def earlier_runs(paths: Sequence[Path]) -> list[EarlierRun]:
     return runs
 
 
-def usable(runs: Sequence[EarlierRun], space: Space, features: str) -> WarmStart:
-    """The ``runs`` that a search of ``space`` can use. features: those of its cost model; empty without a cost model.
+def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str) -> WarmStart:
+    """The ``runs`` that a search of ``space``, which ``plugin`` names, can use.
 
-    Any policy is told the trials in ``space``. Runs in another space, or on another workload, only train a cost model
-    with program features; knobs of different spaces have nothing in common.
+    features: those of its cost model; empty without a cost model. Any policy is told the trials in ``space``. Other
+    runs only train a cost model: of any space and workload, if its features are of programs; with knob features, those
+    of another shape in the same space. The knobs of different spaces have nothing in common.
     """
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
-    return WarmStart(own, others if features == ProgramFeatures.name else ())
+    kind = FEATURES.get(features)
+    if kind is None:
+        return WarmStart(own)
+    if not kind.builds_programs:
+        others = tuple(run for run in others if run.has_knobs_of(plugin, space))
+    return WarmStart(own, others)
 
 
 def check_used(runs: Sequence[EarlierRun], warm_starts: Sequence[WarmStart]) -> None:
@@ -105,7 +129,8 @@ def check_used(runs: Sequence[EarlierRun], warm_starts: Sequence[WarmStart]) -> 
             header = run.log.header
             raise SearchlabError(
                 f"{run.log.path} cannot warm-start this run: it is a run on {header.workload} in {header.space_name}, "
-                f"not in the space that is searched here, and only program features carry over to another space; "
+                f"not in the space that is searched here, and only program features carry over to another space (so do "
+                f"store, itervar and curve), and knob features to another shape of the same space and knobs; "
                 f'set features = "program", with a policy that takes a cost model'
             )
 

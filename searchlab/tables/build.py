@@ -17,7 +17,7 @@ from ..log.writer import check_identity
 from ..measure.settings import Settings
 from ..run.executors import OnRun, execute
 from ..run.plan import Run
-from ..run.spec import Named
+from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..schema import explained
 
@@ -86,7 +86,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit is the number of configs to measure; it must be at least 1, not {limit}")
     spec = msgspec.structs.replace(
-        study.spec, policies=[Named("random", label=LABEL)], seeds=[seed], batch=BATCH, warm_start=[]
+        study.spec, policies=[NamedPolicy("random", label=LABEL)], seeds=[seed], batch=BATCH, warm_start=[]
     )
     planned, left_out = Study(spec, study.base).plan()
     runs = []

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..costmodel import Array, Rows, bind, make_cost_model, scores_of
-from ..costmodel.features import FEATURES, ProgramFeatures, make_features
+from ..costmodel.features import FEATURES, laid_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
 from ..log.format import find_logs, read_log
@@ -53,7 +53,7 @@ def evaluate(
 ) -> list[HeldOut]:
     """The quality of every model on held-out trials of every log, model by model.
 
-    features: ``knob`` or ``program``. split: ``within-task`` trains on ``train_fraction`` of the trials of a log,
+    features: one of ``FEATURES``. split: ``within-task`` trains on ``train_fraction`` of the trials of a log,
     drawn by ``seed``, and tests on its others; ``by-task`` leaves out each workload in turn, with all of its logs,
     and trains on all logs of the others. k: that of top-k recall and of the peak score. Scores are relative to the best
     trial of each log. Raises SearchlabError for a log that is unreadable or has fewer than 8 successful trials, and
@@ -66,7 +66,7 @@ def evaluate(
     fraction = real("train_fraction", train_fraction, 0.01, 0.99)
     for model in models:  # a wrong name or option is found before anything takes long
         bind(make_cost_model(model, seed), FEATURES[features])
-    if split == "by-task" and features != ProgramFeatures.name:
+    if split == "by-task" and not FEATURES[features].builds_programs:
         raise SearchlabError(
             f"the split by-task trains on other workloads, and the {features} features of two spaces have nothing in "
             f"common; choose program features, or the split within-task"
@@ -74,8 +74,10 @@ def evaluate(
     recorded = [_RecordedTrials(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
     if not recorded:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, logs))}")
-    parts = list(_by_task(recorded) if split == "by-task" else _within_task(recorded, features, seed, fraction))
-    return [held for model in models for part in parts for held in _tried(model, seed, k, part)]
+    parts = list(
+        _by_task(recorded, features) if split == "by-task" else _within_task(recorded, features, seed, fraction)
+    )
+    return [held for model in models for part in parts for held in _tried(model, features, seed, k, part)]
 
 
 class _RecordedTrials:
@@ -117,27 +119,32 @@ def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, 
         yield _Part(Rows.of_tasks([(rows[train], trials.scores[train])]), [held_out])
 
 
-def _by_task(recorded: Sequence[_RecordedTrials]) -> Iterator[_Part]:
+def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Part]:
     workloads = dict.fromkeys(trials.workload for trials in recorded)
     if len(workloads) < 2:
         raise SearchlabError(
             f"the split by-task trains on other workloads, but every log is of {recorded[0].workload}; "
             f"give logs of another workload too, or choose the split within-task"
         )
-    rows = [(trials, ProgramFeatures(trials.result.space)(trials.configs), trials.scores) for trials in recorded]
+    kind = FEATURES[features]
+    parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded]
     for workload in workloads:
-        others = [(features, scores) for trials, features, scores in rows if trials.workload != workload]
-        yield _Part(Rows.of_tasks(others), [row for row in rows if row[0].workload == workload])
+        others = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
+        train = Rows.of_tasks(others, kind.absent)
+        width = train.features.shape[1]
+        held_out = [(trials, rows) for trials, rows in parts if trials.workload == workload]
+        yield _Part(train, [(trials, laid_out(kind, rows, width), trials.scores) for trials, rows in held_out])
 
 
-def _tried(model: Plugin, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
+def _tried(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
     cost_model = make_cost_model(model, seed)
+    bind(cost_model, FEATURES[features])
     start = time.perf_counter()
     cost_model.fit(*part.train)
     train_seconds = time.perf_counter() - start
-    for trials, features, scores in part.tests:
+    for trials, rows, scores in part.tests:
         start = time.perf_counter()
-        predicted = cost_model.predict(features)
+        predicted = cost_model.predict(rows)
         predict_seconds = time.perf_counter() - start
         quality = model_quality(
             predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds

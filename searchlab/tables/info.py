@@ -30,7 +30,7 @@ class TableInfo:
 
     @cached_property
     def gflops(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """GFLOPS of each config that runs, by the median of its repeats, ascending."""
+        """GFLOPS of each config that runs, by its cost, ascending."""
         costs = self.log.costs
         return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)
 
@@ -47,7 +47,7 @@ class TableInfo:
 
     @property
     def noise(self) -> float | None:
-        """Median over configs of (slowest - fastest) / median of the repeats; None without repeats."""
+        """Median over configs of (slowest - fastest) / cost; None without repeats."""
         return noise(self.log)
 
     @property

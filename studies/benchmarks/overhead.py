@@ -58,7 +58,7 @@ def cost(config: Config) -> Measurement:
 
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Seconds of an ask and a tell after each number of trials. Raises SearchlabError for an unsuitable space."""
-    strategy = Strategy.of(name, "xgboost", "knob")
+    strategy = Strategy.of(name)
     known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
     trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]
     rows = []

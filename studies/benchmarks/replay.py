@@ -99,13 +99,14 @@ def write_cache(table: Path, cache: Path) -> None:
     from searchlab.log.result import load_log
 
     result = load_log(table)
-    if not TableInfo(result.log).exhaustive or not isinstance(result.space, ProductSpace):
-        raise SearchlabError(f"{table} must hold all configs of a space whose knobs do not depend on each other")
-    names = [knob.name for knob in result.space.axes]
-    entries = {}
-    for choice, trial in zip(
-        result.space.indices([t.config for t in result.trials]).tolist(), result.trials, strict=True
+    space = result.space
+    if not (
+        TableInfo(result.log).exhaustive and isinstance(space, ProductSpace) and space.size() == space.range_length
     ):
+        raise SearchlabError(f"{table} must hold all configs of a space whose knobs do not depend on each other")
+    names = [knob.name for knob in space.axes]
+    entries = {}
+    for choice, trial in zip(space.indices([t.config for t in result.trials]).tolist(), result.trials, strict=True):
         m = trial.measurement
         entries[",".join(map(str, choice))] = {
             **dict(zip(names, choice, strict=True)),
@@ -116,7 +117,7 @@ def write_cache(table: Path, cache: Path) -> None:
         }  # fmt: skip
     content = {
         "device_name": "recorded", "kernel_name": "replayed", "problem_size": 1, "tune_params_keys": names,
-        "tune_params": {knob.name: list(range(len(knob.choices))) for knob in result.space.axes}, "objective": "time",
+        "tune_params": {knob.name: list(range(len(knob.choices))) for knob in space.axes}, "objective": "time",
         "cache": entries,
     }  # fmt: skip
     cache.write_text(json.dumps(content))

@@ -49,7 +49,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
     space = toys.Large()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.jsonl")
-        searched, strategy = Searched(space, Plugin("made-up")), Strategy.of(policy, "xgboost", "knob")
+        searched, strategy = Searched(space, Plugin("made-up")), Strategy.of(policy)
         run = Run(searched, strategy, 0, batch, records, TableSettings("none"), path)
         search(run, MadeUp())
         start = time.perf_counter()

@@ -9,7 +9,7 @@ the best program. Without ``--target`` it tunes for the GPU of this machine, and
 Its full size is AutoTVM's workload, (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1)), which takes about 15 seconds on two
 cores; on two of an AMD EPYC (Zen 5) it printed, among more::
 
-    ConfigSpace (len=11520, space_map=
+    ConfigSpace (len=11520, range_length=11520, space_map=
     The space of AutoTVM's tutorial has 10,454,400 configs:
     [('tile_f', [-1, 8]), ('tile_y', [-1, 7]), ('tile_x', [-1, 1]), ('tile_rc', [-1, 2]), ('order', [2, 1, 0]),
      ('unroll', ['unroll', 'unroll']), ('pack_weight', 1)],None,11313
@@ -71,9 +71,9 @@ print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
 # - ``define_annotate``: which loops are unrolled (or vectorised, with another policy).
 # - ``define_knob``: any value from a list, with which the template may do what it likes.
 #
-# In AutoTVM ``define_split`` gave axes that later knobs were defined on. Here knobs are defined on the loops of the
-# workload, before any is cut, and are applied to those that came of them: an order of three reduction loops is the same
-# knob, whichever parts of them it is applied to.
+# The policies are AutoTVM's. Here all knobs are defined on the loops of the workload, before any is cut, and are
+# applied to those that came of them: an order of three reduction loops is the same knob, whichever parts of them it is
+# applied to. As in AutoTVM, ``define_split`` also returns the parts, for knobs about these.
 #
 # This one is for CPUs. Channels are vectorised, ``lanes`` of them; a tile of pixels is unrolled, and kept in registers
 # while everything is summed that goes into it. The result is written in NCHW after that.

@@ -52,6 +52,18 @@ def test_files(tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text()) == summary.to_json()
 
 
+def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> None:
+    for name, batch in (("alike", 1), ("different", 64)):
+        write(tmp_path / name, "a", 0, [1, 2], batch=1)
+        write(tmp_path / name, "b", 0, [2, 3], batch=batch)
+    shown = {name: rendered(report(tmp_path / name)) for name in ("alike", "different")}
+    pages = {name: (tmp_path / name / "report" / "report.html").read_text() for name in shown}
+    assert "batch" in shown["different"] and " 64 " in shown["different"] and "<td>64</td>" in pages["different"]
+    assert "batch" not in shown["alike"] and ">batch</th>" not in pages["alike"]
+    rows = csv.DictReader((tmp_path / "different" / "report" / "summary.csv").open())
+    assert {row["strategy"]: row["batch"] for row in rows} == {"a": "1", "b": "64"}
+
+
 def test_tables_of_numbers(tmp_path: Path) -> None:
     report(study(tmp_path))
     curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))

@@ -85,6 +85,7 @@ def test_seeds_of_different_length_are_compared_as_far_as_all_go(tmp_path: Path)
     assert item.notes == [
         "gemm-100x100x50-knob-b-1.jsonl has no trial yet and is not counted.",
         "a is incomplete (its seeds have 4, 2 trials): compared over 2.",
+        "After 2 trials, which every strategy has, the median best is: a 2.0, b 1.0 GFLOPS.",
     ]
 
 
@@ -95,8 +96,55 @@ def test_a_strategy_with_fewer_trials_keeps_what_it_found(tmp_path: Path) -> Non
     assert item.strategies[0].area.median == pytest.approx(1)
     assert item.notes == [
         "small-space has 2 of 4 trials: its area holds its best from there on, and a target that it has not reached by "
-        "then counts as not reached."
+        "then counts as not reached.",
+        "After 2 trials, which every strategy has, the median best is: small-space 10.0, random 5.0 GFLOPS.",
     ]
+
+
+def test_a_run_that_ended_by_itself_keeps_its_best_up_to_the_budget(tmp_path: Path) -> None:
+    write(tmp_path, "stops", 0, [1, 10], ended=True)
+    write(tmp_path, "stops", 1, [1, 2, 5], ended=True)
+    write(tmp_path, "random", 0, [1, 1, 4, 4, 4])
+    write(tmp_path, "random", 1, [1, 1, 1, 4, 4])
+    item = only(tmp_path)
+    stops, random = item.strategies
+    assert (stops.trials, stops.trials_by_seed, stops.complete, stops.ended) == (5, [2, 3], True, 2)
+    assert (random.complete, random.ended, item.horizon) == (True, 0, 5)
+    assert stops.best_gflops.by_seed == pytest.approx([10, 5])
+    assert stops.area.by_seed == pytest.approx([(1 + 4 * 10) / 50, (1 + 2 + 3 * 5) / 50])
+    assert stops.trials_to_target.by_seed == [2, None] and stops.seconds_to_target.by_seed == [2, None]
+    assert stops.trials_to_target.expected == 2 + 3, "a restart costs what the run took until it ended"
+    assert stops.trials_to_target.penalised == (2 + 50) / 2
+    assert stops.seconds.total == 5 and not item.verdict.startswith("So far")
+    assert item.notes == [
+        "2 runs of stops ended by themselves after 2 to 3 of 5 trials, where the policy had nothing more to propose: "
+        "they keep their best from there on."
+    ]
+
+
+def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 10], ended=True)
+    write(tmp_path, "a", 1, [1, 2, 3, 4])
+    write(tmp_path, "b", 0, [1, 1, 1, 1])
+    a = only(tmp_path).by_strategy["a"]
+    assert (a.trials, a.complete, a.ended) == (4, True, 1) and a.best_gflops.by_seed == pytest.approx([10, 4])
+    write(tmp_path, "a", 2, [1])
+    item = only(tmp_path)
+    a = item.by_strategy["a"]
+    assert (a.trials, a.complete, a.ended) == (1, False, 1) and a.best_gflops.by_seed == pytest.approx([1, 1, 1])
+    assert item.notes[:2] == [
+        "1 run of a ended by itself after 2 of 4 trials, where the policy had nothing more to propose: it keeps its "
+        "best from there on.",
+        "a is incomplete (its seeds have 2, 4, 1 trials): compared over 1.",
+    ]
+
+
+def test_where_all_runs_ended_by_themselves_the_longest_is_the_budget(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 2], ended=True)
+    write(tmp_path, "b", 0, [1, 2, 4, 8], ended=True)
+    item = only(tmp_path)
+    assert item.horizon == 4 and {row.trials for row in item.strategies} == {4}
+    assert item.by_strategy["a"].area.by_seed == pytest.approx([(1 + 2 * 3) / 32])
 
 
 def test_a_run_that_ends_sooner_is_punished_no_less(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -219,6 +220,46 @@ def test_list_and_space_and_schema() -> None:
     assert set(properties) == {
         "workloads", "spaces", "policies", "cost_models", "seeds", "trials", "batch", "target", "measure", "warm_start",
     }  # fmt: skip
+
+
+ACME = """
+from searchlab import NeverTwice
+from searchlab.policy import Origin
+
+class Copy(NeverTwice):
+    origin = Origin("Walker [x]", "2.1", "walk.py", "reproduction", ("no walls", "one leg"))
+
+    def propose(self, n, rng):
+        return []
+
+class Other(Copy):
+    pass
+"""
+
+
+def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
+    (tmp_path / "acme-1.dist-info").mkdir()
+    (tmp_path / "acme-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    entries = ("walk = acme:Copy", "other = acme:Other", "raises = raising:Policy", "gone = nowhere:Policy")
+    (tmp_path / "acme-1.dist-info" / "entry_points.txt").write_text("\n".join(["[searchlab.policies]", *entries]))
+    (tmp_path / "acme.py").write_text(ACME)
+    (tmp_path / "raising.py").write_text("1 / 0")
+    path = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
+    shown = searchlab("list", "policies", PYTHONPATH=path)
+    assert shown.returncode == 0 and not shown.stderr
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    at = lines.index(["walk", "acme:Copy"])
+    assert [" ".join(words) for words in lines[at + 1 : at + 4]] == [
+        "reproduction: Walker [x], 2.1 (walk.py)", "- no walls", "- one leg",
+    ]  # fmt: skip
+    assert ["other", "acme:Other"] in lines and ["raises", "raising:Policy"] in lines
+    told = json.loads(searchlab("list", "policies", "--json", PYTHONPATH=path).stdout)
+    assert told["policies"]["walk"] == "acme:Copy"
+    assert told["origins"]["walk"] == {
+        "name": "Walker [x]", "version": "2.1", "source": "walk.py", "kind": "reproduction",
+        "deviations": ["no walls", "one leg"],
+    }  # fmt: skip
+    assert not told["origins"].keys() & {"other", "raises", "gone"}
 
 
 def test_the_shipped_studies_are_valid() -> None:

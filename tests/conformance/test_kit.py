@@ -14,6 +14,7 @@ from searchlab.conformance import run_checks, toys
 from searchlab.conformance import spaces as space_rules
 from searchlab.conformance.check import Check, Rule, innermost
 from tests.conformance.broken import costmodels, policies, spaces
+from tests.support.stopping import Stops
 
 KINDS: dict[str, tuple[Any, tuple[Rule, ...], dict[str, list[Any]]]] = {
     "policy": (conformance.policy_checks, policy_rules.RULES, policies.BROKEN),
@@ -64,7 +65,13 @@ def test_a_broken_plugin_fails_the_check_meant_for_it(kind: str, name: str, cls:
 
 @pytest.mark.parametrize(
     ("kind", "cls"),
-    [("policy", policies.Sound), ("space", spaces.Sound), ("space", toys.Dependent), ("costmodel", costmodels.Sound)],
+    [
+        ("policy", policies.Sound),
+        ("policy", Stops),
+        ("space", spaces.Sound),
+        ("space", toys.Dependent),
+        ("costmodel", costmodels.Sound),
+    ],
 )
 def test_a_sound_plugin_passes(kind: str, cls: type[Any]) -> None:
     outcomes = list(run_checks(checks_of(kind, cls)))

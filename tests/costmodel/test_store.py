@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import Surrogate, load, make_cost_model, save
+from searchlab.costmodel import OtherTask, Surrogate, load, make_cost_model, save
 from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
@@ -32,8 +32,7 @@ def test_program_features_are_of_use_in_another_space(native: Target, tmp_path: 
     small, other = (KnobTemplate(parse_workload(f"gemm:{n}x32x32"), native) for n in (32, 64))
     surrogate = Surrogate(make_cost_model(Plugin("ridge"), 1), ProgramFeatures(small))
     configs = [small.config_at(i) for i in (0, 5, 77, 100)]
-    rng = np.random.default_rng(0)
-    surrogate.pretrain([(rng.random((3, 328)), np.array([1, 0.5, 0]))])
+    surrogate.pretrain([OtherTask(other, [other.config_at(i) for i in (1, 2, 3)], np.array([1, 0.5, 0]))])
     surrogate.fit(toys.trials_of(configs, toys.smooth))
     save(surrogate, tmp_path / "model.npz")
     assert list(tmp_path.iterdir()) == [tmp_path / "model.npz"]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import CostModel, Rows, Surrogate, make_cost_model, scores_of
+from searchlab.costmodel import CostModel, OtherTask, Rows, Surrogate, make_cost_model, scores_of
 from searchlab.costmodel.features import Features, KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
+from searchlab.space import Config
 from searchlab_costmodels.lightgbm import LightGBM
 from searchlab_costmodels.random import Random
 from searchlab_costmodels.scikit_learn import GaussianProcess
@@ -159,7 +160,9 @@ def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
     surrogate = Surrogate(model, Numbers(space))
     surrogate.fit([])
     assert not surrogate.fitted
-    others = [(np.full((3, 6), 1.0), np.array([1, 0.5, 0])), (np.full((2, 6), 2.0), np.array([0, 1.0]))]
+    other = toys.Dependent()
+    configs = list(other.enumerate())
+    others = [OtherTask(other, configs[:3], np.array([1, 0.5, 0])), OtherTask(other, configs[:2], np.array([0, 1.0]))]
     surrogate.pretrain(others)
     assert surrogate.fitted and model.rows.groups.tolist() == [0, 0, 0, 1, 1]
     for count in (4, 7):
@@ -169,8 +172,46 @@ def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
         assert model.rows.scores.tolist() == [1, 0.5, 0, 0, 1, *scores_of(trials)]
         assert model.rows.features.shape == (5 + count, 6)
         assert surrogate.best == min(trial.cost for trial in trials)
-    with pytest.raises(SearchlabError, match="nothing in common"):
-        Surrogate(model, KnobFeatures(space)).pretrain(others)
+
+
+def test_knobs_of_other_tasks_have_columns_beside_its_own() -> None:
+    small, dependent = toys.Small(), toys.Dependent()
+    model = Recorder(seed=0)
+    surrogate = Surrogate(model, KnobFeatures(small))
+    (other,) = [config for config in dependent.enumerate() if config["sketch"] == "plain" and config["parallel"]]
+    surrogate.pretrain([OtherTask(dependent, [other], np.array([1.0]))])
+    assert surrogate.features.columns == [("sketch", "plain"), ("parallel", 0)]
+    own = Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True})
+    surrogate.fit(toys.trials_of([own], toys.smooth))
+    nan = np.nan
+    expected = [[nan, nan, nan, nan, nan, 1, 1], [3, 1, 64, 1, 1, nan, nan]]
+    np.testing.assert_array_equal(model.rows.features, expected)
+
+
+class Long(Numbers):
+    """As wide as the number of configs; what a row lacks is 0."""
+
+    absent = 0.0
+
+    def __call__(self, configs: Any) -> Any:
+        return np.full((len(configs), len(configs)), 3.0)
+
+
+def test_rows_of_any_length_are_laid_out_as_in_training() -> None:
+    class Sum(Recorder):
+        def predict(self, features: Any) -> Any:
+            assert features.shape[1] == self.rows.features.shape[1]
+            return features.sum(axis=1)
+
+    space = toys.Small()
+    configs = list(space.enumerate())
+    surrogate = Surrogate(Sum(seed=0), Long(space))
+    surrogate.pretrain([OtherTask(space, configs[:5], np.ones(5))])
+    surrogate.fit(toys.trials_of(configs[:3], toys.smooth))
+    assert surrogate.rows is not None
+    assert surrogate.rows.features.sum(axis=1).tolist() == [15] * 5 + [9] * 3
+    assert surrogate.predict(configs[:2]).tolist() == [6, 6]
+    assert surrogate.predict(configs[:8]).tolist() == [15] * 8
 
 
 def test_time_is_taken_of_training_and_predicting() -> None:

@@ -38,6 +38,9 @@ REGISTERED = {
 }
 """Plug-ins as golden data names them by module and class -> the names by which runs go today."""
 
+SINCE = ("batch", "ended")
+"""What the summary of a strategy has had since version 0.1."""
+
 PRUNED = "pruned"
 """What a Measurement calls a program that was not repeated, because it is slow."""
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Final, Finalist, find_logs, read_log
+from searchlab.log.format import Ended, Final, Finalist, find_logs, read_log
 from searchlab.log.repair import examine, repair
 from searchlab.log.writer import LogWriter
 from tests.support.logs import HEADER, trial, written
@@ -34,6 +34,7 @@ def test_a_whole_log_is_whole_and_untouched(tmp_path: Path) -> None:
     lines = lines_of(path)
     final = Final(final=8, finalists=(Finalist(3, (1e-3,)),))
     writer = LogWriter(path, HEADER)
+    writer.append(Ended(ended=8))
     writer.append(final)
     writer.append(trial(8))
     writer.close()
@@ -50,8 +51,9 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
     lines[5] = lines[5][:20]
     lines[9] = lines[8]
     lines[11] = b'{"final":99,"finalists":[{"index":0,"seconds":[1.0]}]}'
+    lines.append(b'{"ended":98}')
     found = problems(path, lines)
-    assert list(found) == [4, 6, 10, 11, 12]
+    assert list(found) == [4, 6, 10, 11, 12, 14] and "98 trials" in found[14]
     assert "damaged" in found[4] and "damaged" in found[6] and "99 trials" in found[12]
     assert found[10] == "it holds trial 7 instead of trial 8" and found[11] == "it holds trial 9 instead of trial 8"
     path.write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[4][:-3])

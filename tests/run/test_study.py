@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
+from searchlab.costmodel import Surrogate
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.local import LocalMeasurer
+from searchlab.plugins import Plugin
 from searchlab.policy import Policy
 from searchlab.records import Trial
+from searchlab.run.plan import Run
 from searchlab.run.study import Study, tune
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm
+from searchlab_policies.random import Random
 from searchlab_spaces.guided.gemm import GuidedGemm
 from tests.support import toys
 from tests.support.logs import decided, write_table
@@ -99,9 +103,107 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
     assert {cell.strategy.label for cell in cells} == {"random", "xgb+xgboost", "xgb+guess"}
 
 
+class Owner(Random):
+    """A policy with a cost model that belongs to it."""
+
+    own_cost_model = Plugin("ridge", {"alpha": 2.0})
+    own_features = "program"
+
+    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate) -> None:
+        super().__init__(space, seed=seed)
+
+
+OWNER = "tests.run.test_study:Owner"
+
+
+def planned(base: dict[str, Any], tmp_path: Path, policies: list[Any], **changes: Any) -> dict[str, Run]:
+    """The first run of each strategy, by label."""
+    runs, _ = Study.from_dict({**base, "policies": policies, **changes}, tmp_path).plan()
+    return {run.strategy.label: run for run in reversed(runs)}
+
+
+def model(run: Run) -> tuple[Plugin | None, str]:
+    return run.strategy.cost_model, run.strategy.features
+
+
+def test_an_entry_has_settings_over_those_of_the_study(base: dict[str, Any], tmp_path: Path) -> None:
+    entries = [
+        "grid",
+        {"name": "random", "label": "one", "batch": 1, "trials": 30},
+        {"name": "xgb", "label": "bare"},
+        {"name": "xgb", "label": "features", "features": "program"},
+        {"name": "xgb", "label": "model", "cost_model": "ridge"},
+        {
+            "name": "xgb",
+            "label": "both",
+            "cost_model": {"name": "ridge", "options": {"alpha": 3.0}},
+            "features": "knob",
+        },
+    ]
+    models = [{"name": "lightgbm", "features": "program"}, "xgboost"]
+    runs = planned(base, tmp_path, entries, cost_models=models)
+    assert (runs["grid"].batch, runs["grid"].trials) == (4, 20) and (runs["one"].batch, runs["one"].trials) == (1, 30)
+    assert {label: model(run) for label, run in runs.items() if label not in ("grid", "one")} == {
+        "bare+lightgbm": (Plugin("lightgbm"), "program"),
+        "bare+xgboost": (Plugin("xgboost"), "knob"),
+        "features+lightgbm": (Plugin("lightgbm"), "program"),
+        "features+xgboost": (Plugin("xgboost"), "program"),
+        "model": (Plugin("ridge"), "knob"),
+        "both": (Plugin("ridge", {"alpha": 3.0}), "knob"),
+    }
+
+
+def test_a_policy_keeps_its_own_cost_model_unless_its_entry_names_another(base: dict[str, Any], tmp_path: Path) -> None:
+    entries = [
+        OWNER,
+        {"name": OWNER, "label": "features", "features": "knob"},
+        {"name": OWNER, "label": "model", "cost_model": "xgboost"},
+    ]
+    runs = planned(base, tmp_path, entries, cost_models=["xgboost", "lightgbm"])
+    own = Plugin("ridge", {"alpha": 2.0})
+    assert [model(runs[label]) for label in (OWNER, "features", "model")] == [
+        (own, "program"), (own, "knob"), (Plugin("xgboost"), "program"),
+    ]  # fmt: skip
+    header = runs["features"].header(1)
+    assert (header.cost_model, header.features) == (own, "knob")
+    table = {"kind": "table", "path": str(tmp_path / "tables")}
+    given: dict[str, Any] = {"space": toys.Small(), "policy": Owner, "trials": 4, "measure": table}
+    result = tune(toys.WORKLOAD, **given, log=tmp_path / "own.jsonl")
+    assert (result.log.header.cost_model, result.log.header.features) == (own, "program")
+    result = tune(toys.WORKLOAD, **given, log=tmp_path / "given.jsonl", cost_model="xgboost", features="knob")
+    assert (result.log.header.cost_model, result.log.header.features) == (Plugin("xgboost"), "knob")
+
+
+def test_an_entry_starts_from_logs_of_its_own(base: dict[str, Any], tmp_path: Path) -> None:
+    planned_runs = Study.from_dict({**base, "spaces": base["spaces"][:1], "policies": ["random"], "seeds": 2}, tmp_path)
+    first, second = (result.log.path for result in planned_runs.run(tmp_path / "earlier"))
+    entries = ["grid", {"name": "random", "label": "cold", "warm_start": []},
+               {"name": "random", "label": "other", "warm_start": [str(second)]}]  # fmt: skip
+    study = {**base, "spaces": base["spaces"][:1]}
+    runs = planned(study, tmp_path, entries, warm_start=[str(first)])
+    digests = {label: run.warm_start.digests for label, run in runs.items()}
+    assert len(digests["grid"]) == len(digests["other"]) == 1 and digests["cold"] == ()
+    assert digests["grid"] != digests["other"]
+
+
+def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> None:
+    entry = {"name": "random", "batch": 2}
+    Study.from_dict({**base, "policies": [entry]}, tmp_path).run(tmp_path / "out")
+    with pytest.raises(SearchlabError, match=r"is the log of another run: its batch is 2, not 5; choose another log"):
+        Study.from_dict({**base, "policies": [entry | {"batch": 5}]}, tmp_path).run(tmp_path / "out")
+    more = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
+    assert {len(result.trials) for result in more} == {24}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"policies": [{"name": "random", "cost_model": "ridge"}]}, "policy 'random' takes no cost model; leave cost_"),
+        ({"policies": [{"name": "random", "features": "knob"}]}, "policy 'random' takes no cost model; leave features"),
+        ({"policies": [{"name": "random", "batch": 0}]}, "policies.0. cannot be .*batch must be at least 1, not 0"),
+        ({"policies": [{"name": "xgb", "features": "knobs"}]}, "policies.0..features cannot be 'knobs'; it may be"),
+        ({"policies": [{"name": "xgb", "cost_model": {"nam": "x"}}]}, "unknown key 'nam' in policies.0..cost_model"),
+        ({"policies": ["random", {"name": "random", "batch": 2}]}, "two policy entries are called 'random'"),
         ({"polices": ["x"]}, "unknown key 'polices' .*did you mean 'policies'"),
         ({"trials": "many"}, "trials cannot be 'many'"),
         ({"trials": 0}, "trials must be at least 1, not 0"),
@@ -115,7 +217,7 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
         ({"measure": {"kind": "table"}}, "the key 'path' is missing in measure"),
         (
             {"cost_models": [{"name": "xgboost", "features": "knobb"}]},
-            "features cannot be 'knobb'; it may be 'knob' or",
+            "features cannot be 'knobb'; it may be .*'knob' or",
         ),
         ({"cost_models": ["xgbost"], "policies": ["xgb"]}, "unknown cost model 'xgbost'; did you mean 'xgboost'"),
         ({"spaces": [{"nam": "x"}]}, "unknown key 'nam' in spaces\\[0\\]"),

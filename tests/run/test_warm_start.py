@@ -11,13 +11,22 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.costmodel import Surrogate, make_cost_model, scores_of
-from searchlab.costmodel.features import ProgramFeatures
+from searchlab.costmodel import OtherTask, Surrogate, make_cost_model, scores_of
+from searchlab.costmodel.features import (
+    CurveFeatures,
+    Features,
+    ItervarFeatures,
+    KnobFeatures,
+    ProgramFeatures,
+    StoreFeatures,
+)
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.plugins import Plugin
 from searchlab.run.study import Study, tune
+from searchlab.run.warm_start import earlier_runs, usable
+from searchlab.space import SPACES
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
@@ -72,8 +81,17 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
     assert warm.records[7].model is not None  # it was trained before anything of this space was measured
 
 
-def test_a_model_that_knows_another_workload_is_better_from_the_start(native: Target) -> None:
-    """Real programs; a made-up cost that a program feature decides."""
+@pytest.mark.parametrize(
+    ("features", "model"),
+    [
+        (ProgramFeatures, "lightgbm"), (StoreFeatures, "pack-sum"), (ItervarFeatures, "lightgbm"),
+        (CurveFeatures, "lightgbm"), (KnobFeatures, "lightgbm"),
+    ],
+)  # fmt: skip
+def test_a_model_that_knows_another_workload_is_better_from_the_start(
+    features: type[Features], model: str, native: Target
+) -> None:
+    """Real programs; a made-up cost that a feature of the program, and of the knobs, decides."""
     spaces = {n: KnobTemplate(parse_workload(f"gemm:{n}x32x32"), native) for n in (32, 64)}
     chosen = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
 
@@ -82,8 +100,8 @@ def test_a_model_that_knows_another_workload_is_better_from_the_start(native: Ta
         return toys.timed(1e-3 * (1 + abs(j - 3) + 0.1 * i))
 
     tasks = {n: toys.trials_of(chosen[n], cost) for n in spaces}
-    surrogate = Surrogate(make_cost_model(Plugin("lightgbm"), 0), ProgramFeatures(spaces[64]))
-    surrogate.pretrain([(ProgramFeatures(spaces[32])(chosen[32]), scores_of(tasks[32]))])
+    surrogate = Surrogate(make_cost_model(Plugin(model), 0), features(spaces[64]))
+    surrogate.pretrain([OtherTask(spaces[32], chosen[32], scores_of(tasks[32]))])
     assert pairwise_accuracy(surrogate.predict(chosen[64]), scores_of(tasks[64])) > 0.7
 
 
@@ -93,6 +111,29 @@ def test_knobs_of_another_space_are_refused(policy: str, features: str, table: P
     with pytest.raises(SearchlabError, match=r"earlier.jsonl cannot warm-start this.*only program features carry over"):
         run(table, tmp_path / "warm.jsonl", policy=policy, features=features, warm_start=[earlier])
     assert not (tmp_path / "warm.jsonl").exists()
+
+
+def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: Path) -> None:
+    def tuned(shape: str, log: str, **options: Any) -> Path:
+        space = KnobTemplate(parse_workload(shape), native)
+        table = write_table(tmp_path / f"table-{log}", space, toys.flaky)
+        tune(
+            shape, space="knob-template", log=tmp_path / log, trials=8,
+            measure={"kind": "table", "path": str(table)}, **options,
+        )  # fmt: skip
+        return tmp_path / log
+
+    earlier = tuned("gemm:16x8x8", "earlier.jsonl", policy="random")
+    warm = read_log(tuned("gemm:8x8x8", "warm.jsonl", policy="xgb", warm_start=[earlier]))
+    assert len(warm.header.warm_start) == 1 and warm.records[7].model is not None
+    cold = read_log(tuned("gemm:8x8x8", "cold.jsonl", policy="xgb"))
+    assert cold.records[7].model is None
+    runs = earlier_runs([earlier])
+    conv2d = KnobTemplate(parse_workload("conv2d:1x7x7x16x16x1x1"), native)
+    assert usable(runs, Plugin("knob-template"), conv2d, "knob").others == ()
+    assert usable(runs, Plugin("knob-template"), conv2d, "itervar").others == tuple(runs)
+    other = SPACES.make(Plugin("sketch"), parse_workload("gemm:8x8x8"), native)
+    assert usable(runs, Plugin("sketch"), other, "knob").others == ()
 
 
 def test_what_it_started_from_is_part_of_what_a_run_is(table: Path, tmp_path: Path) -> None:

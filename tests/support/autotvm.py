@@ -80,12 +80,12 @@ def sample_ints(n: int) -> list[int]:
     return list(np.fromiter(drawn, int, len(drawn)))
 
 
-def as_autotvm_draws() -> Callable[[Any, int, Container[Config]], list[Config]]:
+def as_autotvm_draws() -> Callable[..., list[Config]]:
     """``Space.sample_new`` with AutoTVM's draws: a plan's start by ``sample_ints``, else ``get_rand_index``."""
     space, _ = table()
 
-    def sample_new(_: Any, n: int, seen: Container[Config]) -> list[Config]:
-        if not seen:
+    def sample_new(_space: Any, _rng: Any, n: int, seen: Container[Config]) -> list[Config]:
+        if seen == ():
             return [space.config_at(int(index)) for index in sample_ints(n)]
         new: list[Config] = []
         while len(new) < n:

@@ -15,8 +15,8 @@ def test_small_run(tmp_path: Path) -> None:
     text = printed("autotvm_conv2d", "--small", "--target", "native", "--trials", "9", "--out", str(tmp_path))
     assert text.count("ConfigSpace (len=") == 2
     # tile_f, tile_y, tile_x, tile_rc, order, unroll, pack_weight
-    assert f"ConfigSpace (len={5 * 4 * 4 * 5 * 6 * 4 * 2}, space_map=" in text
-    assert "ConfigSpace (len=10454400, space_map=" in text
+    assert f"ConfigSpace (len={(size := 5 * 4 * 4 * 5 * 6 * 4 * 2)}, range_length={size}, space_map=" in text
+    assert "ConfigSpace (len=10454400, range_length=10454400, space_map=" in text
     assert "('tile_rc', [-1, 4, 1])" in text and ",None,9881539\n" in text
 
     result = load_log(tmp_path / "autotvm_conv2d-small-llvm.jsonl")

@@ -19,9 +19,7 @@ class Annealer:
         self.chains, self.steps, self.early_stop, self.temperature = chains, steps, early_stop, temperature
         self._points: list[Config] = []
 
-    def maximums(
-        self, model: Surrogate, n: int, exclude: Container[Config], rng: np.random.Generator
-    ) -> list[Config]:
+    def maximums(self, model: Surrogate, n: int, exclude: Container[Config], rng: np.random.Generator) -> list[Config]:
         """Up to ``n`` configs with the highest predictions met, best first, none of them in ``exclude``.
 
         One that is predicted below 0 is left out.

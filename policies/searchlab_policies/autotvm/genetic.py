@@ -13,7 +13,9 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
-MAX_STALE = 100
+COST = "the cost of a trial is the study's statistic of its repeats: AutoTVM's is the mean"
+
+MAX_STALE = 20
 """Generations without a new config after which one is drawn at random: few configs of the space are left then."""
 
 
@@ -34,7 +36,7 @@ class AutoTVMGenetic(NeverTwice):
         deviations=(
             "a config that it proposes again keeps its first measurement and costs no trial: AutoTVM measures it again",
             "so the last batch of a generation may be smaller: AutoTVM fills it with configs of that generation",
-            "the cost is the study's statistic of the repeats: set statistic = \"mean\" for AutoTVM's",
+            COST,
         ),
     )
 
@@ -93,7 +95,7 @@ class AutoTVMGenetic(NeverTwice):
 
         def choose(knob: Knob) -> Value:
             value = crossed.get(knob.name)
-            if rng.random() < self.mutation_prob or value not in knob.choices:
+            if value is None or value not in knob.choices or rng.random() < self.mutation_prob:
                 return knob.choices[int(rng.integers(len(knob.choices)))]
             return value
 

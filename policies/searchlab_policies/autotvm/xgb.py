@@ -7,6 +7,7 @@ Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), sect
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,9 +20,24 @@ from searchlab.records import Trial
 from searchlab.space import Config, Space
 
 from .annealer import Annealer
+from .genetic import COST
 
 RANDOM_SHARE = 0.05
 """The last part of a plan, whose trials are random instead."""
+
+
+XGB_TUNER = Origin(
+    name="AutoTVM's XGBTuner",
+    version="TVM 0.17",
+    source="python/tvm/autotvm/tuner: xgboost_tuner.py, model_based_tuner.py, sa_model_optimizer.py",
+    kind="reproduction",
+    deviations=(
+        "XGBoost 3 grows the trees, with the settings of XGBoost 1, which AutoTVM was made for",
+        "AutoTVM's features knob are autotvm-knob here: features knob have logarithms, and the outermost factors too",
+        "the trial that completes a plan begins the next, though its batch may go on",
+        COST,
+    ),
+)
 
 
 class AutoTVMXgb(NeverTwice):
@@ -39,16 +55,7 @@ class AutoTVMXgb(NeverTwice):
 
     own_cost_model = Plugin("autotvm-xgboost")
     own_features = "itervar"
-    origin: ClassVar[Origin | None] = Origin(
-        name="AutoTVM's XGBTuner",
-        version="TVM 0.17",
-        source="python/tvm/autotvm/tuner/{xgboost_tuner,model_based_tuner,sa_model_optimizer,xgboost_cost_model}.py",
-        kind="reproduction",
-        deviations=(
-            "a factor is a feature by its logarithm, which moves where trees split between two factors",
-            "the cost is the study's statistic of the repeats: set statistic = \"mean\" for AutoTVM's",
-        ),
-    )
+    origin: ClassVar[Origin | None] = XGB_TUNER
 
     def __init__(
         self,
@@ -80,6 +87,8 @@ class AutoTVMXgb(NeverTwice):
         self._told: dict[Config, None] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        if not self._plan and not self.trials and self.cost_model.fitted:  # on other tasks: a first plan from those
+            self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", 0))
         planned = len(self._plan) - int(RANDOM_SHARE * self.plan_size)
         yield from self._plan[: max(0, planned)]
 
@@ -107,6 +116,7 @@ class AutoTVMXgbRank(AutoTVMXgb):
     """The same with ``loss_type = "rank"``: the trees rank the trials, and do not regress their scores."""
 
     own_cost_model = Plugin("autotvm-xgboost", {"loss": "rank"})
+    origin: ClassVar[Origin | None] = replace(XGB_TUNER, name="AutoTVM's XGBTuner, loss_type rank")
 
 
 def diverse(configs: Sequence[Config], n: int) -> list[Config]:

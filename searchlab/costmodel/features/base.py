@@ -53,3 +53,8 @@ def widened(matrix: Array, width: int, absent: float) -> Array:
     wide[:, : matrix.shape[1]] = matrix
     wide[np.isnan(matrix).all(axis=1)] = np.nan
     return wide
+
+
+def laid_out(features: Features | type[Features], matrix: Array, width: int) -> Array:
+    """``matrix`` with the ``width`` columns that a model was trained on; or with its own, if these are of stores."""
+    return matrix if features.store_width else widened(matrix[:, :width], width, features.absent)

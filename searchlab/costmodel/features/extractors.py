@@ -5,10 +5,14 @@ from __future__ import annotations
 from ...errors import SearchlabError, did_you_mean
 from ...space import Space
 from .base import Features
-from .knob import KnobFeatures
+from .knob import AutoTVMKnobFeatures, KnobFeatures
+from .loop import CurveFeatures, ItervarFeatures
 from .program import ProgramFeatures, StoreFeatures
 
-FEATURES: dict[str, type[Features]] = {kind.name: kind for kind in (KnobFeatures, ProgramFeatures, StoreFeatures)}
+FEATURES: dict[str, type[Features]] = {
+    kind.name: kind
+    for kind in (KnobFeatures, AutoTVMKnobFeatures, ProgramFeatures, StoreFeatures, ItervarFeatures, CurveFeatures)
+}
 
 
 def make_features(name: str, space: Space) -> Features:

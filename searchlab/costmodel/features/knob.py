@@ -35,7 +35,7 @@ class KnobFeatures(Features):
             for name, value in config.items():
                 if isinstance(value, tuple) and name not in self._tiles:
                     value = self._settled(name, value, config)
-                columns.update(((name, part), None) for part, _ in _coordinates(value))
+                columns.update(((name, part), None) for part, _ in self._coordinates(value))
         self.settle(list(columns))
 
     def settle(self, columns: Columns) -> None:
@@ -54,7 +54,7 @@ class KnobFeatures(Features):
                     value = self._settled(name, value, config)
                 if isinstance(value, str) and name in self._words:
                     row[self._words[name]] = 0.0
-                for part, number in _coordinates(value):
+                for part, number in self._coordinates(value):
                     if (name, part) in self._columns:
                         row[self._columns[name, part]] = number
         return matrix
@@ -69,9 +69,25 @@ class KnobFeatures(Features):
             (self._orders if kinds[name] == "word" else self._tiles).add(name)
         return ",".join(map(str, value)) if name in self._orders else value
 
+    @staticmethod
+    def _coordinates(value: Value) -> list[tuple[int | str, float]]:
+        """The numbers of a choice, each with its part of the choice: the index of a factor, or the word."""
+        if isinstance(value, tuple):
+            return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
+        return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
 
-def _coordinates(value: Value) -> list[tuple[int | str, float]]:
-    """The numbers of a choice, each with its part of the choice: the index of a factor, or the word."""
-    if isinstance(value, tuple):
-        return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
-    return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
+
+class AutoTVMKnobFeatures(KnobFeatures):
+    """The same as AutoTVM's features ``knob`` have it: factors as they are, without the outermost factor of a tile.
+
+    Source: ``ConfigEntity.get_flatten_feature`` in ``python/tvm/autotvm/task/space.py`` of TVM 0.17. There the
+    outermost factor is -1 for every config.
+    """
+
+    name = "autotvm-knob"
+
+    @staticmethod
+    def _coordinates(value: Value) -> list[tuple[int | str, float]]:
+        if isinstance(value, tuple):
+            return [(i, float(factor)) for i, factor in enumerate(value) if i]
+        return KnobFeatures._coordinates(value)

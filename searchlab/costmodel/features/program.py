@@ -99,7 +99,12 @@ class ScheduledFeatures(Features):
             if hashed not in self._of_program:
                 new[hashed] = program
         self._of_program.update(zip(new, self._rows_of(list(new.values())), strict=True))
-        return [np.empty(0) if program is None else self._of_program[program] for program in hashes]
+        rows = [np.empty(0) if program is None else self._of_program[program] for program in hashes]
+        return [self.completed(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
+
+    def completed(self, row: Array, config: Config) -> Array:
+        """The ``row`` of the program of ``config``, with what the choices themselves add."""
+        return row
 
     def _rows_of(self, programs: Sequence[Schedule]) -> list[Array]:
         """:meth:`rows`; empty for a program that they cannot be extracted from, which spoils no other row."""

@@ -336,7 +336,9 @@ class _Batch:
             case Unfit(text):
                 raise SearchlabError(f"{text}; register it under another key, or choose another target")
             case Ran(seconds, pruned, run_seconds):
-                return self._done(worker, Measurement(seconds, None, "", run_seconds=run_seconds, pruned=pruned))
+                how = self.settings.statistic
+                measured = Measurement(seconds, None, "", run_seconds=run_seconds, pruned=pruned, statistic=how)
+                return self._done(worker, measured)
             case Failed(failure, message, run_seconds):
                 return self._done(worker, Measurement((), failure, message, run_seconds=run_seconds))
         return None

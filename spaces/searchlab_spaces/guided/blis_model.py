@@ -6,6 +6,10 @@ W ways, each of N sets times C bytes a line (``way`` below); ``C_X`` is how many
 the size of an element in bytes. A_r, B_r are the micro-panels (mr x kc, kc x nr), A_c, B_c the packed blocks
 (mc x kc, kc x nc). One way of every cache is left to C and to whatever streams through.
 
+Two things differ from the paper. Where C is resident, kc is by default all of k as long as micro-panels that deep keep
+to L2, not L1: see :data:`KC`. And there the loop over blocks of k is inside that over blocks of y, so that X, B in the
+paper, is packed in its whole depth at once; its block in L3 is then k x nc, not kc x nc, and nc is sized for that.
+
 The paper's algorithm is B3A2C0. The other five of the family follow by symmetry: with X in the L3 cache, Y in the L2
 and Z in registers, Y takes the part of A, X that of B, Z that of C, and so x that of n, y of m, s of k.
 """
@@ -22,6 +26,9 @@ from searchlab.target import Cache, Target
 from searchlab.workload import Gemm
 
 from .gemm_algorithms import Algorithm, extents
+
+KC = ("whole", "paper")
+"""How kc is decided where C is resident: all of k while the micro-panels keep to L2, or the paper's formula always."""
 
 
 def way(cache: Cache) -> int:
@@ -50,14 +57,15 @@ def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
     return max(1, c_ac * way(l2) // (kc * itemsize) // mr) * mr
 
 
-def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int) -> int:
+def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0) -> int:
     """The width at which B_c stays in ``l3`` while A_c streams through (section 4.2.3): a multiple of nr.
 
-    C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3.
+    C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3. ``packed`` is the depth of B_c
+    where that is not kc.
     """
     c_ac = ceil(mc * kc * itemsize / way(l3))
     c_bc = max(1, l3.ways - 1 - c_ac)
-    return max(1, c_bc * way(l3) // (kc * itemsize) // nr) * nr
+    return max(1, c_bc * way(l3) // ((packed or kc) * itemsize) // nr) * nr
 
 
 @dataclass(frozen=True)
@@ -84,12 +92,18 @@ def even(total: int, limit: int) -> int:
 
 
 def blocking(
-    workload: Gemm, target: Target, algorithm: Algorithm, tile: Mapping[str, int], cores: int, dealt: str = ""
+    workload: Gemm,
+    target: Target,
+    algorithm: Algorithm,
+    tile: Mapping[str, int],
+    cores: int,
+    dealt: str = "",
+    kc: str = "whole",
 ) -> Blocking:
     """The paper's mc, nc, kc for the caches of ``target``, evened out over this problem and over ``cores``.
 
     ``tile`` is the micro-tile by index. With ``dealt`` an index, it is cut so that each core gets a block of it, and
-    else, where C is resident, into tasks as Blocking says.
+    else, where C is resident, into tasks as Blocking says. ``kc``: one of KC.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
     l1, l2, *rest = target.caches
@@ -101,14 +115,16 @@ def blocking(
     depth = even(extent[s], kc_for(l1, height, width, 1))
     # A micro-tile of C that sums all of k in registers writes C once and takes bias and ReLU along. It beats the L1
     # optimum as long as whole micro-panels keep to L2, from where the prefetcher feeds the multiply-adds.
-    if algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
+    if kc == "whole" and algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
         depth = extent[s]
     depth = ceil(depth / tile[s])
     rows, columns = ceil(extent[y] / tile[y]), ceil(extent[x] / tile[x])  # in micro-panels of Y and of X
     most_rows = mc_for(l2, height, width, depth * tile[s], 1) // height
     most = columns
     if rest:  # without an L3, X streams from memory however little of it is packed at a time
-        most = nc_for(rest[0], width, depth * tile[s], most_rows * height, 1) // width
+        deep = depth * tile[s]
+        packed = ceil(extent[s] / deep) * deep if algorithm.resident == "C" else deep
+        most = nc_for(rest[0], width, deep, most_rows * height, 1, packed) // width
     block = {s: depth, y: even(rows, most_rows), x: even(columns, most)}
     share = block[x]
     if dealt:
@@ -118,8 +134,7 @@ def blocking(
     elif algorithm.resident == "C":
         block[y], share = _tasks(rows, most_rows, block[x], cores)
         block[x] = ceil(block[x] / share) * share
-    mc, nc, kc = (block[dim] * tile[dim] for dim in "ijp")
-    return Blocking(mc, nc, kc, share * tile[x])
+    return Blocking(block["i"] * tile["i"], block["j"] * tile["j"], block["p"] * tile["p"], share * tile[x])
 
 
 def _tasks(rows: int, most_rows: int, columns: int, cores: int) -> tuple[int, int]:

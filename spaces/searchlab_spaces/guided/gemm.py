@@ -14,7 +14,7 @@ from searchlab.space import Config, Knob, ProductSpace
 from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 
-from .blis_model import Blocking, blocking
+from .blis_model import KC, Blocking, blocking
 from .common import FORK, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, extents
 from .gemm_schedule import Plan, basic, blocked
@@ -56,6 +56,9 @@ class GuidedGemm(ProductSpace):
       ``"auto"``: tasks of blocks computed to take the cores the least time, when the problem is worth waking them.
     - ``blocks``: ``"model"``, or ``"knobs"`` to search mc, nc and kc as well. Each is then the size of m, n or k cut
       into 1, 2, 4, ... blocks, which is rounded up to whole micro-tiles.
+    - ``kc``: ``"paper"`` is the depth of Low et al. (2016), at which the micro-panels of A and B stay in L1 together.
+      ``"whole"``, the default, is not the paper's: all of k, if micro-panels so deep stay in L2, and else the paper's.
+      C is then written once. Where C is not resident, both are the paper's.
 
     Raises UnsupportedWorkload for a conv2d and for a target that is no CPU, SearchlabError for a wrong option.
     """
@@ -73,6 +76,7 @@ class GuidedGemm(ProductSpace):
         pack_b: bool | str | None = None,
         parallel: str = "auto",
         blocks: str = "model",
+        kc: str = "whole",
     ) -> None:
         if not isinstance(workload, Gemm):
             raise UnsupportedWorkload(f"guided-gemm takes gemm workloads, not {workload}; use knob-template for it")
@@ -82,6 +86,7 @@ class GuidedGemm(ProductSpace):
         self.algorithm = ALGORITHMS[one_of("algorithm", algorithm, ALGORITHMS)]
         self.parallel = one_of("parallel", parallel, ("auto", "none", *self._spatial_loops()))
         self.blocks = one_of("blocks", blocks, ("model", "knobs"))
+        self.kc = one_of("kc", kc, KC)
         packs = variant in ("packed", "micro-kernel")
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
             if value is not None and value != "knob" and not isinstance(value, bool):
@@ -90,6 +95,10 @@ class GuidedGemm(ProductSpace):
                 raise SearchlabError(f"variant {variant!r} packs nothing; leave out {name!r}, or use variant 'packed'")
         if variant == "basic" and (algorithm, blocks) != ("B3A2C0", "model"):
             raise SearchlabError("variant 'basic' has no blocks; leave out 'algorithm' and 'blocks', or use 'blocked'")
+        if kc != "whole" and (variant == "basic" or blocks == "knobs"):
+            raise SearchlabError(
+                f"the model computes no kc with variant {variant!r}, blocks {blocks!r}; leave out 'kc'"
+            )
         self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         super().__init__(workload, target, self._knobs(extents(workload), registers(target) // 2))
@@ -142,7 +151,8 @@ class GuidedGemm(ProductSpace):
             block = {dim: ceil(sizes[f"{EXTENT[dim]}c"] / tile[dim]) * tile[dim] for dim in "ijp"}
             cut = Blocking(block["i"], block["j"], block["p"], block[algorithm.x])
         else:
-            cut = blocking(self.workload, self.target, algorithm, tile, self.target.cores if auto or dim else 1, dim)
+            cores = self.target.cores if auto or dim else 1
+            cut = blocking(self.workload, self.target, algorithm, tile, cores, dim, self.kc)
         if not auto:
             return cut, "" if self.parallel == "none" else self.parallel
         dim = dim or algorithm.y

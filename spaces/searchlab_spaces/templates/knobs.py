@@ -1,4 +1,4 @@
-"""AutoTVM's knobs on ``tvm.s_tir``: how a template defines them, how they print, how a choice is applied to loops.
+"""AutoTVM's knobs on ``tvm.s_tir``: how a template defines them, how they print, how a log writes them.
 
 After Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018) and ``tvm.autotvm.task.space`` (TVM 0.17),
 whose policies, order of choices, printed form and JSON entities are kept.
@@ -9,123 +9,35 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from searchlab.errors import InvalidConfig, SearchlabError, did_you_mean
 from searchlab.space import Knob, Value
 
-from ..tiles import Tile, factors, powers_of_two
+from ..tiles import Tile
+from .choices import (
+    GPU_LEVELS,
+    MARKS,
+    REORDER_POLICIES,
+    SPLIT_POLICIES,
+    gpu_binding,
+    interleaved,
+    intervals,
+    marked,
+    splits,
+)
+from .entities import Annotate, Entity, Option, Reorder, Split
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV
 
-REORDER_POLICIES = ("all", "candidate")
-ANNOTATE_POLICIES = ("unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
+LOCATE_CACHE = "locate_cache"
+COMMON_MARKS = ("none", "unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
 
 INDEPENDENT = "knobs must not depend on what is chosen: define them from the workload's own loops"
-
-
-# --- the choices of a knob ---------------------------------------------------------------------------------
-
-
-SPLIT_POLICIES: dict[str, Callable[[int], list[int]]] = {
-    "factors": factors,
-    "power2": powers_of_two,
-    # AutoTVM takes these in the order of a Python set, which nothing defines: here they rise.
-    "verbose": lambda extent: sorted({*factors(extent), *powers_of_two(extent)}),
-}
-"""What each part of a tile but the outermost may be, by policy; ``"candidate"`` lists whole tiles instead."""
-
-
-def splits(
-    extent: int, num_outputs: int, policy: str = "factors", *, max_factor: int | None = None, no_tail: bool = False
-) -> list[Tile]:
-    """Every way to cut a loop of ``extent`` into ``num_outputs`` nested loops, outermost first, in AutoTVM's order.
-
-    The innermost part varies slowest and every part rises; the outermost is what covers the rest. ``max_factor``
-    bounds all parts but that. With ``"power2"`` and ``"verbose"`` a tile may reach past the loop's end, and the
-    schedule then guards it, unless ``no_tail``; with ``"factors"`` it never does.
-    """
-    exact = no_tail or policy == "factors"
-    candidates = [f for f in SPLIT_POLICIES[policy](extent) if max_factor is None or f <= max_factor]
-
-    def grow(inner: Tile, size: int) -> Iterator[Tile]:
-        if len(inner) == num_outputs - 1:
-            yield (math.ceil(extent / size), *inner)
-            return
-        for factor in candidates:
-            if (extent % (size * factor) == 0) if exact else (size * factor <= extent):
-                yield from grow((factor, *inner), size * factor)
-
-    return list(grow((), 1))
-
-
-# --- choices, as a template applies them ------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Split:
-    """A chosen split: ``size`` is the extent of every part, outermost first."""
-
-    size: Tile
-
-    def apply(self, sch: Schedule, loop: LoopRV) -> list[LoopRV]:
-        """Split ``loop`` so, guarded where the tile reaches past its end; returns the loops, outermost first."""
-        return list(sch.split(loop, self.size))
-
-
-@dataclass(frozen=True)
-class Reorder:
-    """A chosen order: ``perm[i]`` says which of the loops comes i-th."""
-
-    perm: Tile
-
-    def apply(self, sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
-        """Reorder ``loops`` so; returns them in their new order."""
-        ordered = [loops[i] for i in self.perm]
-        sch.reorder(*ordered)
-        return ordered
-
-
-@dataclass(frozen=True)
-class Annotate:
-    """Chosen annotations: for each loop ``"none"``, ``"unroll"`` or ``"vec"``."""
-
-    anns: tuple[str, ...]
-
-    def apply(
-        self,
-        sch: Schedule,
-        loops: Sequence[LoopRV],
-        *,
-        max_unroll: int | None = None,
-        vec_size: Sequence[int] | None = None,
-    ) -> None:
-        """Annotate ``loops`` so.
-
-        Raises InvalidConfig for an unrolled loop longer than ``max_unroll``, or a vectorised one whose extent is
-        not in ``vec_size``.
-        """
-        for loop, annotation in zip(loops, self.anns, strict=True):
-            extent = int(sch.get(loop).extent)
-            if annotation == "unroll":
-                if max_unroll is not None and extent > max_unroll:
-                    raise InvalidConfig(f"it unrolls a loop of {extent}, and the template allows {max_unroll}")
-                sch.unroll(loop)
-            elif annotation == "vec":
-                if vec_size is not None and extent not in vec_size:
-                    raise InvalidConfig(f"it vectorises a loop of {extent}, and the template allows {list(vec_size)}")
-                sch.vectorize(loop)
-
-
-@dataclass(frozen=True)
-class Option:
-    """A chosen value of a plain knob."""
-
-    val: Value
 
 
 # --- knobs ------------------------------------------------------------------------------------------------
@@ -139,7 +51,7 @@ class TemplateKnob(Knob):
     """AutoTVM's name of the kind."""
 
     @abstractmethod
-    def chosen(self, value: Value) -> Split | Reorder | Annotate | Option:
+    def chosen(self, value: Value) -> Entity:
         """What ``cfg[name]`` is when ``value`` is chosen."""
 
     def to_entity(self, value: Value) -> Any:
@@ -192,19 +104,20 @@ class ReorderKnob(TemplateKnob):
 
 @dataclass(frozen=True)
 class AnnotateKnob(TemplateKnob):
-    """A choice is a word for each loop, in one string: ``"none,unroll,vec"``."""
+    """A choice is a word for each loop, in one string: ``"none,unroll,vec"``; or positions of loops, in a tuple."""
 
     policy: str
     code = "an"
+    kind = "word"
 
     def chosen(self, value: Value) -> Annotate:
-        return Annotate(tuple(str(value).split(",")))
+        return Annotate(value if isinstance(value, tuple) else tuple(str(value).split(",")))
 
-    def to_entity(self, value: Value) -> list[str]:
-        return str(value).split(",")
+    def to_entity(self, value: Value) -> list[str] | list[int]:
+        return list(self.chosen(value).anns)  # type: ignore[return-value]
 
-    def from_entity(self, entity: Any) -> str:
-        return ",".join(entity)
+    def from_entity(self, entity: Any) -> Value:
+        return tuple(entity) if self.policy == LOCATE_CACHE else ",".join(entity)
 
     def __str__(self) -> str:
         return f"Annotate(policy={self.policy}) len={len(self.choices)}"
@@ -220,7 +133,7 @@ class OptionKnob(TemplateKnob):
         return Option(value)
 
     def __str__(self) -> str:
-        return f"OtherOption({list(self.choices)}) len={len(self.choices)}"
+        return f"OtherOption([{', '.join(map(str, self.choices))}]) len={len(self.choices)}"
 
 
 def covering(extent: int, tile: Tile) -> Tile:
@@ -236,37 +149,55 @@ def covering(extent: int, tile: Tile) -> Tile:
 # --- the cfg of a template --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A loop that knobs are defined for before there is one; no length where that follows from a choice."""
+
+    length: int | None = None
+
+
 class TemplateConfig:
     """The ``cfg`` of a template: it collects the knobs while they are defined, and answers with what was chosen.
 
     Without choices every knob is at its first one, so that a template runs through while its space is found. Which
-    knobs there are, and their choices, must not depend on what is chosen.
+    knobs there are, and their choices, must not depend on what is chosen. The words are AutoTVM's. A knob may be
+    defined for loops of the schedule, for lengths (see :meth:`axis`), and but for a split, for what a
+    ``define_`` method returned: the loops that there will be once the knob is applied.
     """
 
     def __init__(self, schedule: Schedule, chosen: Mapping[str, Value] | None = None) -> None:
         self.knobs: dict[str, TemplateKnob] = {}
+        self.filter: Callable[[Mapping[str, Any]], bool] | None = None
         self._schedule = schedule
         self._chosen = chosen
+
+    def axis(self, loop: LoopRV | int) -> Axis:
+        """A loop as long as ``loop``, to define knobs for."""
+        return Axis(loop if isinstance(loop, int) else int(self._schedule.get(loop).extent))
+
+    reduce_axis = axis
 
     def define_split(
         self,
         name: str,
-        loop: LoopRV,
+        axis: LoopRV | Axis | int,
         num_outputs: int,
         policy: str = "factors",
         *,
         filter: Callable[[Split], bool] | None = None,
         max_factor: int | None = None,
-        no_tail: bool = False,
+        no_tail: bool | None = None,
         candidate: Sequence[Sequence[int]] = (),
-    ) -> None:
-        """A knob that splits ``loop`` into ``num_outputs`` nested loops.
+    ) -> list[Axis]:
+        """A knob that splits a loop into ``num_outputs`` nested loops, which are returned.
 
         policy: the parts are divisors of its extent (``"factors"``), powers of two (``"power2"``), either
         (``"verbose"``), or the tiles listed in ``candidate``, whose first part may be -1. filter: which splits
-        are kept. max_factor, no_tail: see :func:`splits`. Raises SearchlabError for anything else.
+        are kept. max_factor, no_tail: see :func:`~.choices.splits`. Raises SearchlabError for anything else.
         """
-        extent = int(self._schedule.get(loop).extent)
+        extent = axis.length if isinstance(axis, Axis) else self.axis(axis).length
+        if extent is None:
+            raise SearchlabError(f"knob {name!r} splits what another knob makes; {INDEPENDENT}")
         if policy == "candidate":
             if any(len(tile) != num_outputs for tile in candidate):
                 raise SearchlabError(f"knob {name!r}: its candidates must have {num_outputs} parts, not {candidate}")
@@ -276,40 +207,87 @@ class TemplateConfig:
             tiles = splits(extent, num_outputs, policy, max_factor=max_factor, no_tail=no_tail)
         kept = [tile for tile in tiles if filter is None or filter(Split(tile))]
         self._define(SplitKnob(name, kept, policy, extent, num_outputs))
+        return [Axis() for _ in range(num_outputs)]
 
-    def define_knob(self, name: str, candidates: Sequence[Value]) -> None:
-        """A knob that takes one of ``candidates``."""
-        self._define(OptionKnob(name, list(candidates)))
+    def define_knob(self, name: str, candidate: Sequence[Value]) -> None:
+        """A knob that takes one of ``candidate``."""
+        self._define(OptionKnob(name, list(candidate)))
 
     def define_reorder(
         self,
         name: str,
-        loops: Sequence[LoopRV],
+        axes: Sequence[LoopRV | Axis],
         policy: str = "all",
         *,
-        candidate: Sequence[Sequence[LoopRV]] = (),
-    ) -> None:
-        """A knob that orders ``loops``: in any way (``"all"``), or as one of ``candidate`` (``"candidate"``)."""
-        _check_policy("reorder", name, policy, REORDER_POLICIES)
-        identity = range(len(loops))
-        if policy == "all":
-            orders = list(itertools.permutations(identity))
-        else:
-            orders = [tuple(i for loop in order for i in identity if loops[i].same_as(loop)) for order in candidate]
-            if any(sorted(order) != list(identity) for order in orders):
-                raise SearchlabError(f"knob {name!r}: each candidate must be an order of all of its {len(loops)} loops")
-        self._define(ReorderKnob(name, list(dict.fromkeys(orders)), policy))
+        interval: tuple[int, int] | None = None,
+        candidate: Sequence[Sequence[LoopRV | Axis]] = (),
+        spatial: Sequence[Sequence[LoopRV | Axis]] = (),
+        reduce: Sequence[Sequence[LoopRV | Axis]] = (),
+    ) -> list[Axis]:
+        """A knob that orders ``axes``; returns as many.
 
-    def define_annotate(self, name: str, loops: Sequence[LoopRV], policy: str) -> None:
-        """A knob that unrolls or vectorises ``loops``, at most one of them vectorised.
-
-        policy: ``"unroll"`` and ``"vec"`` do it to all, ``"try_unroll"``, ``"try_vec"`` and ``"try_unroll_vec"``
-        to any of them.
+        policy: as they are (``"identity"``), in any way (``"all"``), in any way from position ``interval[0]`` up to
+        ``interval[1]`` (``"interval_all"``), or as one of ``candidate``, which may leave loops where they are.
+        ``"interleave"`` and ``"interleave_cuda"`` merge the chains of loops ``spatial`` and ``reduce`` into one order:
+        see :func:`~.choices.interleaved`.
         """
-        _check_policy("annotate", name, policy, ANNOTATE_POLICIES)
-        words = policy.replace("try", "none").split("_")
-        marks = [m for m in itertools.product(words, repeat=len(loops)) if m.count("vec") <= 1]
-        self._define(AnnotateKnob(name, [",".join(m) for m in marks], policy))
+        _check_policy("reorder", name, policy, REORDER_POLICIES)
+        axes = list(axes)
+        try:
+            listed, tiled, reduced = (
+                [tuple(axes.index(axis) for axis in chain) for chain in chains]
+                for chains in (candidate, spatial, reduce)
+            )
+        except ValueError:
+            raise SearchlabError(f"knob {name!r} orders a loop that is none of its {len(axes)} loops") from None
+        if policy == "identity":
+            orders: list[Tile] = [tuple(range(len(axes)))]
+        elif policy == "all":
+            orders = list(itertools.permutations(range(len(axes))))
+        elif policy == "interval_all":
+            if interval is None or not 0 <= interval[0] <= interval[1] <= len(axes):
+                raise SearchlabError(f"knob {name!r}: interval is {interval}; it must be (begin, end) in its loops")
+            orders = intervals(len(axes), *interval)
+        elif policy == "candidate":
+            orders = listed
+        else:
+            orders = [interleaved(tiled, reduced, cuda=policy == "interleave_cuda")]
+        if any(not order or len(set(order)) < len(order) for order in orders):
+            raise SearchlabError(f"knob {name!r}: {policy} must give orders of loops, none of them twice, not {orders}")
+        self._define(ReorderKnob(name, list(dict.fromkeys(orders)), policy))
+        return [Axis() for _ in axes]
+
+    def define_annotate(
+        self, name: str, axes: Sequence[LoopRV | Axis | int], policy: str, *, num_anchor: int | None = None
+    ) -> list[Axis]:
+        """A knob that says what becomes of ``axes``; returns as many.
+
+        policy: words of MARKS joined by ``_``, for any loop to be any of them, but only one vectorised: ``"unroll"``
+        unrolls all, ``"try_unroll_vec"`` any. ``"bind_gpu"`` and ``"bind_gpu_virtual"`` bind the innermost to the
+        threads of a GPU: see :func:`~.choices.gpu_binding`. ``"locate_cache"`` chooses ``num_anchor`` of them.
+        """
+        if policy == LOCATE_CACHE:
+            if num_anchor is None:
+                raise SearchlabError(f"knob {name!r}: the policy {policy!r} needs num_anchor, a number of loops")
+            choices: list[Value] = list(itertools.combinations(range(len(axes)), num_anchor))
+        elif policy in GPU_LEVELS:
+            if len(axes) < (least := len(GPU_LEVELS[policy])):
+                raise SearchlabError(f"knob {name!r}: {policy} takes {least} loops or more, not {len(axes)}")
+            choices = [",".join(gpu_binding(len(axes), policy))]
+        else:
+            words = list(dict.fromkeys(policy.replace("try", "none").split("_")))
+            if not set(words) <= set(MARKS):
+                _check_policy("annotate", name, policy, (*COMMON_MARKS, *GPU_LEVELS, LOCATE_CACHE))
+            choices = [",".join(marks) for marks in marked(len(axes), words)]
+        self._define(AnnotateKnob(name, choices, policy))
+        return [Axis() for _ in axes]
+
+    def multi_filter(self, filter: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Keep only the configs for which ``filter`` is true, given what ``cfg[name]`` would be by name.
+
+        It replaces an earlier one. Its calls are as many as there are ways to choose the knobs that it looks at.
+        """
+        self.filter = filter
 
     def _define(self, knob: TemplateKnob) -> None:
         if knob.name in self.knobs:

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
-from searchlab.space import Config, ProductSpace, Value
+from searchlab.space import Config, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
 
 from ..gpu_check import check_gpu
 from ..moved import updated
 from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
+from .multi_filter import FilteredProduct, MultiFilter
 from .registry import find_template
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ DEFAULTS = {
 """(op, kind of target) -> the template taken where none is named."""
 
 
-class KnobTemplate(ProductSpace):
+class KnobTemplate(FilteredProduct):
     """The space of a template: the product of its knobs, with AutoTVM's index, and printed as AutoTVM prints it.
 
+    A template's ``multi_filter`` leaves some of it out; indices stay those of the product.
     template: the name of a registered one (see :mod:`.registry`), ``"module:function"``, or the built-in
     one for the workload and target if empty. Raises UnsupportedWorkload where that is for something else.
     """
@@ -47,11 +49,13 @@ class KnobTemplate(ProductSpace):
         self.template.check(workload, target)
         super().__init__(workload, target, ())
         try:
-            self.axes = self._instantiate(None)[0]
+            knobs, _ = self._instantiate(None)
         except InvalidConfig as error:
             raise SearchlabError(
                 f"template {self.template.name!r} must run through with every knob at its first choice: {error}"
             ) from None
+        self.axes = tuple(knobs.knobs.values())
+        self.filter = MultiFilter(self.axes, knobs.filter) if knobs.filter else None
 
     @classmethod
     def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,14 +64,14 @@ class KnobTemplate(ProductSpace):
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
-        axes, schedule = self._instantiate(config)
-        if axes != self.axes:
+        knobs, schedule = self._instantiate(config)
+        if tuple(knobs.knobs.values()) != self.axes:
             raise SearchlabError(f"template {self.template.name!r}: {INDEPENDENT}")
         if "gpu" in self.target.tvm.keys:
             check_gpu(schedule.mod, self.target)
         return schedule
 
-    def _instantiate(self, chosen: Mapping[str, Value] | None) -> tuple[tuple[TemplateKnob, ...], Schedule]:
+    def _instantiate(self, chosen: Mapping[str, Value] | None) -> tuple[TemplateConfig, Schedule]:
         from tvm.s_tir import Schedule, ScheduleError
 
         schedule = Schedule(self.workload.module)
@@ -78,14 +82,14 @@ class KnobTemplate(ProductSpace):
             # TVM prints the whole program before it says what is wrong.
             reason = str(error).rpartition("Error message: ")[2].strip().splitlines()[0]
             raise InvalidConfig(f"the template cannot be applied: {reason}") from None
-        return tuple(config.knobs.values()), schedule
+        return config, schedule
 
     # --- AutoTVM's form -----------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         """The space as ``tvm.autotvm`` prints it."""
         knobs = "".join(f"  {i:2d} {knob.name}: {knob}\n" for i, knob in enumerate(self.axes))
-        return f"ConfigSpace (len={self.size()}, space_map=\n{knobs})"
+        return f"ConfigSpace (len={self.size()}, range_length={self.range_length}, space_map=\n{knobs})"
 
     def show(self, config: Config) -> str:
         """``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, the index."""

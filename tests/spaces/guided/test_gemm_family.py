@@ -180,6 +180,9 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"pack_b": True, "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
         ({"algorithm": "A3B2C0", "variant": "basic"}, "variant 'basic' has no blocks"),
         ({"blocks": "knobs", "variant": "basic"}, "variant 'basic' has no blocks"),
+        ({"kc": "papre"}, "option 'kc' cannot be 'papre'; did you mean 'paper'?"),
+        ({"kc": "paper", "variant": "basic"}, "no kc with variant 'basic', blocks 'model'; leave out 'kc'"),
+        ({"kc": "paper", "blocks": "knobs"}, "no kc with variant 'micro-kernel', blocks 'knobs'; leave out 'kc'"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], said: str, native: Target) -> None:

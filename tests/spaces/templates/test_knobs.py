@@ -14,7 +14,8 @@ from tvm.s_tir import Schedule
 
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.workload import gemm
-from searchlab_spaces.templates.knobs import SplitKnob, TemplateConfig, TemplateKnob, splits
+from searchlab_spaces.templates.choices import gpu_binding, intervals, merged, splits
+from searchlab_spaces.templates.knobs import SplitKnob, TemplateConfig, TemplateKnob
 from searchlab_spaces.tiles import factors
 
 extents = st.integers(1, 600)
@@ -68,6 +69,10 @@ def test_splits_written_out() -> None:
     assert splits(6, 2, max_factor=2) == [(6, 1), (3, 2)]
     assert splits(7, 1) == [(7,)]
     assert len(splits(512, 4)) == 220
+    # Factors of 6 whose products do not divide it: AutoTVM's no_tail=False.
+    exact = splits(6, 3)
+    loose = splits(6, 3, no_tail=False)
+    assert [tile for tile in loose if tile not in exact] == [(2, 2, 2)]
 
 
 def test_split_of_a_loop_with_a_filter() -> None:
@@ -92,9 +97,17 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         (lambda cfg, loops: cfg.define_split("t", loops[0], 2, "candidate", candidate=[[1, 3, 4]]), "must have 2"),
         (lambda cfg, loops: cfg.define_split("t", loops[0], 2, filter=lambda split: False), "no legal choice"),
         (lambda cfg, loops: cfg.define_knob("t", []), "no legal choice"),
-        (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "no reorder policy 'interleave'"),
-        (lambda cfg, loops: cfg.define_reorder("t", loops, "candidate", candidate=[loops[:2]]), "order of all of its"),
-        (lambda cfg, loops: cfg.define_annotate("t", loops, "bind_gpu"), "no annotate policy 'bind_gpu'"),
+        (lambda cfg, loops: cfg.define_split("t", cfg.define_split("a", 4, 2)[0], 2), "must not depend on what is"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interlave"), "did you mean 'interleave'"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "must give orders of loops"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all"), "interval is None; it must be"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all", interval=(1, 4)), r"interval is \(1, 4\)"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops[:2], "candidate", candidate=[loops]), "none of its 2 loops"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "candidate", candidate=[loops[:1] * 2]), "none of them tw"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops, "bind_cpu"), "no annotate policy 'bind_cpu'; .*'bind_gpu'"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops[:1], "bind_gpu"), "bind_gpu takes 2 loops or more, not 1"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops, "locate_cache"), "needs num_anchor"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops, "locate_cache", num_anchor=4), "no legal choice"),
         (lambda cfg, loops: cfg.define_annotate("t", loops[:2], "vec"), "no legal choice"),
         (lambda cfg, loops: [cfg.define_knob("t", [1]), cfg.define_knob("t", [2])], "knob 't' twice"),
         (lambda cfg, loops: [cfg.define_knob("tile", [1]), cfg["tiel"]], "knob 'tiel'; did you mean 'tile'"),
@@ -114,9 +127,101 @@ def test_orders() -> None:
     assert knob.to_entity((2, 0, 1)) == [2, 0, 1]
 
 
+def test_orders_of_an_interval_and_of_parts_that_are_not_there_yet() -> None:
+    def define(cfg: TemplateConfig, loops: list[Any]) -> None:
+        y = cfg.axis(loops[0])
+        x = cfg.axis(8)
+        assert (y.length, x.length) == (12, 8)
+        cfg.define_reorder("o", [y, *loops[1:], x], "interval_all", interval=(1, 3))
+
+    assert list(defined(define).choices) == [(0, 1, 2, 3), (0, 2, 1, 3)]
+    assert list(defined(lambda cfg, loops: cfg.define_reorder("o", loops, "identity")).choices) == [(0, 1, 2)]
+    some = defined(lambda cfg, loops: cfg.define_reorder("o", loops, "candidate", candidate=[loops, loops[:0:-1]]))
+    assert list(some.choices) == [(0, 1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "order"),
+    [  # by hand: always the next of the longest chain, the first of these
+        ("interleave", "y0 x0 y1 x1 k0 y2 x2 k1"),
+        ("interleave_cuda", "y0 x0 y1 x1 k0 k1 y2 x2"),
+    ],
+)
+def test_interleaved_chains_are_one_order(policy: str, order: str) -> None:
+    sch = Schedule(gemm(12, 8, 6).module)
+    cfg = TemplateConfig(sch)
+    y, x, k = sch.get_loops(sch.get_sblock("gemm"))
+    ys, xs, ks = cfg.define_split("y", y, 3), cfg.define_split("x", x, 3), cfg.define_split("k", k, 2)
+    axes = dict(zip(["y0", "y1", "y2", "x0", "x1", "x2", "k0", "k1"], [*ys, *xs, *ks], strict=True))
+    made = cfg.define_reorder("o", list(axes.values()), policy, spatial=[ys, xs], reduce=[ks])
+    assert len(made) == len(axes)
+    (perm,) = cfg.knobs["o"].choices
+    assert " ".join(list(axes)[at] for at in perm) == order  # type: ignore[union-attr]
+    assert str(cfg.knobs["o"]) == f"Reorder(policy={policy}) len=1"
+
+
+@given(st.lists(st.integers(0, 3), max_size=3))
+def test_merged_chains_are_the_one_order_that_takes_from_the_longest(lengths: list[int]) -> None:
+    chains = [tuple((number, step) for step in range(length)) for number, length in enumerate(lengths)]
+    found = []
+    for order in set(itertools.permutations([number for number, length in enumerate(lengths) for _ in range(length)])):
+        left = list(lengths)
+        for number in order:
+            if left[number] != max(left) or number != left.index(max(left)):
+                break
+            left[number] -= 1
+        else:
+            steps = {number: iter(range(length)) for number, length in enumerate(lengths)}
+            found.append(tuple((number, next(steps[number])) for number in order))
+    assert found == [merged(chains)]  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 5), st.data())
+def test_intervals_are_the_orders_that_keep_the_rest(count: int, data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, count))
+    end = data.draw(st.integers(begin, count))
+    orders = itertools.permutations(range(count))
+    assert intervals(count, begin, end) == [
+        o for o in orders if all(o[i] == i for i in {*range(begin), *range(end, count)})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "count", "words"),
+    [
+        ("bind_gpu", 2, "blockIdx.x threadIdx.x"),
+        ("bind_gpu", 3, "fuse blockIdx.x threadIdx.x"),
+        ("bind_gpu", 5, "fuse blockIdx.y blockIdx.x threadIdx.y threadIdx.x"),
+        ("bind_gpu", 8, "fuse fuse blockIdx.z blockIdx.y blockIdx.x threadIdx.z threadIdx.y threadIdx.x"),
+        ("bind_gpu_virtual", 3, "blockIdx.x vthread threadIdx.x"),
+        ("bind_gpu_virtual", 5, "fuse fuse blockIdx.x vthread threadIdx.x"),
+        ("bind_gpu_virtual", 6, "blockIdx.y blockIdx.x vthread vthread threadIdx.y threadIdx.x"),
+        (
+            "bind_gpu_virtual", 10,
+            "fuse blockIdx.z blockIdx.y blockIdx.x vthread vthread vthread threadIdx.z threadIdx.y threadIdx.x",
+        ),
+    ],
+)  # fmt: skip
+def test_bindings(policy: str, count: int, words: str) -> None:
+    assert gpu_binding(count, policy) == words.split()
+    knob = defined(lambda cfg, loops: cfg.define_annotate("a", list(range(count)), policy))
+    assert [knob.to_entity(choice) for choice in knob.choices] == [words.split()]
+
+
+def test_places_of_caches() -> None:
+    knob = defined(lambda cfg, loops: cfg.define_annotate("a", [*loops, 4], "locate_cache", num_anchor=2))
+    assert [knob.to_entity(choice) for choice in knob.choices] == [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    assert [knob.from_entity(knob.to_entity(choice)) for choice in knob.choices] == list(knob.choices)
+    assert str(knob) == "Annotate(policy=locate_cache) len=6" and knob.kind == "word"
+
+
 @pytest.mark.parametrize(
     ("policy", "count", "choices"),
     [
+        ("none", 2, ["none,none"]),
+        ("none_unroll", 1, ["none", "unroll"]),
+        ("try_vec_unroll", 1, ["none", "vec", "unroll"]),
+        ("unroll_vec", 2, ["unroll,unroll", "unroll,vec", "vec,unroll"]),
         ("unroll", 2, ["unroll,unroll"]),
         ("vec", 1, ["vec"]),
         ("try_unroll", 2, ["none,none", "none,unroll", "unroll,none", "unroll,unroll"]),

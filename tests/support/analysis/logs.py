@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlab.log.format import Header, Record
+from searchlab.log.format import Ended, Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Failure
@@ -30,9 +30,13 @@ def write(
     gflops: Sequence[float | Failure],
     *,
     spent: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+    ended: bool = False,
     **changes: Any,
 ) -> Path:
-    """A log of a run that found ``gflops``, or failed; ``spent``: seconds to propose, train, build, run each trial."""
+    """A log of a run that found ``gflops``, or failed; ``spent``: seconds to propose, train, build, run each trial.
+
+    ended: whether the run then ended by itself.
+    """
     made = header(strategy, seed, **changes)
     path = directory / f"{made.workload.replace(':', '-')}-{made.space.name}-{made.name}-{seed}.jsonl"
     writer = LogWriter(path, made)
@@ -51,5 +55,7 @@ def write(
                 run_seconds=run,
             )
         )
+    if ended:
+        writer.append(Ended(ended=len(gflops)))
     writer.close()
     return path

@@ -1,0 +1,244 @@
+"""The loops of a scheduled program, and how each walks through the buffers that it touches, as AutoTVM sees them.
+
+Source: Apache TVM 0.17, ``src/autotvm/touch_extractor.cc`` (``EnterItervar_``, ``ExitItervar_``, ``EnterMem_``,
+``IndexParser``) and ``src/autotvm/feature_visitor.h`` (``AnnotationType``).
+
+AutoTVM reads a tensor expression after its storage was flattened, and here it is a scheduled TIR module of TVM 0.27
+whose allocations were made compact. These points differ:
+
+- A reduction that is not decomposed sets its result to 0 within its innermost loop, and not in loops of its own.
+- Buffers have the names of TIR: ``A_global``, not ``A.global``.
+- An index is taken apart as a sum. A loop variable within a quotient or remainder has stride 1, which the parser of
+  AutoTVM mostly finds there too. A loop of length 1 has stride 0, which AutoTVM's simplification comes to as well.
+- Loads within an index, and conditions, are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tvm
+
+ANNOTATIONS = (
+    "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
+    "unrolled", "vectorized", "parallel", "serial", "vthread",
+)  # fmt: skip
+"""The kinds of loops, in the order of AutoTVM."""
+
+
+@dataclass
+class Touch:
+    """How a loop walks through a buffer, for one load or store.
+
+    stride: elements between two iterations. count, reuse: how many elements the whole loop touches, and how often each
+    of them. thread_count, thread_reuse: the factors by which these grow from the body of a parallel loop to the loop.
+    """
+
+    stride: int
+    count: int = 1
+    reuse: int = 1
+    thread_count: int = 0
+    thread_reuse: int = 0
+
+
+@dataclass
+class Loop:
+    """A loop, with its touches by the buffer's name and the number of the access to it, in order: ``A_0``, ``A_1``.
+
+    level: its depth, from 1. topdown: the product of the lengths down to this loop. bottomup: the number of iterations
+    within it, and -1 if it touches nothing. adds, multiplies, divides: operations on floats directly within it.
+    """
+
+    length: int
+    level: int
+    annotation: str
+    topdown: int
+    bottomup: int = -1
+    adds: int = 0
+    multiplies: int = 0
+    divides: int = 0
+    touches: dict[str, Touch] = field(default_factory=dict)
+
+    @property
+    def parallel_level(self) -> int:
+        """2 for the blocks of a GPU, 1 for threads, 0 for a loop that runs in one thread."""
+        if self.annotation.startswith("blockIdx"):
+            return 2
+        return 1 if self.annotation.startswith("threadIdx") or self.annotation == "parallel" else 0
+
+
+def loops_of(module: tvm.IRModule) -> list[Loop]:
+    """The loops of a scheduled program, in the order in which they begin."""
+    walk = _Walk()
+    walk.statement(_lowering()(module)["main"].body)
+    return walk.loops
+
+
+@cache
+def _lowering() -> Any:
+    """Makes allocations compact, and leaves all loops as they are."""
+    import tvm
+    from tvm.s_tir import transform
+
+    return tvm.transform.Sequential(
+        [
+            transform.LowerInitBlock(),
+            transform.PlanAndUpdateBufferAllocationLocation(),
+            transform.ConvertBlocksToOpaque(),
+            transform.CompactBufferAllocation(),
+        ]
+    )
+
+
+_Sum = dict[Any, int]
+"""An index as a sum: the factor of each term. A term is the hash of a variable, the empty tuple for 1, or another tuple
+for an expression that is no sum."""
+
+
+class _Walk:
+    """One walk through a program: the loops so far, and those that are open, from the outermost, by their variables."""
+
+    def __init__(self) -> None:
+        self.loops: list[Loop] = []
+        self._open: dict[int, Loop] = {}
+        self._accesses: Counter[str] = Counter()
+
+    def statement(self, node: Any) -> None:
+        match type(node).__name__:
+            case "For":
+                self._loop(node)
+            case "SBlockRealize":
+                self.statement(node.block.body)
+            case "SeqStmt":
+                for part in node.seq:
+                    self.statement(part)
+            case "IfThenElse":
+                self.statement(node.then_case)
+                if node.else_case is not None:
+                    self.statement(node.else_case)
+            case "BufferStore":
+                self._access(node.buffer, node.indices)
+                self._expression(node.value)
+            case "Evaluate":
+                self._expression(node.value)
+            case _:
+                if hasattr(node, "body"):
+                    self.statement(node.body)
+
+    def _loop(self, node: Any) -> None:
+        outer = list(self._open.values())
+        length = int(node.extent) if type(node.extent).__name__ == "IntImm" else -1
+        topdown = length * (outer[-1].topdown if outer else 1)
+        loop = Loop(length, len(outer) + 1, _annotation(node), topdown)
+        self.loops.append(loop)
+        variable = hash(node.loop_var)
+        self._open[variable] = loop
+        self.statement(node.body)
+        del self._open[variable]
+        _leave(loop, outer)
+
+    def _expression(self, node: Any) -> None:
+        kind = type(node).__name__
+        if kind == "TensorLoad":
+            self._access(node.source, node.indices)
+            return
+        counted = {"Add": "adds", "Sub": "adds", "Mul": "multiplies", "Div": "divides", "Mod": "divides"}.get(kind)
+        if counted and self._open and str(node.ty).startswith(("float", "bfloat")):
+            innermost = next(reversed(self._open.values()))
+            setattr(innermost, counted, getattr(innermost, counted) + 1)
+        for operand in _operands(node):
+            self._expression(operand)
+
+    def _access(self, buffer: Any, indices: Any) -> None:
+        name = str(buffer.name)
+        touched = f"{name}_{self._accesses[name]}"
+        self._accesses[name] += 1
+        flat: _Sum = {}
+        for index, extent in zip(indices, buffer.shape, strict=True):
+            flat = _added(_scaled(flat, int(extent)), _sum(index))
+        within = {variable for term in flat if isinstance(term, tuple) for variable in _variables(term)}
+        for variable, loop in self._open.items():
+            stride = flat.get(variable, 0) or int(variable in within)
+            loop.touches[touched] = Touch(stride if loop.length != 1 else 0)
+
+
+def _leave(loop: Loop, outer: list[Loop]) -> None:
+    """Count the iterations of ``loop``, which ends, for itself and for the loops around it."""
+    for name, touch in loop.touches.items():
+        for around in (*outer, loop):
+            if touch.stride:
+                around.touches[name].count *= loop.length
+            else:
+                around.touches[name].reuse *= loop.length
+    loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
+    level = loop.parallel_level + 1
+    if outer and outer[-1].parallel_level == level:  # the body of parallel loops: what their threads are compared with
+        for around in (around for around in outer if around.parallel_level == level):
+            for name, touch in loop.touches.items():
+                around.touches[name].thread_count, around.touches[name].thread_reuse = -touch.count, -touch.reuse
+    for touch in loop.touches.values():
+        if touch.thread_count < 0:
+            touch.thread_count = touch.count // -touch.thread_count
+            touch.thread_reuse = touch.reuse // -touch.thread_reuse
+
+
+def _annotation(node: Any) -> str:
+    from tvm.tirx import ForKind
+
+    if node.thread_binding is not None:
+        tag = str(node.thread_binding.thread_tag)
+        return "vthread" if tag.startswith("vthread") else tag
+    kinds = {ForKind.UNROLLED: "unrolled", ForKind.VECTORIZED: "vectorized", ForKind.PARALLEL: "parallel"}
+    return kinds.get(ForKind(node.kind), "serial")
+
+
+def _operands(node: Any) -> list[Any]:
+    for names in (("a", "b"), ("condition", "true_value", "false_value"), ("value", "body"), ("value",), ("a",)):
+        if all(hasattr(node, name) for name in names):
+            operands = [getattr(node, name) for name in names]
+            return operands if all(hasattr(operand, "ty") for operand in operands) else []
+    return list(node.args) if hasattr(node, "args") else []
+
+
+def _sum(node: Any) -> _Sum:
+    match type(node).__name__:
+        case "Var":
+            return {hash(node): 1}
+        case "IntImm":
+            return {(): int(node)}
+        case "Add":
+            return _added(_sum(node.a), _sum(node.b))
+        case "Sub":
+            return _added(_sum(node.a), _scaled(_sum(node.b), -1))
+        case "Cast":
+            return _sum(node.value)
+    operands = [_sum(operand) for operand in _operands(node)]
+    if type(node).__name__ == "Mul":
+        for factor, other in (operands, reversed(operands)):
+            if factor.keys() <= {()}:
+                return _scaled(other, factor.get((), 0))
+    return {(type(node).__name__, *(frozenset(operand.items()) for operand in operands)): 1}
+
+
+def _added(one: _Sum, other: _Sum) -> _Sum:
+    total = dict(one)
+    for term, factor in other.items():
+        total[term] = total.get(term, 0) + factor
+    return {term: factor for term, factor in total.items() if factor}
+
+
+def _scaled(terms: _Sum, by: int) -> _Sum:
+    return {term: factor * by for term, factor in terms.items() if by}
+
+
+def _variables(term: tuple[Any, ...]) -> set[int]:
+    """The variables in a term that is no variable itself."""
+    found: set[int] = set()
+    for operand in term[1:]:
+        for inner, _ in operand:
+            found |= _variables(inner) if isinstance(inner, tuple) else {inner}
+    return found

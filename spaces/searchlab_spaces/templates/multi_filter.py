@@ -1,0 +1,171 @@
+"""AutoTVM's ``multi_filter``: a condition on several knobs at once, which makes holes in the range of the index."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
+from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
+
+from .entities import Entity
+from .knobs import TemplateKnob
+
+MOST = 1 << 25
+"""The most combinations of choices that a condition is asked about, which take a minute."""
+
+Condition = Callable[[Mapping[str, Entity]], bool]
+Ways = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class FilteredProduct(ProductSpace):
+    """The product of knobs, less the configs that a condition on several knobs leaves out.
+
+    Without a condition it is a plain product. With one, knobs depend on each other, and indices have holes: they stay
+    those of the product, in [0, ``range_length``), and ``size`` is the number of configs.
+    """
+
+    filter: MultiFilter | None = None
+
+    def decide(self, choose: Choose) -> Config:
+        return super().decide(choose) if self.filter is None else self.filter.decide(self.axes, choose)
+
+    def sample(self, rng: np.random.Generator) -> Config:
+        """One config, all being equally likely."""
+        return super().sample(rng) if self.filter is None else self.filter.sample(self.axes, rng)
+
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
+        return super().knobs(config) if self.filter is None else Space.knobs(self, config)
+
+    def size(self, limit: int = 0) -> int:
+        return super().size() if self.filter is None else self.filter.size
+
+    def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
+        """Every config once, in the order of the index, or in random order with ``rng``."""
+        if self.filter is None:
+            return super().enumerate(rng)
+        if rng is not None:
+            return Space.enumerate(self, rng)
+        product = (ProductSpace.config_at(self, index) for index in range(self.range_length))
+        return filter(self.filter.accepts, product)
+
+    def is_index_valid(self, index: int) -> bool:
+        """Whether a config has this index, in [0, ``range_length``)."""
+        config = super().config_at(index)
+        return self.filter is None or self.filter.accepts(config)
+
+    def config_at(self, index: int) -> Config:
+        """The config with this index. Raises IndexError where there is none."""
+        config = super().config_at(index)
+        if self.filter is not None and not self.filter.accepts(config):
+            raise IndexError(f"index {index} is one that multi_filter leaves out")
+        return config
+
+    def index_of(self, config: Mapping[str, Value]) -> int:
+        if self.filter is not None:
+            self.knobs(config)  # says which knob is wrong
+        return super().index_of(config)
+
+
+class MultiFilter:
+    """Which choices of the knobs that a condition looks at go together.
+
+    ``ways[i]`` has a dimension for each of the first i + 1 of these knobs, and says with how many choices of the rest
+    of them theirs go. So what is chosen first is never without a choice later.
+    """
+
+    def __init__(self, knobs: Sequence[TemplateKnob], condition: Condition) -> None:
+        mask, names = _mask({knob.name: [knob.chosen(v) for v in knob.choices] for knob in knobs}, condition)
+        self.ways = {
+            name: mask.sum(axis=tuple(range(i + 1, mask.ndim)), dtype=np.int64) for i, name in enumerate(names)
+        }
+        self.positions = {k.name: {v: i for i, v in enumerate(k.choices)} for k in knobs if k.name in self.ways}
+        self.size = int(mask.sum()) * math.prod(len(knob.choices) for knob in knobs if knob.name not in self.ways)
+        """The number of configs."""
+        if not self.size:
+            raise UnsupportedWorkload("multi_filter leaves no config: no choices of the knobs satisfy it")
+
+    def accepts(self, config: Mapping[str, Value]) -> bool:
+        """Whether the condition holds for ``config``, one of the whole product."""
+        at = tuple(position[config[name]] for name, position in self.positions.items())
+        return not at or bool(self.ways[next(reversed(self.ways))][at])
+
+    def decide(self, knobs: Sequence[Knob], choose: Choose) -> Config:
+        """Ask for each knob, with the choices that some choice of the later knobs goes with."""
+
+        def among(knob: Knob, ways: Ways) -> Value:
+            return choose(replace(knob, choices=[v for v, n in zip(knob.choices, ways.tolist(), strict=True) if n]))
+
+        return self._walk(knobs, choose, among)
+
+    def sample(self, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
+        """One config, all being equally likely: each choice by the number of ways to go on."""
+
+        def any_of(knob: Knob) -> Value:
+            return knob.choices[int(rng.integers(len(knob.choices)))]
+
+        def among(knob: Knob, ways: Ways) -> Value:
+            return knob.choices[int(np.searchsorted(np.cumsum(ways), rng.integers(ways.sum()), side="right"))]
+
+        return self._walk(knobs, any_of, among)
+
+    def _walk(self, knobs: Sequence[Knob], free: Choose, among: Callable[[Knob, Ways], Value]) -> Config:
+        config: dict[str, Value] = {}
+        at: tuple[int, ...] = ()
+        for knob in knobs:
+            if knob.name in self.ways:
+                config[knob.name] = value = among(knob, self.ways[knob.name][at])
+                at = (*at, self.positions[knob.name][value])
+            else:
+                config[knob.name] = free(knob)
+        return Config(config)
+
+
+class _Unlisted(Exception):
+    """The condition looks at a knob that is not among those it was known to look at."""
+
+
+class _Listed(Mapping[str, Entity]):
+    """What a condition is given: the entities of the knobs that it is known to look at."""
+
+    def __init__(self, known: Collection[str], entities: Mapping[str, Entity]) -> None:
+        self._known, self._entities = known, entities
+
+    def __getitem__(self, name: str) -> Entity:
+        if name in self._entities:
+            return self._entities[name]
+        if name in self._known:
+            raise _Unlisted(name)
+        raise SearchlabError(f"multi_filter asks for knob {name!r}{did_you_mean(name, self._known)}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:
+    """The answers for all combinations of the knobs that ``condition`` looks at, and their names, in order."""
+    looked_at: set[str] = set()
+    while True:
+        names = [name for name in entities if name in looked_at]
+        shape = tuple(len(entities[name]) for name in names)
+        if math.prod(shape) > MOST:
+            raise SearchlabError(
+                f"multi_filter looks at {', '.join(names)}, which have {math.prod(shape):,} combinations, and at most "
+                f"{MOST:,} are tried; restrict these knobs by their own filter= first"
+            )
+        combinations = itertools.product(*(entities[name] for name in names))
+        answers = (
+            bool(condition(_Listed(entities.keys(), dict(zip(names, chosen, strict=True))))) for chosen in combinations
+        )
+        try:
+            return np.fromiter(answers, bool, math.prod(shape)).reshape(shape), names
+        except _Unlisted as unlisted:
+            looked_at.add(str(unlisted))

@@ -1,0 +1,160 @@
+"""Times features of programs: how many configs a second get theirs, by each route, beside MetaSchedule's own search.
+
+    python studies/benchmarks/features.py [--configs 512] [--features store ...] [--workers N] [--json FILE]
+
+Each config of a GEMM of 512^3 is scheduled, and its features are extracted: ``one process`` does so in this process
+alone, as searchlab 0.1 did, ``processes`` in those that build programs, which are started before the clock.
+
+``metaschedule`` is one round of TVM's own evolutionary search, of 512 programs over four generations: it draws the
+first generation, mutates, postprocesses, extracts, and predicts 2,560 programs with a trained cost model. It needs a
+space of TVM's own samples. ``1 thread`` is how the policy ``metaschedule`` runs it.
+
+CPU seconds are of all processes together, and wall seconds depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from searchlab.costmodel.features import FEATURES, make_features
+from searchlab.machine.host import available_cores
+from searchlab.measure.build_pool import BuildPool
+from searchlab.measure.extractor import Extractor
+from searchlab.metaschedule import TracedSpace
+from searchlab.plugins import Plugin
+from searchlab.space import SPACES, Space
+from searchlab.target import resolve_target
+from searchlab.workload import parse_workload
+
+WORKLOAD = "gemm:512x512x512"
+SPACE_NAMES = ("sketch", "knob-template")
+POPULATION, GENERATIONS, TRAINED_ON = 512, 4, 64
+ROUND = 2560
+"""How many programs one round of the original searches predicts."""
+
+
+def cpu_seconds() -> float:
+    """Of this process and its children."""
+    this = psutil.Process()
+    return sum(sum(process.cpu_times()[:2]) for process in (this, *this.children()))
+
+
+@contextmanager
+def timed(row: dict[str, Any]) -> Iterator[None]:
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    yield
+    row |= {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu}
+
+
+def measure(space: Space, name: str, features: str, configs: int, pool: BuildPool) -> Iterator[dict[str, Any]]:
+    """A row for each route of ``features``, on the same random configs."""
+    drawn = space.sample_new(np.random.default_rng(0), configs, ())
+    extractor = make_features(features, space)
+    extractor(drawn[:1])  # imports
+    row: dict[str, Any] = {"space": name, "features": features, "route": "one process", "programs": len(drawn)}
+    with timed(row):
+        make_features(features, space)(drawn)
+    yield row
+    pool.ready(space, pool.workers)
+    elsewhere = Extractor(pool)
+    elsewhere.extract(space, features, drawn[:32])  # imports
+    row = {**row, "route": f"{pool.workers} processes"}
+    with timed(row):
+        elsewhere.extract(space, features, drawn)
+    yield row
+
+
+def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
+    """A round of TVM's search, from drawing to the last prediction."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.meta_schedule import _ffi_api
+    from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig, XGBModel
+
+    assert isinstance(space, TracedSpace)
+    target, postprocs = space.finishing()
+    drawn = [space.draw(seed) for seed in range(1, TRAINED_ON + 1)]
+    model = XGBModel(config=XGBConfig(nthread=threads), num_warmup_samples=0)
+    made_up = np.random.default_rng(0).random(TRAINED_ON) + 0.5
+    strategy = ms.search_strategy.EvolutionarySearch(
+        population_size=POPULATION, genetic_num_iters=GENERATIONS, genetic_mutate_prob=0.85, genetic_max_fail_count=10
+    )
+    generator = ms.space_generator.PostOrderApply(
+        sch_rules=[], postprocs=list(postprocs), mutator_probs=ms.mutator.Mutator.create(space.target.kind)
+    )
+    context = _ffi_api.TuneContext(space.workload.module, target, generator, strategy, "main", threads, 1, _unheard)
+    _ffi_api.TuneContextInitialize(context)
+    candidates = [ms.MeasureCandidate(schedule, []) for schedule in drawn]
+    model.update(context, candidates, [ms.runner.RunnerResult([float(seconds)], None) for seconds in made_up])
+    predicted = 0
+
+    @derived_object
+    class Counting(ms.cost_model.PyCostModel):  # type: ignore[misc]
+        def predict(self, context: Any, candidates: Any) -> Any:
+            nonlocal predicted
+            predicted += len(candidates)
+            return model.predict(context, candidates)
+
+    row: dict[str, Any] = {"space": name, "features": "store", "route": f"metaschedule, {threads} thread(s)"}
+    with timed(row):
+        population = [space.draw(seed) for seed in range(1, POPULATION + 1)]
+        strategy.pre_tuning(64, 64, population[:1], ms.database.MemoryDatabase(), Counting())
+        _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, population, 64)
+    return row | {"programs": predicted}
+
+
+def _unheard(*_: object) -> None:
+    """TVM's account of its search."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    of_programs = [name for name, kind in FEATURES.items() if kind.builds_programs]
+    parser.add_argument("--features", nargs="+", choices=of_programs, default=of_programs, metavar="F")
+    parser.add_argument("--configs", type=int, default=512, metavar="N")
+    parser.add_argument("--workers", type=int, default=available_cores(), metavar="N")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    options = parser.parse_args(argv)
+    target = resolve_target("native")
+    rows: list[dict[str, Any]] = []
+
+    def show(row: dict[str, Any]) -> None:
+        rows.append(row)
+        rate = row["programs"] / row["wall"]
+        print(
+            f"{row['space']:14} {row['features']:9} {row['route']:26} {row['programs']:8} {row['wall']:8.2f} "
+            f"{row['cpu']:8.2f} {rate:10.0f} {1e3 * row['cpu'] / row['programs']:12.2f} {ROUND / rate:11.1f}",
+            flush=True,
+        )
+
+    print(
+        f"{'space':14} {'features':9} {'route':26} {'programs':>8} {'wall s':>8} {'CPU s':>8} {'a second':>10} "
+        f"{'CPU ms each':>12} {ROUND:>7} in s"
+    )
+    pool = BuildPool(options.workers, build_timeout=60.0, memory_limit_mb=0)
+    try:
+        for name in SPACE_NAMES:
+            space = SPACES.make(Plugin(name), parse_workload(WORKLOAD), target)
+            for features in options.features:
+                for row in measure(space, name, features, options.configs, pool):
+                    show(row)
+            if isinstance(space, TracedSpace):
+                for threads in sorted({1, options.workers}):
+                    show(metaschedule(space, name, threads))
+    finally:
+        pool.close()
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

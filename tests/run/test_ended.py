@@ -1,0 +1,103 @@
+"""A run whose policy stops ends before its budget; its log and its report say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.analysis import report
+from searchlab.errors import SearchlabError
+from searchlab.log.format import read_log
+from searchlab.log.repair import examine
+from searchlab.records import Trial
+from searchlab.run.study import Study, tune
+from tests.support import toys
+from tests.support.logs import decided, write_table
+
+STOPS = "tests.support.stopping:Stops"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+
+
+def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **given: Any) -> list[str]:
+    """The lines of the log after a run."""
+    tune(
+        toys.WORKLOAD, space=toys.Small(), policy=policy, log=log, trials=trials, batch=4, seed=0,
+        measure={"kind": "table", "path": str(table)}, **given,
+    )  # fmt: skip
+    return log.read_text().splitlines()
+
+
+def test_the_log_says_once_that_the_run_ended(table: Path, tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    lines = run(table, log)
+    assert json.loads(lines[-1])["ended"] == 11 and len(lines) == 1 + 11 + 1
+    assert read_log(log).ended and not examine(log).problems
+    before = log.read_bytes()
+    seen: list[Trial] = []
+    for trials in (20, 12, 200):
+        run(table, log, trials, on_trial=seen.append)
+        assert log.read_bytes() == before and not seen
+
+
+def test_a_run_that_meets_its_budget_has_not_ended_by_itself(table: Path, tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    run(table, log, trials=11)
+    assert len(read_log(log).records) == 11 and not read_log(log).ended
+    run(table, log, trials=12)
+    assert len(read_log(log).records) == 11 and read_log(log).ended
+
+
+def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
+    run(table, tmp_path / "whole.jsonl")
+    whole = (tmp_path / "whole.jsonl").read_bytes()
+    log = tmp_path / "cut.jsonl"
+    for cut in (len(whole) // 3, len(whole) - 60, len(whole) - 5, len(whole)):
+        log.write_bytes(whole[:cut])
+        run(table, log)
+        assert decided(log) == decided(tmp_path / "whole.jsonl")
+
+
+def test_an_exhausted_space_ends_a_run_too(table: Path, tmp_path: Path) -> None:
+    lines = run(table, tmp_path / "a.jsonl", trials=1000, policy="random")
+    size = toys.Small().size()
+    assert json.loads(lines[-1])["ended"] == size == len(read_log(tmp_path / "a.jsonl").records)
+
+
+def test_a_policy_that_ends_sooner_than_its_log_is_found_out(table: Path, tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    run(table, log, trials=10)
+    options = f'"{STOPS}","options":{{"limit":6}}'
+    log.write_text(log.read_text().replace(f'"{STOPS}"', options))
+    with pytest.raises(SearchlabError, match="trial 6 is .* the policy now has nothing more to propose"):
+        run(table, log, trials=12, policy={"name": STOPS, "options": {"limit": 6}})
+
+
+def test_a_study_is_reported_with_the_runs_that_ended(table: Path, tmp_path: Path) -> None:
+    study = Study.from_dict(
+        {
+            "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "seeds": 3, "trials": 30,
+            "policies": ["random", {"name": STOPS, "label": "stops", "batch": 2}], "target": {"kind": "llvm"},
+            "measure": {"kind": "table", "path": "table.jsonl"},
+        },
+        tmp_path,
+    )  # fmt: skip
+    study.run(tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
+    calls: list[Trial] = []
+    study.run(tmp_path / "out", lambda *_: calls.append)
+    assert not calls and before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
+    (item,) = report(tmp_path / "out").workloads
+    note = (
+        "3 runs of stops ended by themselves after 11 to 13 of 30 trials, where the policy had nothing more to propose"
+    )
+    stops = item.by_strategy["stops"]
+    assert (stops.trials, stops.trials_by_seed, stops.ended, stops.batch) == (30, [11, 12, 13], 3, 2)
+    assert any(text.startswith(note) for text in item.notes)
+    assert note in (tmp_path / "out" / "report" / "report.html").read_text()

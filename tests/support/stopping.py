@@ -1,0 +1,25 @@
+"""A policy that ends by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from searchlab.options import whole
+from searchlab.policy import NeverTwice
+from searchlab.space import Config, Space
+
+
+class Stops(NeverTwice):
+    """Random configs, ``limit`` of them and one more for each seed; then it ends."""
+
+    stops = True
+
+    def __init__(self, space: Space, *, seed: int, limit: int = 11) -> None:
+        super().__init__(space, seed=seed)
+        self.limit = whole("limit", limit, 1) + seed
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        left = max(0, self.limit - len(self.trials))
+        yield from self.space.sample_new(rng, min(n, left), self.seen)
