@@ -97,8 +97,11 @@ class Strategy:
     def start(self, space: Space, seed: int) -> tuple[Policy, Surrogate | None]:
         """A new policy, and its cost model; None if it takes none.
 
-        Raises SearchlabError for an option that the policy or the cost model does not have.
+        Raises SearchlabError if the class is no policy, and for an option that the policy or the cost model does not
+        have.
         """
+        if not issubclass(self.policy_class, Policy):
+            raise SearchlabError(f"policy {self.policy.name!r} is not a policy: derive its class from searchlab.Policy")
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
         surrogate = None

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from tvm_ffi import structural_equal
 
-from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedSpace
+from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning, UnsupportedSpace
 from searchlab.metaschedule import TracedSpace
 from searchlab.records import Measurement, Trial
 from searchlab.run.study import Study
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_policies.metaschedule import MetaSchedule
+from searchlab_policies.metaschedule import MAX_FRUITLESS, MIN_UNMEASURED, MetaSchedule
 from searchlab_policies.random import Random
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.sketch import Sketch
@@ -215,3 +218,37 @@ def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
 def test_bad_options_are_named(option: str, value: Any) -> None:
     with pytest.raises(SearchlabError, match=f"option '{option}' is {value}"):
         policy(cast(Space, sketch()), **{option: value})
+
+
+def test_its_numbers_are_tvms() -> None:
+    """The defaults are those of the installed TVM's search strategy and cost model."""
+    from tvm.s_tir.meta_schedule.cost_model import XGBModel
+    from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
+    from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+
+    def defaults(callable: Any) -> dict[str, Any]:
+        return {name: parameter.default for name, parameter in inspect.signature(callable).parameters.items()}
+
+    theirs, ours = defaults(EvolutionarySearch), defaults(MetaSchedule)
+    names = {
+        "population_size": "population", "genetic_num_iters": "generations", "init_measured_ratio": "measured_ratio",
+        "genetic_mutate_prob": "mutation_prob", "genetic_max_fail_count": "retries", "eps_greedy": "epsilon",
+    }  # fmt: skip
+    assert {name: theirs[name] for name in names} == {name: ours[own] for name, own in names.items()}
+    assert ours["population"] == 512 and ours["n_startup"] == defaults(XGBModel)["num_warmup_samples"] == 100
+    assert theirs["init_min_unmeasured"] == MIN_UNMEASURED and theirs["max_fail_count"] == MAX_FRUITLESS
+    model = MetaSchedule(sketch(), seed=0)._model
+    assert model.config == XGBConfig(nthread=1) and not model.adaptive_training
+    assert (model.config.max_depth, model.config.gamma, model.config.min_child_weight) == (10, 0.001, 0)
+
+
+def test_a_run_that_never_trains_its_cost_model_is_warned_of(tmp_path: Path) -> None:
+    study = {
+        "workloads": ["gemm:64x64x64"], "spaces": ["sketch"], "policies": ["metaschedule"],
+        "target": {"kind": "llvm", "num-cores": 2}, "trials": 64,
+    }  # fmt: skip
+    with pytest.warns(SearchlabWarning, match="'metaschedule' uses what it learns only after 100 trials"):
+        Study.from_dict(study, tmp_path).plan()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Study.from_dict(study | {"trials": 256, "batch": 64}, tmp_path).plan()

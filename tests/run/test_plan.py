@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from searchlab import SearchlabError, Study, load_log
+from searchlab import SearchlabError, Study, load_log, tune
 from searchlab.errors import SearchlabWarning
 from searchlab.log import format as log_format
 from searchlab.log.format import read_header
 from searchlab.run.plan import Strategy
+from searchlab.space import Space
 from tests.support import toys
 from tests.support.logs import write_table
 
@@ -45,6 +46,18 @@ def test_options_are_tried_once_for_all_seeds(study: Study, monkeypatch: pytest.
     runs, left_out = study.plan()
     assert len(runs) == 2 * SEEDS and not left_out
     assert started == ["random", "xgb"]
+
+
+class NoPolicy:
+    """It has the methods of a policy, but none of its facts."""
+
+    def __init__(self, space: Space, *, seed: int) -> None:
+        pass
+
+
+def test_a_class_that_is_no_policy_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match="NoPolicy' is not a policy: derive its class from searchlab.Policy"):
+        tune("gemm:64x64x64", space=toys.Small(), policy=NoPolicy, log=tmp_path / "log.jsonl")  # type: ignore[arg-type]
 
 
 def test_a_run_that_ends_in_the_warm_up_of_its_policy_is_warned_of_once(study: Study, tmp_path: Path) -> None:
