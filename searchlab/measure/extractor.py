@@ -11,11 +11,11 @@ from multiprocessing.connection import wait
 import numpy as np
 
 from ..costmodel import Array
-from ..errors import SearchlabWarning
+from ..errors import SearchlabError, SearchlabWarning
 from ..space import Config, Space
 from .build_pool import BuildPool
 from .messages import Extract, Extracted
-from .process import MeasuringWorker, WorkerDied
+from .process import START_SECONDS, MeasuringWorker, WorkerDied
 
 FEWEST = 16
 """Fewer configs than this are not worth the way to other processes."""
@@ -57,7 +57,10 @@ class Extractor:
 
 
 class _Batch:
-    """One batch: chunks of indices that wait, idle processes, and busy ones with their chunk, and since when."""
+    """One batch: chunks of indices that wait, idle processes, and busy ones with their chunk, and when it is due.
+
+    A process that is new to the features is sent an empty chunk first, so that no config is charged for its imports.
+    """
 
     def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
         self.pool = pool
@@ -73,27 +76,27 @@ class _Batch:
         self.lost: list[tuple[int, str]] = []
 
     def run(self) -> None:
-        limit = self.pool.build_timeout
         try:
             while self.waiting or self.busy:
                 while self.waiting and self.idle:
-                    self._start(self.waiting.popleft())
-                due = min(since for _, since in self.busy.values()) + limit
+                    self._start(self.idle.pop())
+                due = min(due for _, due in self.busy.values())
                 connections = [worker.connection for worker in self.busy]
                 answered = wait(connections, timeout=max(due - time.perf_counter(), 0.0))
                 for worker in [worker for worker in self.busy if worker.connection in answered]:
                     self._answered(worker)
-                for worker, (chunk, since) in list(self.busy.items()):
-                    if time.perf_counter() - since > limit and not worker.connection.poll():
-                        self._lose(worker, chunk, f"took longer than {limit:g} s")
+                for worker, (chunk, due) in list(self.busy.items()):
+                    if time.perf_counter() > due and not worker.connection.poll():
+                        self._lose(worker, chunk, f"took longer than {self.pool.build_timeout:g} s")
         finally:
             for worker in self.busy:  # interrupted: nobody wants any more what they extract
                 self.pool.discard(worker)
 
-    def _start(self, chunk: range) -> None:
-        worker = self.idle.pop()
+    def _start(self, worker: MeasuringWorker) -> None:
+        is_new = self.features not in worker.extracts
+        chunk = range(0) if is_new else self.waiting.popleft()
         worker.send(Extract(self.features, [self.configs[i] for i in chunk]))
-        self.busy[worker] = (chunk, time.perf_counter())
+        self.busy[worker] = (chunk, time.perf_counter() + (START_SECONDS if is_new else self.pool.build_timeout))
 
     def _answered(self, worker: MeasuringWorker) -> None:
         chunk, _ = self.busy[worker]
@@ -103,6 +106,7 @@ class _Batch:
             self._lose(worker, chunk, str(death))
             return
         assert isinstance(answer, Extracted)
+        worker.extracts.add(self.features)
         for index, row in zip(chunk, answer.rows, strict=True):
             self.rows[index] = row
         del self.busy[worker]
@@ -110,6 +114,8 @@ class _Batch:
 
     def _lose(self, worker: MeasuringWorker, chunk: range, fate: str) -> None:
         """Go on with another process; the configs of ``chunk`` one by one, to find the one that is to blame."""
+        if not chunk:
+            raise SearchlabError(f"a process that extracts features {fate} while it started; is TVM whole?")
         self.pool.discard(worker)
         del self.busy[worker]
         if len(chunk) > 1:

@@ -118,6 +118,8 @@ class MeasuringWorker(Worker):
         """What the worker was last told to set itself up with."""
         self.holds: object = None
         """What it was last set up with."""
+        self.extracts: set[str] = set()
+        """The features that it has imported all for."""
 
     @property
     def ready(self) -> bool:

@@ -27,7 +27,7 @@ from tests.support.measure.faulty import Faulty
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[BuildPool]:
-    pool = BuildPool(workers=2, build_timeout=2.0, memory_limit_mb=0)
+    pool = BuildPool(workers=2, build_timeout=4.0, memory_limit_mb=0)
     yield pool
     pool.close()
 
@@ -62,7 +62,7 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
     bad = faults("invalid", "schedule raises", "schedule segfaults", "schedule hangs")
     configs = [*good, *bad, *good * 4]
     extractor = Extractor(pool)
-    with pytest.warns(SearchlabWarning, match="has no program features, since the process .* (SIGSEGV|2 s)") as said:
+    with pytest.warns(SearchlabWarning, match="has no program features, since the process .* (SIGSEGV|4 s)") as said:
         rows = extractor.extract(space, "program", configs)
     assert rows is not None and len(said) == 1
     here = ProgramFeatures(space).extract([*good, *bad[:2]])

@@ -84,6 +84,7 @@ class ScheduledFeatures(Features):
         """The features (d,) of each config, in this process; empty for one that makes no program."""
         from tvm_ffi import structural_hash
 
+        self.prepare()
         if len(self._of_program) > KEPT:
             self._of_program.clear()
         hashes: list[int | None] = []
@@ -101,6 +102,10 @@ class ScheduledFeatures(Features):
         self._of_program.update(zip(new, self._rows_of(list(new.values())), strict=True))
         rows = [np.empty(0) if program is None else self._of_program[program] for program in hashes]
         return [self.completed(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
+
+    def prepare(self) -> None:
+        """Import what extraction needs, which takes seconds."""
+        from tvm.s_tir import meta_schedule  # noqa: F401
 
     def completed(self, row: Array, config: Config) -> Array:
         """The ``row`` of the program of ``config``, with what the choices themselves add."""
