@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from ..costmodel import Array
+from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, find_logs, read_header, read_log
 from ..machine.host import own_cores
@@ -125,6 +126,7 @@ class TableMeasurer(Measurer):
             )
         self.workers = built_on[0]
         self._pool: BuildPool | None = None
+        self._rows: dict[tuple[str, str], dict[Config, Array]] = {}
 
     def begin(self, seed: int) -> None:
         self._seed = seed
@@ -136,14 +138,26 @@ class TableMeasurer(Measurer):
             measurement = table.measured.get(config) or self._nearest(table, config)
             yield self._noisy(config, measurement) if self.noise else measurement
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
-        if self._pool is None:
-            if len(configs) < WORTH_PROCESSES or own_cores() == 1:
-                return None
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array]:
+        """The runs over a table search the same configs, so its rows are kept from one run to the next."""
+        if sum(map(len, self._rows.values())) > KEPT:
+            self._rows.clear()
+        known = self._rows.setdefault((space.fingerprint, features), {})
+        new = [config for config in configs if config not in known]
+        known.update(zip(new, self._extracted(space, features, new), strict=True))
+        return [known[config] for config in configs]
+
+    def _extracted(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array]:
+        if self._pool is None and len(configs) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
             self._extractor = Extractor(self._pool)
-        return self._extractor.extract(space, features, configs)
+        rows = self._extractor.extract(space, features, configs) if self._pool is not None else None
+        if rows is None:
+            here = make_features(features, space)
+            assert isinstance(here, ScheduledFeatures)
+            rows = here.extract(configs)
+        return rows
 
     def close(self) -> None:
         if self._pool is not None:

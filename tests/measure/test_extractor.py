@@ -86,11 +86,18 @@ def test_a_table_has_processes_for_a_large_batch_only(
     path = write_table(tmp_path / "small.jsonl", space, toys.smooth)
     configs = list(space.enumerate())[:24]
     with TableMeasurer([path]) as measurer:
-        assert measurer.extract(space, "program", configs) is None
+        rows = measurer.extract(space, "program", configs)
+        assert measurer._pool is None
     monkeypatch.setattr(table, "WORTH_PROCESSES", 20)
     monkeypatch.setenv("TVM_NUM_THREADS", "1")  # this is one of several jobs
     with TableMeasurer([path]) as measurer:
-        assert measurer.extract(space, "program", configs) is None
+        again = measurer.extract(space, "program", configs)
+        assert measurer._pool is None
+        monkeypatch.setattr(table, "make_features", None)
+        kept = measurer.extract(space, "program", configs[::-1])[::-1]
+    for row, same, remembered in zip(rows, again, kept, strict=True):
+        np.testing.assert_array_equal(row, same)
+        assert remembered is same, "one run after the other asks for the same rows"
 
 
 def test_a_run_is_the_same_with_processes_that_extract(

@@ -4,10 +4,11 @@ from .base import Columns, Features, laid_out, widened
 from .extractors import FEATURES, make_features
 from .knob import KnobFeatures
 from .loop import CurveFeatures, ItervarFeatures
-from .program import STORE_WIDTH, ProgramFeatures, ScheduledFeatures, StoreFeatures, extracted_by
+from .program import KEPT, STORE_WIDTH, ProgramFeatures, ScheduledFeatures, StoreFeatures, extracted_by
 
 __all__ = [
     "FEATURES",
+    "KEPT",
     "STORE_WIDTH",
     "Columns",
     "CurveFeatures",
