@@ -144,7 +144,8 @@ class TableMeasurer(Measurer):
             self._rows.clear()
         known = self._rows.setdefault((space.fingerprint, features), {})
         new = [config for config in configs if config not in known]
-        known.update(zip(new, self._extracted(space, features, new), strict=True))
+        if new:
+            known.update(zip(new, self._extracted(space, features, new), strict=True))
         return [known[config] for config in configs]
 
     def _extracted(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array]:
