@@ -51,7 +51,7 @@ class HyperPlan:
 
         Raises SearchlabError if the journal there is of another search.
         """
-        with tempfile.TemporaryDirectory() as scratch:
+        with self.measurer, tempfile.TemporaryDirectory() as scratch:
             replays = Replays(self.measurer, Path(scratch))
             journal = Journal(out / "optuna.log" if out else None)
             logs = [journal.open(one.name, self._identity(self._training(one))) for one in self.hold_outs]
