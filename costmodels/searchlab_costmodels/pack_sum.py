@@ -25,8 +25,7 @@ class PackSum(CostModel):
     no weight, and a slow one has little. Rows of other features than ``store`` count as programs of one store. A config
     that makes no program has the score 0; Ansor gives it minus infinity, which is no score here. As in the original,
     all trees predict, not only those up to the best. These points differ: one thread, histograms as XGBoost's
-    ``auto`` has had since 2.0, and the model is trained as often as ``fit`` is called; Ansor waits until there are a
-    fifth more trials.
+    ``auto`` has had since 2.0, and the error is looked at after every round; Ansor does after every second.
 
     rounds: the most trees. early_stopping: training ends after this many trees without a smaller error on the training
         rows, of each program as often as it has stores, unweighted (``tr-p-rmse``).
