@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.droplet import Droplet
 from searchlab_policies.random import Random
 from tests.support import toys
-from tests.support.autotvm import FIDELITY, recorded, searched, table
+from tests.support.autotvm import again, recorded
 
 
 class Valley(toys.Small):
@@ -34,26 +32,12 @@ def planted(config: Config) -> Measurement:
     return Measurement(seconds=(1e-3 * (1 + steps),), program="made up")
 
 
-def positions(index: int) -> list[int]:
-    """The position of the choice of each knob of the config with this index."""
-    found = []
-    for knob in table()[0].axes:
-        index, position = divmod(index, len(knob.choices))
-        found.append(position)
-    return found
-
-
 @pytest.mark.parametrize("batch", [8, 64])
 def test_it_proposes_what_autotvms_does(batch: int) -> None:
     """From its default start and from thirty others, every one of 200 trials: it draws nothing at random."""
-    space, _ = table()
-    repeats = {trial.config: trial.measurement for trial in read_log(FIDELITY / "gemm-knob-template.jsonl.gz").trials}
-    (expected,) = recorded(f"droplet-b{batch}").values()
-    assert searched(Droplet(space, seed=0), batch, 200, repeats) == expected
-    starts = json.loads((FIDELITY / "recorded" / "droplet-starts.json").read_text())
-    for seed, expected in recorded(f"droplet-starts-b{batch}").items():
-        policy = Droplet(space, seed=seed, start=positions(starts[seed]))
-        assert searched(policy, batch, 200, repeats) == expected
+    for name in (f"droplet-b{batch}", f"droplet-starts-b{batch}"):
+        for seed, expected in recorded(name).items():
+            assert again(name, seed, 200) == expected
 
 
 @pytest.mark.parametrize("start", ["first", "random", [3, 3, 3]])

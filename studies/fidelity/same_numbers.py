@@ -1,0 +1,194 @@
+"""The reproductions with the random numbers that the originals drew: ``python same_numbers.py [--json FILE]``.
+
+A recording of AutoTVM's tuner began with ``random.seed(seed)`` and ``numpy.random.seed(seed)``. A reproduction that
+draws from the same streams, in the same order, must propose the same configs. For each recording this prints how many
+runs agree to the end, the trials until the first difference, and the ratio of the mean areas.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import searchlab_costmodels.autotvm as cost_model
+import searchlab_policies.autotvm.genetic as genetic
+import searchlab_policies.autotvm.xgb as xgb
+from searchlab import load_log
+from searchlab.costmodel import Surrogate
+from searchlab.costmodel.features import make_features
+from searchlab.policy import Policy
+from searchlab.records import Measurement, Trial
+from searchlab.space import Config
+from searchlab_policies.autotvm.index import AutoTVMGrid
+from searchlab_policies.droplet import Droplet
+from searchlab_spaces.templates.space import KnobTemplate
+
+HERE = Path(__file__).parent
+TABLE = HERE / "gemm-knob-template.jsonl.gz"
+
+Answers = Mapping[Config, Measurement]
+
+
+@cache
+def table() -> tuple[KnobTemplate, Answers]:
+    """The space that was searched, and the measurement of each of its configs; the mean of its repeats is its cost."""
+    result = load_log(TABLE)
+    assert isinstance(result.space, KnobTemplate)
+    return result.space, {trial.config: replace(trial.measurement, statistic="mean") for trial in result.trials}
+
+
+def recorded(name: str) -> dict[int, list[int]]:
+    """The indices that AutoTVM's tuner measured, by seed, without repeats: these count as no trials here."""
+    runs = json.loads((HERE / "recorded" / f"{name}.json").read_text())
+    return {int(seed): list(dict.fromkeys(indices)) for seed, indices in runs.items()}
+
+
+def searched(policy: Policy, batch: int, trials: int) -> list[int]:
+    """The indices of the first ``trials`` configs that ``policy`` proposes, each answered from the table."""
+    space, answers = table()
+    found: list[int] = []
+    while len(found) < trials and (asked := policy.ask(batch)):
+        asked = asked[: trials - len(found)]
+        policy.tell([Trial(len(found) + i, config, answers[config]) for i, config in enumerate(asked)])
+        found += [space.index_of(config) for config in asked]
+    return found
+
+
+class GlobalNumbers:
+    """numpy's global random numbers, behind the methods of a Generator that the tuners use."""
+
+    def integers(self, n: int) -> int:
+        return int(np.random.randint(n))
+
+    def random(self, n: int | None = None) -> Any:
+        return np.random.random() if n is None else np.random.random(n)
+
+    def choice(self, n: int, **how: Any) -> Any:
+        return np.random.choice(np.arange(n), **how)
+
+
+def sample_ints(n: int) -> np.ndarray[Any, Any]:
+    """``n`` indices as AutoTVM draws them, in its order: that in which Python walks the set of them."""
+    drawn: set[int] = set()
+    while len(drawn) < n:
+        drawn.add(random.randrange(table()[0].size()))
+    return np.fromiter(drawn, int, len(drawn))
+
+
+def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) -> list[Config]:
+    """``Space.sample_new`` with AutoTVM's draws: ``sample_ints`` where nothing is seen, for the chains; else one by one."""
+    if seen == ():
+        return [space.config_at(int(index)) for index in sample_ints(n)]
+    new: list[Config] = []
+    while len(new) < n:
+        config = space.config_at(random.randrange(space.size()))
+        if config not in seen and config not in new:
+            new.append(config)
+    return new
+
+
+@contextmanager
+def originals_numbers(seed: int) -> Iterator[None]:
+    """Within this context AutoTVM's tuners draw what the originals drew from ``seed``."""
+    random.seed(seed)
+    np.random.seed(seed)
+    with (
+        patch.object(genetic, "private_rng", lambda *_: GlobalNumbers()),
+        patch.object(xgb, "private_rng", lambda *_: GlobalNumbers()),
+        patch.object(cost_model, "shuffled", lambda _, n: np.random.permutation(n)),
+        patch.object(KnobTemplate, "sample_new", sample_new),
+    ):
+        yield
+
+
+def genetic_tuner(seed: int, **options: Any) -> Policy:
+    space, _ = table()
+    policy = genetic.AutoTVMGenetic(space, seed=seed, **options)
+    random.seed(seed)
+    np.random.seed(seed)
+    policy._genes = [space.config_at(int(index)) for index in set(sample_ints(policy.population))]
+    return policy
+
+
+def xgb_tuner(seed: int, loss: str = "reg", plan_size: int = 64) -> Policy:
+    space, _ = table()
+    model = Surrogate(
+        cost_model.AutoTVM(seed=seed, loss=loss, plan_size=plan_size), make_features("autotvm-knob", space)
+    )
+    return xgb.AutoTVMXgb(space, seed=seed, cost_model=model, plan_size=plan_size)
+
+
+def droplet_tuner(seed: int) -> Policy:
+    index = json.loads((HERE / "recorded" / "droplet-starts.json").read_text())[seed]
+    start = []
+    for knob in table()[0].axes:
+        index, position = divmod(index, len(knob.choices))
+        start.append(position)
+    return Droplet(table()[0], seed=seed, start=start)
+
+
+TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
+    "grid-b8": (8, lambda seed: AutoTVMGrid(table()[0], seed=seed)),
+    "ga-b8": (8, genetic_tuner),
+    "ga-b64": (64, genetic_tuner),
+    "ga-p16e4-b8": (8, lambda seed: genetic_tuner(seed, population=16, elites=4)),
+    "xgb-knob-reg-plan64-b64": (64, xgb_tuner),
+    "xgb-knob-rank-plan64-b64": (64, lambda seed: xgb_tuner(seed, loss="rank")),
+    "xgb-knob-reg-plan8-b8": (8, lambda seed: xgb_tuner(seed, plan_size=8)),
+    "droplet-b8": (8, lambda seed: Droplet(table()[0], seed=seed)),
+    "droplet-b64": (64, lambda seed: Droplet(table()[0], seed=seed)),
+    "droplet-starts-b8": (8, droplet_tuner),
+    "droplet-starts-b64": (64, droplet_tuner),
+}
+"""Recording -> its batch, and the reproduction from a seed."""
+
+
+def again(name: str, seed: int, trials: int) -> list[int]:
+    """The first ``trials`` indices of the reproduction of a recorded run, with the random numbers of that run."""
+    batch, tuner = TUNERS[name]
+    with originals_numbers(seed):
+        return searched(tuner(seed), batch, trials)
+
+
+def area(indices: list[int]) -> float:
+    space, answers = table()
+    best = min(measurement.cost for measurement in answers.values())
+    shares = [best / answers[space.config_at(index)].cost for index in indices]
+    return float(np.maximum.accumulate(shares).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("names", nargs="*", default=list(TUNERS))
+    given = parser.parse_args()
+    figures: dict[str, dict[str, Any]] = {}
+    print("| recording | runs | identical | trials alike, median | area over the original's |\n|---|---|---|---|---|")
+    for name in given.names:
+        runs = recorded(name)
+        alike, ours = [], []
+        for seed, expected in runs.items():
+            found = again(name, seed, len(expected))
+            differs = (i for i, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other)
+            alike.append(next(differs, len(expected)))
+            ours.append(area(found))
+        identical = sum(count == len(expected) for count, expected in zip(alike, runs.values(), strict=True))
+        ratio = float(np.mean(ours) / np.mean([area(expected) for expected in runs.values()]))
+        figures[name] = {"runs": len(runs), "identical": identical, "alike": float(np.median(alike)), "ratio": ratio}
+        print(f"| `{name}` | {len(runs)} | {identical} | {np.median(alike):g} | {ratio:.4f} |", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
