@@ -1,8 +1,9 @@
 """How well the reproductions agree with recorded runs of the originals: ``python agreement.py results/fidelity``.
 
 Area is the mean over the trials of best so far, as a share of the table's best; trials to 95 % are those until a config
-is within 95 % of it. Both are compared by two-sample tests over seeds. ``--json FILE`` writes the figures too, and
-``--origins`` prints the table of all policies, what they are and how they differ, which RESULTS.md has.
+is within 95 % of it. Both are compared by two-sample tests over seeds. ``--json FILE`` writes the figures too; without
+a directory those that are kept are printed again. ``--origins`` prints the table of all policies, what they are and how
+they differ, which RESULTS.md has.
 """
 
 from __future__ import annotations
@@ -21,23 +22,27 @@ from searchlab.log.format import find_logs, read_log
 from searchlab.policy import origins
 
 AGREEMENT = HERE.parent / "reference" / "fidelity" / "agreement.json"
+SAME = AGREEMENT.with_name("same_numbers.json")
 
 # Strategies of the study that another recording than their own is compared with.
 OTHERS = {"autotvm-xgb-knob": "autotvm-xgb"}
 
 
-def curves(logs: Sequence[Path]) -> dict[str, list[np.ndarray[Any, Any]]]:
+Curves = list[np.ndarray[Any, Any]]
+
+
+def curves(logs: Sequence[Path]) -> dict[str, Curves]:
     """Best so far as a share of the table's best, of each run of each strategy."""
     table = read_log(HERE / "gemm-knob-template.jsonl.gz")
     best = min(float(np.mean(trial.measurement.seconds)) for trial in table.trials if np.isfinite(trial.cost))
-    found: dict[str, list[np.ndarray[Any, Any]]] = {}
+    found: dict[str, Curves] = {}
     for log in map(read_log, logs):
         shares = np.array([best / trial.cost for trial in log.trials])
         found.setdefault(log.header.name, []).append(np.maximum.accumulate(shares))
     return found
 
 
-def compared(ours: list[np.ndarray[Any, Any]], theirs: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
+def compared(ours: Curves, theirs: Curves) -> dict[str, Any]:
     """Both samples over as many trials as every run of both has."""
     trials = min(map(len, [*ours, *theirs]))
     areas = [np.array([curve[:trials].mean() for curve in curves]) for curves in (ours, theirs)]
@@ -69,38 +74,77 @@ def agreement_table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def origins_table(figures: dict[str, Any]) -> str:
+def agreed(name: str, figures: dict[str, Any], same: dict[str, Any]) -> str:
+    """How well a policy agrees with its original, in words."""
+    said = []
+    if one := same.get("grid-b8" if name == "autotvm-grid" else RECORDINGS.get(name, "")):
+        said.append(
+            f"with the original's random numbers {one['identical']} of {one['runs']} runs are the same to the end, and "
+            f"the area is {one['ratio']:.3f} of its"
+        )
+    if one := figures.get(name):
+        said.append(f"from other seeds it is {one['ratio']:.3f} of its, p = {one['area_p']:.2f}")
+    return "; ".join(said)
+
+
+def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
     """Every policy that declares where it comes from, as Markdown; agreement where it was held against the original."""
     lines = ["| policy | what it is | agreement | it differs in |", "|---|---|---|---|"]
     for name, origin in origins().items():
-        one = figures.get(name)
-        agreed = f"area {one['ratio']:.3f} of the original's, p = {one['area_p']:.2f}" if one else ""
         where = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
-        lines.append(f"| `{name}` | {where} | {agreed} | {'; '.join(origin.deviations)} |")
+        lines.append(f"| `{name}` | {where} | {agreed(name, figures, same)} | {'; '.join(origin.deviations)} |")
     return "\n".join(lines)
+
+
+def draw(pairs: dict[str, tuple[Curves, Curves]], path: Path) -> None:
+    """A panel for each pair: median and quartiles of the original and of the reproduction, on top of each other."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns = 3
+    figure, axes = pyplot.subplots(-(-len(pairs) // columns), columns, figsize=(11, 9), sharex=True, sharey=True)
+    for axis, (name, (ours, theirs)) in zip(axes.flat, pairs.items(), strict=False):
+        for label, colour, some in (("TVM 0.17", "#d55e00", theirs), ("here", "#0072b2", ours)):
+            length = min(map(len, some))
+            low, middle, high = np.quantile([curve[:length] for curve in some], [0.25, 0.5, 0.75], axis=0)
+            trials = np.arange(1, length + 1)
+            axis.fill_between(trials, low, high, step="post", alpha=0.15, color=colour, linewidth=0)
+            axis.step(trials, middle, where="post", color=colour, label=label, linewidth=1.8)
+        axis.set_title(name, fontsize=11)
+        axis.grid(alpha=0.3)
+    for axis in list(axes.flat)[len(pairs) :]:
+        axis.set_axis_off()
+    axes.flat[0].legend(loc="lower right", frameon=False)
+    figure.supxlabel("trials")
+    figure.supylabel("best so far, as a share of the table's best: median and quartiles of 30 seeds")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("results", type=Path, nargs="?")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--picture", type=Path, help="draw originals and reproductions on top of each other")
     parser.add_argument("--origins", action="store_true")
     given = parser.parse_args()
     if given.results is None:
         figures = json.loads(AGREEMENT.read_text())
     else:
         found = curves(find_logs(given.results))
-        figures = {}
-        for name, ours in found.items():
-            recording = OTHERS.get(name, name)
-            if recording in RECORDINGS and original(recording) in found:
-                figures[name] = compared(ours, found[original(recording)])
+        named = {name: original(OTHERS.get(name, name)) for name in found}
+        pairs = {name: (found[name], found[named[name]]) for name in sorted(found) if named[name] in found}
+        figures = {name: compared(*pair) for name, pair in pairs.items()}
+        if given.picture:
+            draw(pairs, given.picture)
         if given.json:
             given.json.parent.mkdir(parents=True, exist_ok=True)
             given.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(agreement_table(figures))
     if given.origins:
-        print("\n" + origins_table(figures))
+        print("\n" + origins_table(figures, json.loads(SAME.read_text())))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def sample_ints(n: int) -> np.ndarray[Any, Any]:
 
 
 def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) -> list[Config]:
-    """``Space.sample_new`` with AutoTVM's draws: ``sample_ints`` where nothing is seen, for the chains; else one by one."""
+    """``Space.sample_new`` with AutoTVM's draws: ``sample_ints`` for the chains, else one by one."""
     if seen == ():
         return [space.config_at(int(index)) for index in sample_ints(n)]
     new: list[Config] = []
