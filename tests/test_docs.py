@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -75,3 +77,17 @@ def test_commands_of_the_readme_exist() -> None:
     groups = {group.name for group in app.registered_groups}
     used = re.findall(r"^    searchlab (\w+)(?: (\w+))?", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert used and {(first, second) if first in groups else (first,) for first, second in used} <= known
+
+
+def test_the_results_hold_the_tables_that_the_code_declares() -> None:
+    """What each policy is, and how it agrees with its original: printed from the policies and from kept figures."""
+    printed = subprocess.run(
+        [sys.executable, "studies/fidelity/agreement.py", "--origins"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    results = (ROOT / "studies" / "RESULTS.md").read_text()
+    for table in printed.strip().split("\n\n"):
+        assert table in results, "print it anew: python studies/fidelity/agreement.py --origins"
