@@ -44,7 +44,7 @@ class AutoTVMGenetic(NeverTwice):
         self, space: Space, *, seed: int, population: int = 100, elites: int = 3, mutation_prob: float = 0.1
     ) -> None:
         super().__init__(space, seed=seed)
-        self.population = whole("population", population, 2)
+        self.population = self.n_startup = whole("population", population, 2)
         self.elites = whole("elites", elites, 0)
         if elites > population:
             raise SearchlabError(f"option 'elites' is {elites}; it must be at most 'population', which is {population}")

@@ -72,7 +72,7 @@ class AutoTVMXgb(NeverTwice):
     ) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
-        self.plan_size = whole("plan_size", plan_size, 1)
+        self.plan_size = self.n_startup = whole("plan_size", plan_size, 1)
         self.ratio = real("diversity_filter_ratio", diversity_filter_ratio, 0)
         if 0 < self.ratio < 1:
             self.ratio = real("diversity_filter_ratio", diversity_filter_ratio, 1)
