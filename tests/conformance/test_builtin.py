@@ -11,7 +11,7 @@ from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
-from tests.support.policies import IN_SKETCH, OPTIONS, names
+from tests.support.policies import IN_SKETCH, OPTIONS, strategies
 
 NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
 """Checks that may have nothing to say."""
@@ -24,11 +24,12 @@ def held(checks: list[Check]) -> None:
     assert {one.name for one in outcomes if one.status == "n/a"} <= NOT_FOR_ALL
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", strategies())
 def test_policy(name: str) -> None:
     where = {"space": "sketch", "workload": "gemm:64x64x64"} if name in IN_SKETCH else {}
     cost_model = {"name": "xgboost", "options": {"rounds": 20}}
-    held(policy_checks({"name": name, "options": OPTIONS.get(name, {})}, cost_model=cost_model, **where))
+    policy = {"name": name, "options": OPTIONS.get(name, {})}
+    held(policy_checks(policy, cost_model=cost_model, features="knob", **where))
 
 
 @pytest.mark.parametrize("name", IN_SKETCH)

@@ -128,7 +128,7 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
     assert len(warm.header.warm_start) == 1 and warm.records[7].model is not None
     cold = read_log(tuned("gemm:8x8x8", "cold.jsonl", policy="xgb"))
     assert cold.records[7].model is None
-    runs = earlier_runs([earlier])
+    runs = earlier_runs([earlier], "median")
     conv2d = KnobTemplate(parse_workload("conv2d:1x7x7x16x16x1x1"), native)
     assert usable(runs, Plugin("knob-template"), conv2d, "knob").others == ()
     assert usable(runs, Plugin("knob-template"), conv2d, "itervar").others == tuple(runs)

@@ -39,12 +39,19 @@ SKETCHES: dict[str, Callable[[], Space]] = {
 IN_SKETCH = ("metaschedule",)
 """Policies that refuse toys: for traces of TVM's samples alone."""
 
+SAME = ("autotvm-random", "autotvm-grid", "autotvm-xgb-rank")
+
 without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
 
 def names() -> list[Any]:
     """The name of each, as a parameter of a test."""
     return [pytest.param(name, marks=without_torch if name == "gp" else ()) for name in POLICIES.installed()]
+
+
+def strategies() -> list[Any]:
+    """:func:`names`, once for policies that are the same code under another name, or with another cost model."""
+    return [one for one in names() if one.values[0] not in SAME]
 
 
 def space_for(name: str, where: str) -> Space:
