@@ -28,10 +28,15 @@ from searchlab.analysis.stats.ranks import holm, signed_rank_test
 BASELINE = "random"
 
 
+def best_after(run: LoggedRun, trials: int) -> float:
+    """GFLOPS of its best after so many trials; a run that ended by itself before keeps its best."""
+    return float(run.curve[min(trials, len(run.curve)) - 1])
+
+
 def compare(policy: Sequence[LoggedRun], baseline: Sequence[LoggedRun], half: int) -> dict[str, Any]:
     """Figures of one policy against random search, both from the same seeds, after ``half`` trials."""
-    ours = np.array([run.curve[half - 1] for run in policy])
-    theirs = np.array([run.curve[half - 1] for run in baseline])
+    ours = np.array([best_after(run, half) for run in policy])
+    theirs = np.array([best_after(run, half) for run in baseline])
     logs = np.log(ours / theirs)
     low, high = np.exp(bootstrap([logs], mean_of_means))
     return {
@@ -55,7 +60,7 @@ def tables(directory: Path, trials: int | None) -> dict[tuple[str, str], list[di
         if BASELINE not in policies:
             raise SystemExit(f"{directory} holds no run of {BASELINE!r} on {place[0]} in {place[1]}")
         by_seed = {name: {run.seed: run for run in own} for name, own in policies.items()}
-        half = trials or min(len(run.curve) for own in policies.values() for run in own) // 2
+        half = trials or min(len(run.curve) for own in policies.values() for run in own if not run.log.ended) // 2
         rows = []
         for name, runs in by_seed.items():
             seeds = sorted(runs.keys() & by_seed[BASELINE].keys())
