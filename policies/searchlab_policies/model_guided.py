@@ -63,16 +63,21 @@ class ModelGuided(NeverTwice):
         self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
 
     def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Array:
-        """Scores (n,) of ``configs``. Each distinct config that is not ``known`` is predicted once, and then known."""
-        new = [config for config in dict.fromkeys(configs) if config not in known]
-        known.update(zip(new, self.cost_model.predict(new).tolist(), strict=True))
-        return np.array([known[config] for config in configs])
+        """Scores (n,) of ``configs``; see :func:`predicted`."""
+        return predicted(self.cost_model, configs, known)
 
     def started(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
         """``size`` configs to search from: at most ``measured`` of the best there are, and random ones."""
         ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
         best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
+
+
+def predicted(model: Surrogate, configs: Sequence[Config], known: dict[Config, float]) -> Array:
+    """Scores (n,) of ``configs``. Each distinct config that is not ``known`` is predicted once, and then known."""
+    new = [config for config in dict.fromkeys(configs) if config not in known]
+    known.update(zip(new, model.predict(new).tolist(), strict=True))
+    return np.array([known[config] for config in configs])
 
 
 def chances(scores: Array) -> Array | None:

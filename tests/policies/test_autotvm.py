@@ -17,6 +17,7 @@ from searchlab.errors import SearchlabError
 from searchlab_costmodels.autotvm import AutoTVM, average_recall
 from searchlab_policies.autotvm.annealer import walked
 from searchlab_policies.autotvm.index import AutoTVMRandom
+from searchlab_policies.xgb import pick
 from tests.support import toys
 from tests.support.autotvm import again, recorded, searched, table
 
@@ -56,7 +57,7 @@ def test_a_plan_ends_with_random_trials() -> None:
 
 def test_the_diversity_filter_does_not_look_at_scores() -> None:
     configs = [toys.Small().config_at(index) for index in (0, 1, 5, 60)]
-    picked = xgb.diverse(configs, 2)
+    picked = pick(configs, np.zeros(4), 2, diversity=1.0)
     assert picked[0] == configs[0], "all are equally new"
     assert picked[1] == max(configs[1:], key=lambda config: sum(config[name] != configs[0][name] for name in config))
 

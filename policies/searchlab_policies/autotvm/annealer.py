@@ -10,6 +10,8 @@ import numpy as np
 from searchlab.costmodel import Array, Surrogate
 from searchlab.space import Config, ProductSpace, Space
 
+from ..model_guided import predicted
+
 
 class Annealer:
     """Chains that walk from where the last search left them; the options are those of the policy."""
@@ -26,14 +28,14 @@ class Annealer:
         """
         points = self._points or self.space.sample_new(rng, self.chains, ())
         best = Best(self.space, n, exclude)
-        predict = Predictions(model)
-        scores = predict(points)
+        known: dict[Config, float] = {}
+        scores = predicted(model, points, known)
         best.offer(points, scores)
         temperature, cooling = self.temperature, self.temperature / (self.steps + 1)
         step = changed = 0
         while step < self.steps and step < changed + self.early_stop:
             moved = [walked(self.space, point, rng) for point in points]
-            new = predict(moved)
+            new = predicted(model, moved, known)
             accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
             points = [there if yes else here for there, here, yes in zip(moved, points, accepted, strict=True)]
             scores = np.where(accepted, new, scores)
@@ -43,19 +45,6 @@ class Annealer:
             temperature -= cooling
         self._points = points
         return best.configs()
-
-
-class Predictions:
-    """Predicts each config once."""
-
-    def __init__(self, model: Surrogate) -> None:
-        self._model = model
-        self._known: dict[Config, float] = {}
-
-    def __call__(self, configs: Sequence[Config]) -> Array:
-        new = [config for config in dict.fromkeys(configs) if config not in self._known]
-        self._known.update(zip(new, self._model.predict(new).tolist(), strict=True))
-        return np.array([self._known[config] for config in configs])
 
 
 class Best:

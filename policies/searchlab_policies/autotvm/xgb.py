@@ -19,6 +19,7 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
+from ..xgb import pick
 from .annealer import Annealer
 from .genetic import COST
 
@@ -109,7 +110,7 @@ class AutoTVMXgb(NeverTwice):
         if not self.ratio:
             return self._annealer.maximums(self.cost_model, self.plan_size, self._told, rng)
         candidates = self._annealer.maximums(self.cost_model, int(self.plan_size * self.ratio), self._told, rng)
-        return diverse(candidates, self.plan_size)
+        return pick(candidates, np.zeros(len(candidates)), self.plan_size, diversity=1.0)
 
 
 class AutoTVMXgbRank(AutoTVMXgb):
@@ -117,16 +118,3 @@ class AutoTVMXgbRank(AutoTVMXgb):
 
     own_cost_model = Plugin("autotvm-xgboost", {"loss": "rank"})
     origin: ClassVar[Origin | None] = replace(XGB_TUNER, name="AutoTVM's XGBTuner, loss_type rank")
-
-
-def diverse(configs: Sequence[Config], n: int) -> list[Config]:
-    """Up to ``n`` of ``configs``, each with the most knob values that none before it has; of equal ones the first."""
-    left = list(configs)
-    covered: set[object] = set()
-    picked: list[Config] = []
-    while left and len(picked) < n:
-        best = max(left, key=lambda config: sum(item not in covered for item in config.items()))
-        left.remove(best)
-        picked.append(best)
-        covered.update(best.items())
-    return picked
