@@ -28,6 +28,7 @@ class RunProgress:
             TimeRemainingColumn(),
             console=console,
         )
+        self._block: TaskID | None = None
 
     def start(self, workload: str, label: str, trials: int) -> Callable[[Trial], None]:
         """Add a bar, to ``trials``. The function returned moves it on by one."""
@@ -42,6 +43,12 @@ class RunProgress:
             self._progress.update(task, advance=1, best=shown)
 
         return on_trial
+
+    def on_block(self, what: str, done: int, count: int) -> None:
+        """Show that ``done`` of ``count`` blocks of a table are timed."""
+        if done == 1 or self._block is None:
+            self._block = self._progress.add_task(what, total=count, best="")
+        self._progress.update(self._block, completed=done, description=what)
 
     def __enter__(self) -> Self:
         self._progress.start()

@@ -38,6 +38,14 @@ def table_build(
         ),
     ] = None,
     measure: MeasureSpec = None,
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            help="Time all programs this number of times, each time in another order; 0 keeps the times of the run "
+            "that checks them [default: 3, and 0 on a fleet].",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Measure every config of a space, for each workload and space of a study. To resume, run it again."""
     from ..run.plan import OnTrial, Run
@@ -47,9 +55,8 @@ def table_build(
     settings = json_object(measure, "--measure")
     study = table_study(source, space, dict(name_and_value(text) for text in option or []), target, settings)
     planned, left_out = plan_tables(study, limit, seed)
-    placed_tables = placed(
-        planned, to, Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
-    )
+    default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
+    placed_tables = placed(planned, to, default, passes)
     for reason in left_out:
         out.print(f"note: {escape(reason)}", soft_wrap=True)
     with interruptible(again()), RunProgress(out) as progress:
@@ -57,7 +64,7 @@ def table_build(
         def on_run(run: Run, *_: int) -> OnTrial:
             return progress.start(run.workload, run.searched.plugin.name, run.trials)
 
-        build_tables(study, placed_tables, on_run)
+        build_tables(study, placed_tables, on_run, progress.on_block)
     for table in placed_tables:
         out.print(f"{table.run.trials:,} configs: searchlab table info {table.path}", soft_wrap=True)
 
@@ -67,7 +74,10 @@ def table_info(
     files: Annotated[list[Path], typer.Argument(help="Logs, `*.jsonl` or `*.jsonl.gz`.", metavar="FILE...")],
     as_json: AsJson = False,
 ) -> None:
-    """Describe tables: how much of the space, how fast its programs are, which failed, how noisy the machine was."""
+    """Describe tables: how much of the space, how fast its programs are, which failed, how noisy the machine was.
+
+    A table whose times depend on when they were measured is refused: the exit code is then 1.
+    """
     from ..log.format import find_logs, read_log
     from ..tables.info import TableInfo, info_table
 
@@ -76,6 +86,11 @@ def table_info(
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, files))}")
     if as_json:
         print(json.dumps([info.to_json() for info in infos], indent=2))
-        return
-    for info in infos:
-        out.print(info_table(info))
+    else:
+        for info in infos:
+            out.print(info_table(info))
+    if refused := [info for info in infos if info.unsteady]:
+        raise SearchlabError(
+            "; ".join(f"{info.log.path} is refused: {info.unsteady}" for info in refused)
+            + "; build it again, in passes, when the machine is idle"
+        )

@@ -35,6 +35,23 @@ _FINAL = b'{"final":'
 _ENDED = b'{"ended":'
 
 
+class Passes(msgspec.Struct, frozen=True, kw_only=True):
+    """How the programs of a table were timed: all of them in each of ``count`` passes, in another random order.
+
+    Times are in seconds, and times of day count from the beginning of the first pass.
+    sentinel: for each block of ``block`` programs, when it was timed, and the median seconds of one program that was
+        timed between them. again: the number of blocks that were timed again, since the sentinel deviated.
+    finalists, rounds: the number of the fastest programs that were timed again, in turn, and of the rounds.
+    """
+
+    count: int
+    block: int
+    sentinel: tuple[tuple[float, float], ...]
+    again: int = 0
+    finalists: int = 0
+    rounds: int = 0
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
 
@@ -62,6 +79,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
     created: float = 0.0
+    passes: Passes | None = None
+    """How a table was timed; None for the log of a run."""
 
     @property
     def name(self) -> str:
@@ -94,12 +113,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
     model: on the last record of a batch, how well the cost model predicted the batch; None without a cost model.
     sentinel: on the first record of some batches, the seconds that the run's first program took before the batch.
+    at: of a table that was timed in passes, when each of the seconds was read, from the beginning of the first pass.
     statistic: of the seconds, which is the cost; the same on all lines of a run, as the ``measure`` of its header says.
     """
 
     index: int
     config: dict[str, Any]
     seconds: tuple[Annotated[float, msgspec.Meta(gt=0)], ...] = ()
+    at: tuple[float, ...] = ()
     failure: Failure | None = None
     message: str = ""
     build_seconds: float = 0.0

@@ -24,19 +24,22 @@ from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .extractor import Extractor
 from .messages import Built, CheckProgram, Drawn, Failed, Ran, Remeasure, RunProgram, SetUpRunner
 from .process import START_SECONDS, MeasuringWorker, WorkerDied
+from .programs import Programs
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
     """Measure in worker processes on this machine.
 
     The first program of a run that runs is timed again every ``sentinel`` batches, and at the end of a run the fastest
-    ``finalists`` are, in turn; 0 leaves that out. Neither touches the measurements of trials.
+    ``finalists`` are, in turn; 0 leaves that out. Neither touches the measurements of trials. The code of all programs
+    that run is kept in the folder ``programs``, if one is named.
     """
 
     sentinel: int = 4
     finalists: int = 5
+    programs: str = ""
 
-    aside: ClassVar[tuple[str, ...]] = (*RunSettings.aside, "sentinel", "finalists")
+    aside: ClassVar[tuple[str, ...]] = (*RunSettings.aside, "sentinel", "finalists", "programs")
     exclusive: ClassVar[Literal[True]] = True
     replays: ClassVar[Literal[False]] = False
 
@@ -88,6 +91,7 @@ class LocalMeasurer(Remeasurer):
         self._extractor = Extractor(self._builders)
         self._runner: MeasuringWorker | None = None
         self._kept: dict[str, tuple[float, Objects]] = {}  # cost and code of the run's first and fastest programs
+        self._programs = Programs(settings.programs) if settings.programs else None
 
     def begin(self, seed: int) -> None:
         self._kept = {}
@@ -117,13 +121,14 @@ class LocalMeasurer(Remeasurer):
         builds = self._builders.build(space, [trial.config for trial in trials if not self._keeps(trial)])
         for failed in builds.failures.values():
             raise CannotMeasure(failed.message)
-        if absent := set(programs) - self._kept.keys() - builds.built.keys():
+        if absent := {p for t, p in zip(trials, programs, strict=True) if not self._keeps(t)} - builds.built.keys():
             now = ", ".join(builds.programs.values())
             raise CannotMeasure(f"{', '.join(sorted(absent))} is now another program: {now}")
         # Their code is kept, since they may be asked for often.
         self._kept |= {program: (0.0, built.objects) for program, built in builds.built.items()}
         runner = self._ready_runner(space.workload)
-        runner.send(Remeasure([self._kept[program][1] for program in programs], rounds))
+        code = {program: self._code(program) for program in set(programs)}  # one that comes twice is sent once
+        runner.send(Remeasure([code[program] for program in programs], rounds))
         answer = self._answer(runner, self.settings.run_timeout * len(trials))
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
@@ -133,7 +138,7 @@ class LocalMeasurer(Remeasurer):
     def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
         """Run a program that this measurer keeps, by its hash, on inputs drawn from ``seed``: how it failed, if so."""
         runner = self._ready_runner(space.workload)
-        runner.send(CheckProgram(self._kept[program][1], seed))
+        runner.send(CheckProgram(self._code(program), seed))
         answer = self._answer(runner, START_SECONDS)  # the inputs and the reference
         if isinstance(answer, Drawn):
             answer = self._answer(runner, self.settings.run_timeout)
@@ -151,10 +156,19 @@ class LocalMeasurer(Remeasurer):
     # --- kept programs --------------------------------------------------------------------------------
 
     def _keeps(self, trial: Trial) -> bool:
-        return trial.measurement.program in self._kept
+        return trial.measurement.program in self._kept or (
+            self._programs is not None and trial.measurement.program in self._programs
+        )
+
+    def _code(self, program: str) -> Objects:
+        if program in self._kept or self._programs is None:
+            return self._kept[program][1]
+        return self._programs[program]
 
     def _keep(self, measurement: Measurement, objects: Objects) -> None:
         """Keep the code that :meth:`remeasure` may be asked for: of the first program that runs, and the fastest."""
+        if math.isfinite(measurement.cost) and self._programs is not None:
+            self._programs[measurement.program] = objects
         if math.isfinite(measurement.cost) and (self.sentinel or self.finalists):
             self._kept[measurement.program] = (measurement.cost if self._kept else 0.0, objects)
             if len(self._kept) > self.finalists + 2:

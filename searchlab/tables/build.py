@@ -1,4 +1,8 @@
-"""Building tables: logs of all configs of a space, or of a random sample, which replace the machine later."""
+"""Building tables: logs of all configs of a space, or of a random sample, which replace the machine later.
+
+First a run builds and checks every program. It is an ordinary log, and the table if there are no passes. Else the code
+of the programs is kept, they are timed in passes, and the table is that log with the times of the passes.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +16,47 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import read_log
+from ..log.format import Log, Record, read_log
 from ..log.writer import check_identity
-from ..measure.settings import Settings
+from ..measure.settings import LocalSettings, Settings
 from ..run.executors import OnRun, execute
 from ..run.plan import Run
 from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..schema import explained
+from .passes import OnBlock, Timed, TimedPasses, one_a_program
 
 LABEL = "table"
+PASSES = 3
+"""How many times all programs of a table are timed, by default."""
+WORK = ".building"
+"""The folder of a table that is being built is called so, after the table's name."""
 BATCH = 32
 """Configs measured at a time: enough to keep all build processes busy, and few enough to lose in an interrupt."""
 
 
 @dataclass(frozen=True)
 class TableRun:
-    """The run that measures a table, and the file of the table: the run's log, or the compressed log."""
+    """The run that builds a table, and the file of the table. passes: how many times all its programs are timed."""
 
     run: Run
     path: Path
+    passes: int = 0
 
     @classmethod
-    def at(cls, run: Run, path: Path) -> TableRun:
-        log = path.with_suffix("") if path.suffix == ".gz" else path
-        return cls(replace(run, log=log), path)
+    def at(cls, run: Run, path: Path, passes: int = 0) -> TableRun:
+        """The table at ``path``. Where it is timed in passes, what it is made from lies in a folder beside it."""
+        if not passes:
+            log = path.with_suffix("") if path.suffix == ".gz" else path
+            return cls(replace(run, log=log), path)
+        work = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + WORK)
+        assert isinstance(run.settings, LocalSettings)
+        settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
+        return cls(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
+
+    @property
+    def work(self) -> Path:
+        return self.run.log.parent
 
 
 def table_study(
@@ -65,13 +85,24 @@ def table_study(
     return Study(msgspec.structs.replace(study.spec, **changes), study.base)
 
 
-def placed(runs: Sequence[Run], out: Path | None, default: Path) -> list[TableRun]:
-    """``runs`` with their files in the directory ``out`` (else ``default``); or a single run with the file ``out``."""
+def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
+    """``runs`` with their files in the directory ``out`` (else ``default``); or a single run with the file ``out``.
+
+    passes: how many times all programs are timed; 0 to keep the times of the run that checks them. By default
+    :data:`PASSES` on this machine, and 0 on a fleet, which cannot time a program again. Raises SearchlabError.
+    """
+    can = isinstance(runs[0].settings, LocalSettings)
+    if passes is None:
+        passes = PASSES if can else 0
+    if passes == 1 or passes < 0:
+        raise SearchlabError(f"passes must be at least 2, or 0 for the times of a single run, not {passes}")
+    if passes and not can:
+        raise SearchlabError("a fleet cannot time a program again without building it; leave passes at 0")
     if out is None or not out.name.endswith((".jsonl", ".jsonl.gz")):
-        return [TableRun.at(run, (out or default) / run.log) for run in runs]
+        return [TableRun.at(run, (out or default) / run.log, passes) for run in runs]
     if len(runs) > 1:
         raise SearchlabError(f"{len(runs)} tables do not fit one file, {out}; give a directory as --out")
-    return [TableRun.at(runs[0], out)]
+    return [TableRun.at(runs[0], out, passes)]
 
 
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
@@ -104,22 +135,62 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     return runs, left_out
 
 
-def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun) -> None:
+def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_block: OnBlock = lambda *_: None) -> None:
     """Measure those ``tables`` of ``study`` that are not complete. To resume, call it again.
 
-    A file ``*.gz`` is written when its table is complete. Raises SearchlabError if a file is of another run.
+    A table that is timed in passes, and a file ``*.gz``, is written when it is complete. Raises SearchlabError if a
+    file is of another run, and if the machine is not steady enough for a table.
     """
-    open_tables = [table for table in tables if not _packed(table)]
-    if not open_tables:
-        return
-    path_of = {table.run.log: table.path for table in open_tables}
-    for run, _ in execute([table.run for table in open_tables], study.base, on_run):
-        if path_of[run.log] != run.log:
-            pack(run.log, path_of[run.log])
+    for table in tables:
+        if not _complete(table):
+            ((_, log),) = execute([table.run], study.base, on_run)
+            if table.passes:
+                log = _timed(table, study.base, log, on_block)
+                _write(log, table.path)
+                shutil.rmtree(table.work)
+            elif table.path != table.run.log:
+                pack(table.run.log, table.path)
 
 
-def _packed(table: TableRun) -> bool:
-    """Whether the compressed table exists. Raises SearchlabError if it is another table, or not complete."""
+def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
+    """The table: ``log`` with the times of the passes, and without folder of programs."""
+    trials, settings = one_a_program(log.trials), table.run.settings
+    assert isinstance(settings, LocalSettings)
+    if not trials:
+        return log
+    passes = TimedPasses(
+        table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.work / "passes.jsonl"
+    )
+    with settings.make(table.run.space.target, {}, base) as measurer:
+        passes.time(measurer, on_block)
+    timed = passes.timed()
+    records = [_with(record, timed[record.program]) if record.program in timed else record for record in log.records]
+    header = msgspec.structs.replace(log.header, passes=passes.facts())
+    return replace(log, header=header, records=tuple(records), final=None, ended=False)
+
+
+def _with(record: Record, timed: Timed) -> Record:
+    """``record`` with the readings of the passes; a program that ran once, and failed later, has failed."""
+    if timed.failed:
+        return msgspec.structs.replace(record, seconds=(), failure="run_error", message=timed.failed)
+    return msgspec.structs.replace(record, seconds=timed.seconds, at=timed.at)
+
+
+def _write(log: Log, path: Path) -> None:
+    """Write ``log`` to ``path``, compressed if that ends in ``.gz``; there is never half of it."""
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    part = plain.with_name(plain.name + ".part")
+    try:
+        part.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in (log.header, *log.records)))
+        part.replace(plain)
+    except OSError as error:
+        raise SearchlabError(f"cannot write {path}: {error.strerror}; free space, and run this again") from None
+    if plain != path:
+        pack(plain, path)
+
+
+def _complete(table: TableRun) -> bool:
+    """Whether the table is there. Raises SearchlabError if it is another table, or one with fewer configs."""
     path, run = table.path, table.run
     if path == run.log or not path.exists():
         return False
@@ -127,8 +198,8 @@ def _packed(table: TableRun) -> bool:
     check_identity(path, log.header, run.header(log.header.workers))
     if len(log.records) < run.trials:
         raise SearchlabError(
-            f"{path} holds {len(log.records)} of {run.trials} configs, and a compressed log can only be read; "
-            f"unpack it with gunzip, and run this again"
+            f"{path} holds {len(log.records)} of {run.trials} configs, and is complete as it is; remove it, or choose "
+            f"another file, and run this again"
         )
     return True
 

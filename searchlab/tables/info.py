@@ -16,6 +16,7 @@ from rich.table import Table
 
 from ..log.format import Log
 from ..log.noise import noise
+from .steadiness import unsteady
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NEAR = 0.95
@@ -50,6 +51,11 @@ class TableInfo:
         """Median over configs of (slowest - fastest) / cost; None without repeats."""
         return noise(self.log)
 
+    @cached_property
+    def unsteady(self) -> str:
+        """Why a table is refused, since its times depend on when they were read; empty if they do not."""
+        return unsteady(self.log)
+
     @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
@@ -72,6 +78,8 @@ class TableInfo:
             "failures": self.failures,
             "nearest": sum(record.nearest for record in self.log.records),
             "noise": self.noise,
+            "unsteady": self.unsteady,
+            "passes": header["passes"],
             "seconds": self.seconds,
         }
         if len(self.gflops):
@@ -103,6 +111,8 @@ def info_table(info: TableInfo) -> Table:
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
         **_speeds(info),
         "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
+        "timed": _passes(info),
+        "refused": info.unsteady,
         "seconds charged": f"{info.seconds:,.0f}",
     }
     table = Table(title=escape(str(info.log.path)), title_justify="left", box=SIMPLE_HEAD, show_header=False)
@@ -117,6 +127,16 @@ def _configs(info: TableInfo) -> str:
     if size is None:
         return f"{count:,} of a space that was not counted"
     return f"{count:,}, all of the space" if info.exhaustive else f"{count:,} of {size:,} ({100 * count / size:.1f} %)"
+
+
+def _passes(info: TableInfo) -> str:
+    passes = info.log.header.passes
+    if passes is None:
+        return ""
+    return (
+        f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the fastest "
+        f"{passes.finalists} in turn, {passes.rounds} times"
+    )
 
 
 def _speeds(info: TableInfo) -> dict[str, str]:

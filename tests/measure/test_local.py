@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
+from searchlab.measure.build_pool import Builds
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.records import Measurement
+from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
@@ -133,3 +134,31 @@ def test_a_space_that_cannot_be_sent_to_a_worker_is_one_sentence(measurer: Local
         assert [result.failure for result in measured(used, "none", "tiled")] == [None, None]
         if used is not measurer:
             used.close()
+
+
+def test_the_code_of_programs_is_kept_in_a_folder_and_timed_later_without_a_build(
+    native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = LocalSettings(
+        repeat=1, min_repeat_ms=0, sentinel=0, finalists=0, run_timeout=2, programs=str(tmp_path / "code")
+    )
+    assert "programs" not in settings.identity()
+    with LocalMeasurer(settings, native, {}, 1) as measurer:
+        right, wrong = measured(measurer, "none", "is wrong")
+    assert [file.stem for file in (tmp_path / "code").iterdir()] == [right.program] != [wrong.program]
+    trials = [Trial(0, Config({"fault": "none"}), right)] * 2
+    space = Faulty(WORKLOAD, native)
+    with LocalMeasurer(settings, native, {}, 1) as later:
+        monkeypatch.setattr(later._builders, "build", lambda space, configs: Builds() if not configs else pytest.fail())
+        seconds = later.remeasure(space, trials, rounds=3)
+    assert len(seconds) == 2 and all(len(values) == 3 and min(values) > 0 for values in seconds)
+    (tmp_path / "file").touch()
+    with pytest.raises(SearchlabError, match=r"cannot keep programs in .*file/x"):
+        LocalMeasurer(LocalSettings(programs=str(tmp_path / "file" / "x")), native, {}, 1)
+
+
+def test_the_seconds_of_a_build_are_those_of_the_cpu(measurer: LocalMeasurer) -> None:
+    """A schedule that sleeps for a second keeps no CPU busy, as one that waits for its turn does not."""
+    begin = time.perf_counter()
+    (slept,) = measured(measurer, "schedule sleeps")
+    assert slept.failure is None and time.perf_counter() - begin > 1 > slept.build_seconds > 0

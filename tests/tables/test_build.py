@@ -23,6 +23,7 @@ from tests.support.logs import write_table
 
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 GEMM = "gemm:16x16x16"
+FLEET = {"kind": "rpc", "tracker": "127.0.0.1:1", "key": "k"}
 
 
 def quiet(*_: object) -> OnTrial:
@@ -37,7 +38,7 @@ def small_study(**more: object) -> Study:
 def test_a_table_holds_the_whole_space_once_in_random_order_and_replays(tmp_path: Path) -> None:
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
     runs, left_out = plan_tables(study, limit=None)
-    (table,) = tables = placed(runs, None, tmp_path)
+    (table,) = tables = placed(runs, None, tmp_path, passes=0)
     assert not left_out and table.path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
     build_tables(study, tables, quiet)
     log = read_log(table.path)
@@ -64,7 +65,7 @@ def test_a_sample_goes_on_where_it_was_and_is_compressed_when_it_is_complete(tmp
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
 
     def build(limit: int, out: Path) -> None:
-        build_tables(study, placed(plan_tables(study, limit)[0], out, Path()), quiet)
+        build_tables(study, placed(plan_tables(study, limit)[0], out, Path(), passes=0), quiet)
 
     build(5, tmp_path / "a.jsonl")
     first = (tmp_path / "a.jsonl").read_bytes()
@@ -76,7 +77,7 @@ def test_a_sample_goes_on_where_it_was_and_is_compressed_when_it_is_complete(tmp
     assert len(log.records) == 9 and TableInfo(log).exhaustive is False
     build(9, tmp_path / "a.jsonl.gz")
     assert (tmp_path / "a.jsonl.gz").read_bytes() == packed
-    with pytest.raises(SearchlabError, match="holds 9 of 12 configs.*gunzip"):
+    with pytest.raises(SearchlabError, match="holds 9 of 12 configs.*remove it"):
         build(12, tmp_path / "a.jsonl.gz")
 
 
@@ -104,6 +105,11 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         (lambda: plan_tables(small_study(), limit=0), "at least 1, not 0"),
         (lambda: plan_tables(small_study(measure={"kind": "table", "path": "x"})), "measures nothing"),
         (lambda: table_study(GEMM), "--space is missing"),
+        (lambda: placed(plan_tables(small_study())[0], None, Path(), passes=1), "at least 2, or 0"),
+        (
+            lambda: placed(plan_tables(small_study(measure=FLEET, target="native"))[0], None, Path(), passes=3),
+            "a fleet cannot time a program again",
+        ),
         (lambda: table_study("a.toml", "sketch"), "names its spaces itself"),
         (lambda: table_study(GEMM, "guided-gemm", {"nonsense": 1}).plan(), "nonsense"),
         (lambda: table_study(GEMM, "guided-gemm", measure={"kind": "lokal"}), "lokal"),

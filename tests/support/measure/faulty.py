@@ -47,7 +47,7 @@ class Faulty(ProductSpace):
     """One knob, ``fault``, on a GEMM."""
 
     def __init__(self, workload: Workload, target: Target) -> None:
-        super().__init__(workload, target, [Knob("fault", (*EXPECTED, "hangs too"))])
+        super().__init__(workload, target, [Knob("fault", (*EXPECTED, "hangs too", "schedule sleeps"))])
 
     def schedule(self, config: Config) -> Schedule:
         from tvm.s_tir import Schedule
@@ -63,6 +63,8 @@ class Faulty(ProductSpace):
             os.kill(os.getpid(), signal.SIGSEGV)
         if fault == "schedule hangs":
             time.sleep(60)
+        if fault == "schedule sleeps":
+            time.sleep(1)
         if fault == "tiled":
             schedule.split(schedule.get_loops(block)[0], [None, 4])
         if fault == "does not compile":

@@ -1,0 +1,299 @@
+"""Timing the programs of a table in passes, each in another random order, so that no time of day looks like a knob.
+
+A pass goes over all programs in blocks. The sentinel, one program of middling speed, is timed again and again between
+the programs of each block. Blocks whose sentinel deviates are timed again. At the end the fastest programs are timed in
+turn, so that the optimum is no lucky reading. All readings are in a journal, from which an interrupted table goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..errors import SearchlabError
+from ..log.format import Passes
+from ..measure.contract import CannotMeasure, Remeasurer
+from ..records import Trial
+from ..space import Space
+
+BLOCK = 32
+EVERY = 8
+"""The number of programs between two readings of the sentinel."""
+DRIFTED = 0.10
+"""A block whose sentinel deviates by more than this share from the median of all blocks is no block of a table."""
+TRIES = 8
+"""How many times deviating blocks are timed again before the table is given up for now."""
+FINAL_SHARE = 0.02
+"""The share of the programs that is timed again at the end, in turn."""
+FINAL_ROUNDS = 48
+"""How many times each of these is timed."""
+FINAL = -1
+"""The number of the pass of the fastest programs."""
+
+OnBlock = Callable[[str, int, int], None]
+"""Called after each block: with what is being timed, the number of blocks done, and of all blocks."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A line of the journal: the readings of a block, one after the other for each program; the last line counts.
+
+    pass_, number: the pass, and the block's number in it, both from 0. time: when it began, in seconds of the epoch.
+    sentinel: the median of its seconds in this block. seconds: a tuple a program; empty for one that failed, with its
+    text in ``failed``, by its place in the block.
+    """
+
+    pass_: int = msgspec.field(name="pass")
+    number: int
+    time: float
+    sentinel: float
+    seconds: tuple[tuple[float, ...], ...]
+    failed: dict[int, str] = {}
+    programs: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pass_, self.number
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The readings of a program: its seconds, and when each was read, from the beginning of the first pass."""
+
+    seconds: tuple[float, ...] = ()
+    at: tuple[float, ...] = ()
+    failed: str = ""
+
+
+@dataclass
+class TimedPasses:
+    """Times the programs of ``trials``, which ran and are all different, in ``count`` passes.
+
+    repeat: the readings of a program in a block; their median is one of the seconds of the table. seed: decides the
+    orders. Raises SearchlabError if the journal at ``path`` is damaged or of other programs.
+    """
+
+    space: Space
+    trials: Sequence[Trial]
+    count: int
+    repeat: int
+    seed: int
+    path: Path
+    blocks: dict[tuple[int, int], Block] = field(default_factory=dict)
+    again: int = 0
+
+    def __post_init__(self) -> None:
+        for block in _read(self.path):
+            if block.pass_ != FINAL and block.programs != self._names(self.order(block.pass_, block.number)):
+                raise SearchlabError(f"{self.path} holds times of other programs; remove it, and run this again")
+            self.again += block.key in self.blocks
+            self.blocks[block.key] = block
+
+    @property
+    def sentinel(self) -> Trial:
+        """The program of median cost."""
+        return sorted(self.trials, key=lambda trial: trial.cost)[len(self.trials) // 2]
+
+    def order(self, number: int, block: int) -> list[Trial]:
+        """The trials of a block of a pass."""
+        order = np.random.default_rng([self.seed, number]).permutation(len(self.trials))
+        return [self.trials[i] for i in order[block * BLOCK : (block + 1) * BLOCK]]
+
+    def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
+        """Time all blocks that the journal does not hold, then those that deviate, and at last the fastest programs.
+
+        Raises SearchlabError where the sentinel does not come to rest. The journal is kept: call it again to go on.
+        """
+        per_pass = math.ceil(len(self.trials) / BLOCK)
+        keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
+        with open(self.path, "ab") as journal:
+            for done, key in enumerate(keys):
+                if key not in self.blocks:
+                    self._time(measurer, journal, key)
+                on_block(f"pass {key[0] + 1} of {self.count}", done + 1, len(keys))
+            for _ in range(TRIES):
+                deviating = self.deviating()
+                for done, key in enumerate(deviating):
+                    self._time(measurer, journal, key)
+                    on_block("blocks that deviated, again", done + 1, len(deviating))
+                if not deviating:
+                    break
+            self._check()
+            fastest = self.fastest()
+            for _ in range(TRIES):
+                final = self.blocks.get((FINAL, 0))
+                whole = final is not None and final.programs == self._names(fastest)
+                if whole and (FINAL, 0) not in self.deviating():
+                    break
+                self._time(measurer, journal, (FINAL, 0), fastest)
+            on_block("the fastest, in turn", 1, 1)
+            self._check()
+
+    def fastest(self) -> list[Trial]:
+        """The fastest 2 % of the programs, at least five, by the median of the passes."""
+        seconds = self._of_passes()
+        ran = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
+        ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
+        return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
+
+    def deviating(self) -> list[tuple[int, int]]:
+        """The blocks whose sentinel is too far from the median of all blocks."""
+        return [key for key, block in self.blocks.items() if abs(block.sentinel / self._level - 1) > DRIFTED]
+
+    @property
+    def _level(self) -> float:
+        return statistics.median(block.sentinel for block in self.blocks.values())
+
+    def timed(self) -> dict[str, Timed]:
+        """The readings of each program, by its hash: of the passes, or those in turn for the fastest."""
+        result = self._of_passes()
+        final = self.blocks[FINAL, 0]
+        for place, program in enumerate(final.programs):
+            if place not in final.failed:
+                parts = np.array_split(final.seconds[place], self.count)  # as many values as the others have
+                seconds = tuple(_rounded(float(np.median(part))) for part in parts)
+                result[program] = Timed(seconds, (round(final.time - self._begin, 1),) * self.count)
+        return result
+
+    def facts(self) -> Passes:
+        """What the header of the table tells."""
+        final = self.blocks[FINAL, 0]
+        blocks = sorted(self.blocks.values(), key=lambda block: block.time)
+        sentinel = tuple((round(block.time - self._begin, 1), block.sentinel) for block in blocks)
+        return Passes(
+            count=self.count, block=BLOCK, sentinel=sentinel, again=self.again, finalists=len(final.programs),
+            rounds=FINAL_ROUNDS,
+        )  # fmt: skip
+
+    @property
+    def _begin(self) -> float:
+        return min(block.time for block in self.blocks.values())
+
+    def _of_passes(self) -> dict[str, Timed]:
+        readings: dict[str, list[tuple[float, float]]] = {}
+        failed: dict[str, str] = {}
+        for (number, _), block in sorted(self.blocks.items()):
+            if number == FINAL or number >= self.count:
+                continue
+            for place, program in enumerate(block.programs):
+                if place in block.failed:
+                    failed[program] = block.failed[place]
+                else:
+                    at = round(block.time - self._begin, 1)
+                    readings.setdefault(program, []).append((_rounded(statistics.median(block.seconds[place])), at))
+        return {
+            program: Timed(failed=failed[program])
+            if program in failed
+            else Timed(tuple(s for s, _ in readings[program]), tuple(at for _, at in readings[program]))
+            for program in (trial.measurement.program for trial in self.trials)
+        }
+
+    def _time(
+        self, measurer: Remeasurer, journal: Any, key: tuple[int, int], trials: Sequence[Trial] | None = None
+    ) -> None:
+        """Time a block, and write it to the journal. trials: those of the block, if it is none of a pass."""
+        rounds = self.repeat if trials is None else FINAL_ROUNDS
+        trials = self.order(*key) if trials is None else trials
+        begin = time.time()
+        failed: dict[int, str] = {}
+        try:
+            seconds, sentinel = self._readings(measurer, trials, rounds)
+        except CannotMeasure:  # which of them? each alone
+            seconds, sentinel = [], []
+            for place, trial in enumerate(trials):
+                try:
+                    readings, between = self._readings(measurer, [trial], rounds)
+                except CannotMeasure as error:
+                    readings, between = [()], self._readings(measurer, [], rounds)[1]
+                    failed[place] = str(error)
+                seconds += readings
+                sentinel += between
+        block = Block(
+            key[0], key[1], round(begin, 2), _rounded(statistics.median(sentinel)),
+            tuple(tuple(map(_rounded, values)) for values in seconds), failed, self._names(trials),
+        )  # fmt: skip
+        self.again += key in self.blocks
+        self.blocks[key] = block
+        try:
+            journal.write(msgspec.json.encode(block) + b"\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+        except OSError as error:
+            raise SearchlabError(
+                f"cannot write {self.path}: {error.strerror}; free space, and run this again"
+            ) from None
+
+    def _readings(
+        self, measurer: Remeasurer, trials: Sequence[Trial], rounds: int
+    ) -> tuple[list[tuple[float, ...]], list[float]]:
+        """The readings of each of ``trials``, and those of the sentinel, which is timed between them.
+
+        Raises CannotMeasure if one of ``trials`` fails, and SearchlabError if the sentinel does.
+        """
+        sequence = [self.sentinel]
+        for first in range(0, len(trials), EVERY):
+            sequence += [*trials[first : first + EVERY], self.sentinel]
+        try:
+            seconds = list(measurer.remeasure(self.space, sequence, rounds))
+        except CannotMeasure as error:
+            if trials:
+                raise
+            raise SearchlabError(
+                f"the program that tells how steady the machine is fails now ({error}); remove {self.path.parent}, "
+                f"and build the table anew"
+            ) from None
+        sentinel = [value for values in seconds[:: EVERY + 1] for value in values]
+        if len(trials) % EVERY:
+            sentinel += seconds[-1]
+        return [values for i, values in enumerate(seconds[:-1]) if i % (EVERY + 1)], sentinel
+
+    def _check(self) -> None:
+        """Raise SearchlabError if the sentinel of some block still deviates too far."""
+        if drifted := self.deviating():
+            ratios = [self.blocks[key].sentinel / self._level for key in drifted]
+            raise SearchlabError(
+                f"the machine is not steady: in {len(drifted)} of {len(self.blocks)} blocks the same program takes up "
+                f"to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} times as long as usual, after {TRIES} "
+                f"tries; run this again when the machine is idle, and only these blocks are timed again"
+            )
+
+    @staticmethod
+    def _names(trials: Sequence[Trial]) -> tuple[str, ...]:
+        return tuple(trial.measurement.program for trial in trials)
+
+
+def _rounded(seconds: float) -> float:
+    """Five digits: a tenth of the noise at most."""
+    return float(f"{seconds:.5g}")
+
+
+def _read(path: Path) -> Iterator[Block]:
+    """The blocks of the journal at ``path``; a torn last line is cut off."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    *lines, rest = data.split(b"\n")
+    if rest:
+        os.truncate(path, len(data) - len(rest))
+    for number, line in enumerate(lines, 1):
+        try:
+            yield msgspec.json.decode(line, type=Block)
+        except msgspec.DecodeError as error:
+            raise SearchlabError(f"{path}, line {number}: it is damaged: {error}; remove the file") from None
+
+
+def one_a_program(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials that ran, one for each program."""
+    first: dict[str, Trial] = {}
+    for trial in trials:
+        if math.isfinite(trial.cost):
+            first.setdefault(trial.measurement.program, trial)
+    return list(first.values())

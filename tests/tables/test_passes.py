@@ -1,0 +1,192 @@
+"""Timing a table in passes, and whether its times depend on when they were read."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.log.format import Log, read_log
+from searchlab.measure.contract import CannotMeasure, Remeasurer
+from searchlab.records import Measurement, Trial
+from searchlab.run.plan import OnTrial
+from searchlab.space import Config, Space
+from searchlab.tables.build import build_tables, placed, plan_tables, table_study
+from searchlab.tables.info import TableInfo
+from searchlab.tables.passes import BLOCK, FINAL, TRIES, TimedPasses, one_a_program
+from searchlab.tables.steadiness import unsteady
+from tests.support import toys
+
+GEMM = "gemm:32x32x32"
+QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
+
+
+def quiet(*_: object) -> OnTrial:
+    return lambda trial: None
+
+
+class Machine(Remeasurer):
+    """A machine that is ``factor(n)`` times as slow at its n-th call; programs named in ``broken`` fail."""
+
+    def __init__(self, factor=lambda call: 1.0, broken: Sequence[str] = ()) -> None:  # type: ignore[no-untyped-def]
+        self.factor, self.broken, self.calls, self.rng = factor, set(broken), 0, np.random.default_rng(0)
+
+    def measure(self, space: Space, configs: Sequence[Config], best: float = 0.0) -> Iterator[Measurement]:
+        raise AssertionError("passes never measure anew")
+
+    def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+        if self.broken & {trial.measurement.program for trial in trials}:
+            raise CannotMeasure("it crashed")
+        self.calls += 1
+        slow = self.factor(self.calls)
+        return [tuple(slow * t.cost * self.rng.lognormal(0, 0.01, rounds)) for t in trials]
+
+
+def ran(count: int) -> list[Trial]:
+    return [
+        Trial(i, Config({"x": i}), Measurement((1e-6 * (1 + i),), program=f"{i:016x}")) for i in range(count)
+    ]  # fmt: skip
+
+
+def passes(path: Path, trials: list[Trial], count: int = 3) -> TimedPasses:
+    return TimedPasses(toys.Small(), trials, count, repeat=3, seed=0, path=path / "passes.jsonl")
+
+
+def test_every_program_is_timed_once_in_each_pass_and_the_orders_differ(tmp_path: Path) -> None:
+    trials = ran(100)
+    timed = passes(tmp_path, trials)
+    machine = Machine()
+    timed.time(machine)
+    for number in range(3):
+        order = [t.index for block in range(4) for t in timed.order(number, block)]
+        assert sorted(order) == list(range(100)) and order != sorted(order)
+    assert timed.order(0, 0) != timed.order(1, 0) and len(timed.order(0, 3)) == 100 - 3 * BLOCK
+    readings = timed.timed()
+    for trial in trials:
+        assert len(readings[trial.measurement.program].seconds) == 3
+        assert statistics.median(readings[trial.measurement.program].seconds) == pytest.approx(trial.cost, rel=0.05)
+    for trial in trials[:5]:  # the fastest, in turn
+        assert len(set(readings[trial.measurement.program].at)) == 1 and timed.facts().rounds == 48
+    assert timed.again == 0 and machine.calls == 3 * 4 + 1
+
+
+def test_blocks_in_which_the_machine_was_slow_are_timed_again_and_only_they(tmp_path: Path) -> None:
+    timed = passes(tmp_path, ran(100))
+    machine = Machine(lambda call: 1.5 if call in (3, 7) else 1.0)
+    timed.time(machine)
+    assert timed.again == 2 and machine.calls == 3 * 4 + 2 + 1 and not timed.deviating()
+    for program, readings in timed.timed().items():
+        assert max(readings.seconds) < 1.2 * 1e-6 * (1 + int(program, 16))
+
+
+def test_a_machine_that_is_never_steady_gives_no_table_and_a_steady_one_goes_on_from_there(tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match="not steady.*run this again.*idle"):
+        passes(tmp_path, ran(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
+    again = passes(tmp_path, ran(100))
+    assert 0 < len(again.deviating()) < 13 and len(again.blocks) == 12
+    machine = Machine(lambda call: statistics.median(b.sentinel for b in again.blocks.values()) / 51e-6)
+    again.time(machine)
+    assert machine.calls <= 12 * TRIES and not passes(tmp_path, ran(100)).deviating()
+
+
+def test_a_killed_build_goes_on_and_a_torn_line_is_timed_again(tmp_path: Path) -> None:
+    passes(tmp_path, ran(100)).time(Machine())
+    journal = tmp_path / "passes.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:5]) + lines[5][:40])
+    machine = Machine()
+    passes(tmp_path, ran(100)).time(machine)
+    assert machine.calls == 13 - 5 and len(journal.read_bytes().splitlines()) == 13
+    with pytest.raises(SearchlabError, match="other programs; remove it"):
+        passes(tmp_path, ran(99))
+    journal.write_bytes(lines[0][:30] + b"\n" + lines[1])
+    with pytest.raises(SearchlabError, match="line 1: it is damaged.*remove the file"):
+        passes(tmp_path, ran(100))
+
+
+def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) -> None:
+    trials = ran(40)
+    timed = passes(tmp_path, trials)
+    timed.time(Machine(broken=[trials[3].measurement.program]))
+    readings = timed.timed()
+    assert [p for p, r in readings.items() if r.failed] == [trials[3].measurement.program]
+    assert readings[trials[3].measurement.program].failed == "it crashed"
+    assert trials[3] not in timed.fastest() and len(timed.blocks[FINAL, 0].programs) == 5
+    (tmp_path / "passes.jsonl").unlink()
+    with pytest.raises(SearchlabError, match="tells how steady the machine is fails now"):
+        passes(tmp_path, trials).time(Machine(broken=[timed.sentinel.measurement.program]))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    """A real table, of a machine that may be busy with other tests."""
+    folder = tmp_path_factory.mktemp("table")
+    study = table_study(GEMM, "guided-gemm", measure=QUICK)
+    tables = placed(plan_tables(study)[0], folder / "a.jsonl.gz", Path(), passes=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("searchlab.tables.passes.DRIFTED", 100.0)
+        build_tables(study, tables, quiet)
+        before = tables[0].path.read_bytes()
+        build_tables(study, tables, quiet)
+    assert [path.name for path in folder.iterdir()] == ["a.jsonl.gz"] and tables[0].path.read_bytes() == before
+    return read_log(tables[0].path)
+
+
+def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
+    assert table.header.passes is not None and table.header.passes.count == 2
+    assert len(table.header.passes.sentinel) == 2 * -(-len(one_a_program(table.trials)) // BLOCK) + 1
+    for record in table.records:
+        assert len(record.seconds) == len(record.at) == 2
+    assert "programs" not in table.header.measure
+    told = TableInfo(table).to_json()
+    assert told["passes"]["finalists"] == 5 and told["exhaustive"]
+
+
+def drifting(log: Log, factor: float, count: int = 400) -> Log:
+    """A table of ``count`` programs in 3 passes, of which a part of the second was ``factor`` times as slow."""
+    rng = np.random.default_rng(1)
+    header = msgspec.structs.replace(
+        log.header, passes=msgspec.structs.replace(log.header.passes, count=3, sentinel=((0.0, 1e-6), (9.0, 1.05e-6)))
+    )
+    records = []
+    places = [rng.permutation(count) for _ in range(3)]
+    for i in range(count):
+        at = tuple(100.0 * p + int(places[p][i]) // BLOCK for p in range(3))
+        seconds = [float(1e-6 * (1 + i) * rng.lognormal(0, 0.03)) for _ in at]
+        if 103 <= at[1] < 106:
+            seconds[1] *= factor
+        records.append(msgspec.structs.replace(log.records[0], index=i, seconds=tuple(seconds), at=at))
+    return Log(log.path, header, tuple(records))
+
+
+def test_times_that_depend_on_the_time_of_day_are_refused(table: Log) -> None:
+    assert unsteady(drifting(table, 1.0)) == ""
+    assert re.search(
+        r"took 1\.[1-4]\d times as long as the same programs in other passes", unsteady(drifting(table, 1.4))
+    )
+    assert re.search(r"took 0\.[6-8]\d times", unsteady(drifting(table, 0.65)))
+    header = msgspec.structs.replace(
+        table.header, passes=msgspec.structs.replace(table.header.passes, sentinel=((0, 1e-6), (1, 1e-6), (2, 1.2e-6)))
+    )
+    assert "1.20 times as long at 2 s" in unsteady(Log(table.path, header, table.records))
+
+
+def test_a_table_of_one_pass_is_tested_by_its_order(table: Log) -> None:
+    header = msgspec.structs.replace(table.header, passes=None)
+    rng = np.random.default_rng(3)
+
+    def made(slow: float, label: str = "table") -> str:
+        costs = rng.permutation(np.geomspace(1e-6, 1e-4, 800)) * np.where(np.arange(800) < 200, slow, 1.0)
+        records = [
+            msgspec.structs.replace(table.records[0], index=i, seconds=(float(c),), at=()) for i, c in enumerate(costs)
+        ]
+        return unsteady(Log(table.path, msgspec.structs.replace(header, label=label), tuple(records)))
+
+    assert made(1.0) == "" and made(2.5, label="xgb") == ""  # a search gets faster, and is no table
+    assert "depend on the order of measuring" in made(2.5)
