@@ -11,7 +11,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,22 +120,22 @@ class TimedPasses:
                     self._time(measurer, journal, key)
                 on_block(f"pass {key[0] + 1} of {self.count}", done + 1, len(keys))
             for _ in range(TRIES):
-                deviating = self.deviating()
+                deviating = self.deviating(keys)
                 for done, key in enumerate(deviating):
                     self._time(measurer, journal, key)
                     on_block("blocks that deviated, again", done + 1, len(deviating))
                 if not deviating:
                     break
-            self._check()
+            self._check(keys)
             fastest = self.fastest()
             for _ in range(TRIES):
                 final = self.blocks.get((FINAL, 0))
                 whole = final is not None and final.programs == self._names(fastest)
-                if whole and (FINAL, 0) not in self.deviating():
+                if whole and not self.deviating([(FINAL, 0)]):
                     break
                 self._time(measurer, journal, (FINAL, 0), fastest)
             on_block("the fastest, in turn", 1, 1)
-            self._check()
+            self._check([(FINAL, 0)])
 
     def fastest(self) -> list[Trial]:
         """The fastest 2 % of the programs, at least five, by the median of the passes."""
@@ -144,9 +144,10 @@ class TimedPasses:
         ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
         return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
-    def deviating(self) -> list[tuple[int, int]]:
-        """The blocks whose sentinel is too far from the median of all blocks."""
-        return [key for key, block in self.blocks.items() if abs(block.sentinel / self._level - 1) > DRIFTED]
+    def deviating(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those of the blocks whose sentinel is too far from the median of all blocks."""
+        level = self._level
+        return [key for key in keys if abs(self.blocks[key].sentinel / level - 1) > DRIFTED]
 
     @property
     def _level(self) -> float:
@@ -255,9 +256,9 @@ class TimedPasses:
             sentinel += seconds[-1]
         return [values for i, values in enumerate(seconds[:-1]) if i % (EVERY + 1)], sentinel
 
-    def _check(self) -> None:
-        """Raise SearchlabError if the sentinel of some block still deviates too far."""
-        if drifted := self.deviating():
+    def _check(self, keys: Iterable[tuple[int, int]]) -> None:
+        """Raise SearchlabError if one of these blocks still deviates."""
+        if drifted := self.deviating(keys):
             ratios = [self.blocks[key].sentinel / self._level for key in drifted]
             raise SearchlabError(
                 f"the machine is not steady: in {len(drifted)} of {len(self.blocks)} blocks the same program takes up "

@@ -80,7 +80,7 @@ def test_blocks_in_which_the_machine_was_slow_are_timed_again_and_only_they(tmp_
     timed = passes(tmp_path, ran(100))
     machine = Machine(lambda call: 1.5 if call in (3, 7) else 1.0)
     timed.time(machine)
-    assert timed.again == 2 and machine.calls == 3 * 4 + 2 + 1 and not timed.deviating()
+    assert timed.again == 2 and machine.calls == 3 * 4 + 2 + 1 and not timed.deviating(timed.blocks)
     for program, readings in timed.timed().items():
         assert max(readings.seconds) < 1.2 * 1e-6 * (1 + int(program, 16))
 
@@ -89,10 +89,18 @@ def test_a_machine_that_is_never_steady_gives_no_table_and_a_steady_one_goes_on_
     with pytest.raises(SearchlabError, match="not steady.*run this again.*idle"):
         passes(tmp_path, ran(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
     again = passes(tmp_path, ran(100))
-    assert 0 < len(again.deviating()) < 13 and len(again.blocks) == 12
+    assert 0 < len(again.deviating(again.blocks)) < 13 and len(again.blocks) == 12
     machine = Machine(lambda call: statistics.median(b.sentinel for b in again.blocks.values()) / 51e-6)
     again.time(machine)
-    assert machine.calls <= 12 * TRIES and not passes(tmp_path, ran(100)).deviating()
+    assert machine.calls <= 12 * TRIES and not again.deviating(again.blocks)
+
+
+def test_the_fastest_programs_are_timed_again_until_the_machine_is_steady(tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match="in 1 of 13 blocks the same program takes up to 1.5"):
+        passes(tmp_path, ran(100)).time(Machine(lambda call: 1.5 if call > 12 else 1.0))
+    timed, machine = passes(tmp_path, ran(100)), Machine()
+    timed.time(machine)
+    assert machine.calls == 1 and not timed.deviating(timed.blocks)
 
 
 def test_a_killed_build_goes_on_and_a_torn_line_is_timed_again(tmp_path: Path) -> None:
