@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import read_log
-from ..log.writer import check_identity
+from ..log.writer import check_identity, pack
 from ..measure.settings import Settings
 from ..run.executors import OnRun, execute
 from ..run.plan import Run
@@ -131,19 +129,3 @@ def _packed(table: TableRun) -> bool:
             f"unpack it with gunzip, and run this again"
         )
     return True
-
-
-def pack(log: Path, packed: Path) -> None:
-    """Compress ``log`` into ``packed``, and remove it. The same log always gives the same bytes."""
-    part = packed.with_name(packed.name + ".part")
-    try:
-        with (
-            open(log, "rb") as source,
-            open(part, "wb") as raw,
-            gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as target,
-        ):
-            shutil.copyfileobj(source, target)
-        part.replace(packed)
-        log.unlink()
-    except OSError as error:
-        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is complete") from None
