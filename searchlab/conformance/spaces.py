@@ -274,8 +274,9 @@ def one_program(space: SpaceSubject) -> None:
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
     """The program is still the function main, with the workload's parameters."""
+    valid = space.valid
     expected = _parameters(space.workload.module)
-    for config in space.valid:
+    for config in valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
