@@ -314,8 +314,9 @@ def runs_here(target: Target) -> bool:
 def _check_builds(space: SpaceSubject) -> None:
     import tvm
 
+    valid = space.valid
     target = space.target.tvm if space.target.kind == "llvm" else tvm.target.Target(space.target.tvm, host="llvm")
-    for config in space.valid:
+    for config in valid:
         try:
             tvm.compile(space.space.schedule(config).mod, target=target)
         except Exception as error:  # the compiler may raise anything

@@ -154,7 +154,7 @@ class Methodology:
         from sklearn.ensemble import BaggingRegressor
         from sklearn.isotonic import IsotonicRegression
 
-        runs, trials = so_far.shape
+        runs = len(so_far)
         ranks = self.ranks(so_far).T
         times = np.where(np.isnan(ranks), np.nan, elapsed.T)
         times, ranks = times[~np.isnan(ranks).all(axis=1)], ranks[~np.isnan(ranks).all(axis=1)]
