@@ -82,6 +82,9 @@ class Space(ABC):
     builds_programs = False
     """Whether a decision schedules a program, which takes milliseconds and not microseconds."""
 
+    has_programs = True
+    """Whether its configs have programs. A space of configs that another tuner measured has none: a table answers."""
+
     made_with: Mapping[str, Any]
     """The options that were given; a log holds them, so that the space can be made again."""
 

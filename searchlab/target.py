@@ -26,6 +26,9 @@ class Cache:
     line: int = 64  # bytes
 
 
+RECORDED = "recorded"
+"""The kind of a target that another tuner measured on: nothing is built for it, and the workload names the device."""
+
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """L1, L2, L3 of an unknown machine: most cores since 2017 have at least these."""
 
@@ -142,7 +145,8 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     name of a CPU, for example ``"znver4"``, is that CPU. A JSON object or mapping is TVM's own form; ``"kind"`` may be
     ``"native"`` there, for example with ``"num-cores": 1``, and ``"caches"`` may give (bytes, ways[, bytes of a line])
     for each level of data cache, L1 first. By default the caches are this machine's for ``"native"``, those in
-    CPU_CACHES for a CPU that it holds, and GENERIC_CACHES for any other target.
+    CPU_CACHES for a CPU that it holds, and GENERIC_CACHES for any other target. ``"recorded"`` is no target of TVM's:
+    only recorded times are of it.
     Raises SearchlabError if this TVM cannot build for the target.
     """
     if isinstance(spec, Target):
@@ -157,7 +161,7 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
             given = dict(json.loads(text))
         except json.JSONDecodeError as error:
             raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
-    elif text in TvmTarget.list_kinds() or text == "native":
+    elif text in TvmTarget.list_kinds() or text in ("native", RECORDED):
         given = {"kind": text}
     else:
         given = {"kind": "llvm", "mcpu": text}
@@ -171,6 +175,8 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
         given = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **given, "kind": "llvm"}
     if given["kind"] == "cuda" and "arch" not in given:
         given["arch"] = _arch_here()
+    if given["kind"] == RECORDED:
+        return Target(given, caches)
     _check(given)
     return Target(given, caches or CPU_CACHES.get(str(given.get("mcpu")), GENERIC_CACHES))
 

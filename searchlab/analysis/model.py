@@ -186,16 +186,18 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: Seconds
 
 
-class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The comparison on one workload, the strategy that converges fastest first.
 
-    flops: the floating-point operations of one run of the workload. horizon: the most trials that all seeds of any
-    strategy have; areas are over this many. target_gflops: the throughput that counts as converged, None while nothing
-    has succeeded. contrasts: every pair of strategies by trials to the target, by seconds to it and by area.
+    flops: the floating-point operations of one run of the workload. unit: of all throughputs, "GFLOPS"; or "runs/s"
+    where the FLOPs are not known, and ``flops`` is 10^9 then. horizon: the most trials that all seeds of any strategy
+    have; areas are over this many. target_gflops: the throughput that counts as converged, None while nothing has
+    succeeded. contrasts: every pair of strategies by trials to the target, by seconds to it and by area.
     """
 
     workload: str
     flops: int
+    unit: str = "GFLOPS"
     horizon: int
     best: BestKnown | None
     target_gflops: float | None

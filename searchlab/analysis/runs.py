@@ -149,6 +149,11 @@ class WorkloadRuns:
     def flops(self) -> int:
         return self.runs[0].log.flops
 
+    @property
+    def unit(self) -> str:
+        """The unit of throughputs: GFLOPS, or runs a second where the FLOPs are not known."""
+        return self.runs[0].log.unit
+
     @cached_property
     def horizon(self) -> int:
         """The most trials that all runs of any strategy have; where all ended by themselves, the longest counts."""

@@ -47,6 +47,7 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
     return WorkloadSummary(
         workload=item.workload,
         flops=item.flops,
+        unit=item.unit,
         horizon=item.horizon,
         best=item.best,
         target_gflops=item.target_gflops,
@@ -78,7 +79,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
         common = min(row.trials for row in rows)
         best = {row.strategy: _median_gflops(item, row.strategy, common) for row in rows}
         shown = ", ".join(f"{name} {best[name]:.1f}" for name in sorted(best, key=lambda name: -best[name]))
-        notes.append(f"After {common} trials, which every strategy has, the median best is: {shown} GFLOPS.")
+        notes.append(f"After {common} trials, which every strategy has, the median best is: {shown} {item.unit}.")
     return notes
 
 

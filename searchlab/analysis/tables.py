@@ -30,9 +30,10 @@ def summary_table(summary: Summary) -> list[RenderableType]:
 
 def _convergence(item: WorkloadSummary, target: float) -> Table:
     goal = f"{100 * target:g} %"
-    best = f"best known {item.best.gflops:.1f} GFLOPS, by {item.best.strategy}" if item.best else "nothing known yet"
-    table = _table(f"{item.workload}: {best}")
-    columns = ("seeds", "trials", "GFLOPS", "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area", "score")
+    best = item.best
+    known = f"best known {best.gflops:.1f} {item.unit}, by {best.strategy}" if best else "nothing known yet"
+    table = _table(f"{item.workload}: {known}")
+    columns = ("seeds", "trials", item.unit, "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area", "score")
     scored = any(row.score for row in item.strategies)
     if item.batches_differ:
         table.add_column("batch", justify="right", no_wrap=True)

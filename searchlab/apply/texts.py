@@ -33,7 +33,7 @@ def text_of(best: Best, name: str) -> str:
     if name == "python":
         title = (
             f"{space.workload} in {log.header.space.name}, trial {best.trial.index} of {log.path.name}: "
-            f"{best.seconds * 1e3:.4g} ms, {best.gflops:.1f} GFLOPS"
+            f"{best.seconds * 1e3:.4g} ms, {best.gflops:.1f} {log.unit}"
         )
         return python_script(schedule, space.workload, space.target, title)
     if name == "tir":

@@ -54,6 +54,7 @@ def best(
             "config": fastest.config.to_json(),
             "seconds": fastest.seconds,
             "gflops": fastest.gflops,
+            "unit": result.log.unit,
             "tied": None if fastest.tied is None else [trial.index for trial in fastest.tied],
             "noise": noise(result.log),
             "drift": drift(result.log),
@@ -63,7 +64,7 @@ def best(
         print(text)
     else:
         out.print(
-            f"{result.log.header.workload}: {fastest.gflops:.1f} GFLOPS, {milliseconds(fastest.seconds)}, "
+            f"{result.log.header.workload}: {fastest.gflops:.1f} {result.log.unit}, {milliseconds(fastest.seconds)}, "
             f"trial {fastest.trial.index}"
         )
         for name, value in fastest.config.items():

@@ -17,6 +17,8 @@ class Source(StrEnum):
     autotvm = "autotvm"
     ansor = "ansor"
     metaschedule = "metaschedule"
+    kernel_tuner = "kernel-tuner"
+    kernel_tuner_cache = "kernel-tuner-cache"
 
 
 class Destination(StrEnum):
@@ -32,12 +34,17 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Records of AutoTVM or Ansor, or the directory of a MetaSchedule database.", metavar="FILE"
+            help="Records of AutoTVM or Ansor; the directory of a MetaSchedule database; a cache file of Kernel Tuner, "
+            "or results in the T4 format.",
+            metavar="FILE",
         ),
     ],
     to: Annotated[
         Path,
-        typer.Option("--out", help="The log to write, `*.jsonl`; or a directory, for a log of each task in the file."),
+        typer.Option(
+            "--out",
+            help="The log to write, `*.jsonl` or `*.jsonl.gz`; or a directory, for a log of each task in the file.",
+        ),
     ],
     format: Annotated[
         Source | None, typer.Option(help="The tuner that wrote the file [default: as the file looks].")
@@ -49,7 +56,8 @@ def import_(
     space: Annotated[
         str | None,
         typer.Option(
-            help="The space that its configs belong to, as `knob-template` [default: none, for analysis only]."
+            help="The space that its configs belong to, as `knob-template` [default: of a file of Kernel Tuner, its "
+            "own parameters; else none, for analysis only]."
         ),
     ] = None,
     option: Annotated[list[str] | None, typer.Option(help="An option of that space.", metavar="NAME=VALUE")] = None,
@@ -61,7 +69,10 @@ def import_(
         str, typer.Option(help="The name of the tuner in a report [default: the name of the format].")
     ] = "",
 ) -> None:
-    """Make logs of the file of another tuner: to compare it; with `--space`, also as a table or to start a search."""
+    """Make logs of the file of another tuner: to compare it; with `--space`, also as a table or to start a search.
+
+    A file of Kernel Tuner becomes a table as it is.
+    """
     from ..exchange.imports import IMPORTED, LOST, As, detect, import_file
     from ..plugins import Plugin
 
@@ -83,7 +94,7 @@ def import_(
                 f"the first, line {line}: {escape(why)}",
                 soft_wrap=True,
             )
-    if any(log.header.measure == IMPORTED for log in logs):
+    if any(log.header.measure.items() >= IMPORTED.items() for log in logs):
         out.print(f"not carried over: {LOST[format.value if format else detect(file)]}", soft_wrap=True)
 
 

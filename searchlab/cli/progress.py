@@ -32,14 +32,16 @@ class RunProgress:
 
     def start(self, workload: str, label: str, trials: int) -> Callable[[Trial], None]:
         """Add a bar, to ``trials``. The function returned moves it on by one."""
-        flops = parse_workload(workload).flops
+        searched = parse_workload(workload)
         task = self._progress.add_task(f"{workload}  {label}", total=trials, best="")
         best = math.inf
 
         def on_trial(trial: Trial) -> None:
             nonlocal best
             best = min(best, trial.cost)
-            shown = f"{flops / best / 1e9:.1f} GFLOPS" if math.isfinite(best) else "no success yet"
+            shown = "no success yet"
+            if math.isfinite(best):
+                shown = f"{searched.flops / best / 1e9:.1f} {searched.unit}"
             self._progress.update(task, advance=1, best=shown)
 
         return on_trial

@@ -65,7 +65,7 @@ def tune(
     if done < trials:
         out.print(f"the run ended by itself after {done} of {trials} trials: the policy has nothing more to propose")
     best = result.best
-    reached = f"{best.gflops:.1f} GFLOPS ({milliseconds(best.seconds)})"
+    reached = f"{best.gflops:.1f} {result.log.unit} ({milliseconds(best.seconds)})"
     out.print(f"best of {done}: {reached} with {escape(str(best.config.to_json()))}", soft_wrap=True)
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)

@@ -274,8 +274,9 @@ def one_program(space: SpaceSubject) -> None:
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
     """The program is still the function main, with the workload's parameters."""
+    valid = space.valid
     expected = _parameters(space.workload.module)
-    for config in space.valid:
+    for config in valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
@@ -313,8 +314,9 @@ def runs_here(target: Target) -> bool:
 def _check_builds(space: SpaceSubject) -> None:
     import tvm
 
+    valid = space.valid
     target = space.target.tvm if space.target.kind == "llvm" else tvm.target.Target(space.target.tvm, host="llvm")
-    for config in space.valid:
+    for config in valid:
         try:
             tvm.compile(space.space.schedule(config).mod, target=target)
         except Exception as error:  # the compiler may raise anything

@@ -19,7 +19,7 @@ from ..records import Trial
 from ..space import SPACES, Config, Space
 from ..target import Target
 from ..workload import Workload
-from .check import Breach, Refused
+from .check import Breach, NotApplicable, Refused
 from .probes import global_streams
 from .toys import Cost, flaky
 from .toys import run as run_policy
@@ -72,7 +72,9 @@ class SpaceSubject(_Subject):
 
     @cached_property
     def valid(self) -> list[Config]:
-        """The first three of the samples that make programs."""
+        """The first three of the samples that make programs. Raises NotApplicable in a space without programs."""
+        if not self.space.has_programs:
+            raise NotApplicable("its configs have no programs")
         configs: list[Config] = []
         for config in self.samples:
             try:

@@ -17,7 +17,8 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import Header, Record, read_bytes
-from ..records import Failure
+from ..plugins import Plugin
+from ..records import Failure, Statistic
 from ..space import Config, Space, Value
 from ..workload import Workload
 
@@ -50,6 +51,7 @@ class ForeignTrial:
     line: where it is in the file, from 1. config: what it chose, as the file spells it, for analysis.
     source: what a space reads a config of its own from; its form is the format's.
     run_seconds: all that measuring it took, where the format does not tell building from running.
+    propose_seconds, train_seconds: what the tuner itself took, where the format says.
     time: seconds since 1970 when it was measured, 0 where it is not recorded.
     record: the trial as a log of searchlab had it, where it was exported from one; nothing else but ``line`` and
     ``source`` is set then.
@@ -63,6 +65,8 @@ class ForeignTrial:
     message: str = ""
     build_seconds: float = 0.0
     run_seconds: float = 0.0
+    propose_seconds: float = 0.0
+    train_seconds: float = 0.0
     time: float = 0.0
     record: Record | None = None
 
@@ -74,6 +78,8 @@ class ForeignTask:
     name: what the file calls it. workload: which of ours it is; None where that cannot be told, and then ``why`` not.
     source: of the computation, what a space needs to read a config; its form is the format's.
     native: the header of the log that it was exported from, where searchlab wrote it.
+    space: the space that the file itself lists the configs of; None where it lists none. statistic: of its repeats, the
+    cost of a trial. host: facts on the machine. left_out: what of the file is not in ``trials``, in words.
     """
 
     format: str
@@ -85,6 +91,10 @@ class ForeignTask:
     versions: dict[str, str] = field(default_factory=dict)
     source: Any = None
     native: Header | None = None
+    space: Plugin | None = None
+    statistic: Statistic = "median"
+    host: dict[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:

@@ -1,5 +1,6 @@
 """Other tuners' files as logs: in a space of ours where that is asked for and possible, else for analysis.
 
+A file of Kernel Tuner lists the configs of a space itself: its log is in the space ``parameters``, and is a table.
 A log for analysis keeps every record, its configs spelled as in the file, in a space that is named after the format and
 has a fingerprint of the task there: reports, figures and statistics take it as any other. A log in a space of ours has
 its fingerprint, and so serves as a table and to start a search from; records that are no config of it are left out.
@@ -17,13 +18,18 @@ import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
 from ..log.format import Header, Record
-from ..log.writer import LogWriter
+from ..log.writer import LogWriter, pack
 from ..plugins import Plugin
 from ..space import Config
 from ..workload import Workload, parse_workload
 from .foreign import NAMED, ForeignTask, ForeignTrial, Reader, lines
+from .kernel_tuner_read import format_of as kernel_tuner_format
 from .metaschedule import RECORDS, WORKLOADS
 
+_KERNEL_TUNER = (
+    "measurements other than the time; the code of the kernel; and the restrictions: the configs that the file lists "
+    "are the space, whatever restrictions left out the others"
+)
 LOST = {
     "autotvm": "the index of a config, the hash of its template, the tuner and its batches; one time of AutoTVM's, of "
     "building and running together, counts as running",
@@ -31,10 +37,14 @@ LOST = {
     "the host; one time of Ansor's, of building and running together, counts as running",
     "metaschedule": "what MetaSchedule does not record: the time of day, what building and running took, and how a "
     "program failed, which counts as run_error",
+    "kernel-tuner": _KERNEL_TUNER,
+    "kernel-tuner-cache": _KERNEL_TUNER,
 }
 """The parts of each format's records that a log does not hold."""
 
 FORMATS = tuple(LOST)
+_READERS = {"kernel-tuner": "kernel_tuner_read", "kernel-tuner-cache": "kernel_tuner_read"}
+"""The modules that do not have the name of their format."""
 
 IMPORTED = {"kind": "imported"}
 """The protocol in the header of a log that was imported: how the other tuner measured is not recorded."""
@@ -66,6 +76,8 @@ def detect(path: Path) -> str:
     """The format of ``path``, from its name and first line. Raises SearchlabError where it is none that is known."""
     if path.is_dir() or path.name in (WORKLOADS, RECORDS):
         return "metaschedule"
+    if looks_like := kernel_tuner_format(path):
+        return looks_like
     first = next(lines(path))
     where = f"{path}, line {first.number}"
     try:
@@ -84,15 +96,16 @@ def _known() -> str:
 
 
 def import_file(path: Path, out: Path, wanted: As, format: str | None = None) -> tuple[list[Imported], list[str]]:
-    """Write the tasks in the file at ``path`` as logs: the only one as ``out`` (``*.jsonl``), or all of them in the
-    directory that it is. Returns them, and why others are left out. Raises SearchlabError; then nothing is written.
+    """Write the tasks in the file at ``path`` as logs: the only one as ``out`` (``*.jsonl``, ``*.jsonl.gz``), or all of
+    them in the directory that it is. Returns them, and what is left out. Raises SearchlabError; then nothing is
+    written.
     """
     format = format or detect(path)
     if format not in FORMATS:
         raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, FORMATS)}")
-    reader = cast(Reader, import_module(f".{format}", __package__))
+    reader = cast(Reader, import_module(f".{_READERS.get(format, format)}", __package__))
     tasks = reader.read(path)
-    single = out.name.endswith((".jsonl", ".jsonl.gz"))  # the latter is refused as it is written
+    single = out.name.endswith((".jsonl", ".jsonl.gz"))
     if single and len(tasks) > 1:
         raise SearchlabError(f"{path} holds {len(tasks)} tasks ({_names(tasks)}); give a directory as --out")
     logs: list[Imported] = []
@@ -111,11 +124,14 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         if one.path.exists():
             raise SearchlabError(f"{one.path} is there already; choose another --out, or remove it")
     for one in logs:
-        writer = LogWriter(one.path, one.header, durable=False)
+        log = one.path.with_suffix("") if one.path.suffix == ".gz" else one.path
+        writer = LogWriter(log, one.header, durable=False)
         for record in one.records:
             writer.append(record)
         writer.close()
-    return logs, notes
+        if log != one.path:
+            pack(log, one.path)
+    return logs, notes + [what for task in tasks for what in task.left_out]
 
 
 def _names(tasks: list[ForeignTask]) -> str:
@@ -124,7 +140,8 @@ def _names(tasks: list[ForeignTask]) -> str:
 
 def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Imported:
     workload = _workload(task, wanted)
-    if task.native is not None and wanted.space is None:
+    plugin = wanted.space or task.space
+    if task.native is not None and plugin is None:
         if wanted.target is not None:
             raise SearchlabError(f"{task.name} is of a log of searchlab's, which has its target; leave out --target")
         kept = [trial.record for trial in task.trials if trial.record is not None]
@@ -134,18 +151,19 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
     begun = min((trial.time for trial in task.trials if trial.time > 0), default=0.0)
     common: dict[str, Any] = {
         "workload": str(workload), "policy": Plugin(task.format), "features": "", "seed": wanted.seed, "batch": 1,
-        "measure": IMPORTED, "label": wanted.label, "versions": task.versions, "created": begun,
+        "measure": IMPORTED if task.statistic == "median" else {**IMPORTED, "statistic": task.statistic},
+        "label": wanted.label, "versions": task.versions, "host": task.host, "created": begun,
     }  # fmt: skip
-    if wanted.space is None:
+    if plugin is None:
         target = task.target if wanted.target is None else _target(task, wanted).to_json()
         header = Header(
             space=Plugin(task.format, {"task": task.name}), fingerprint=task.fingerprint, target=target, **common
         )
-        return Imported(path, header, _numbered([_record(t, t.config) for t in task.trials]), [], analysis=True)
+        return Imported(path, header, _numbered([_record(task, t, t.config) for t in task.trials]), [], analysis=True)
 
     from ..space import SPACES
 
-    space = SPACES.make(wanted.space, workload, _target(task, wanted))
+    space = SPACES.make(plugin, workload, _target(task, wanted))
     records: list[Record] = []
     left_out: list[tuple[int, str]] = []
     for trial in task.trials:
@@ -154,15 +172,19 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
         except InvalidConfig as error:
             left_out.append((trial.line, str(error)))
         else:
-            records.append(_record(trial, config.to_json()))
+            records.append(_record(task, trial, config.to_json()))
     if not records:
         line, why = left_out[0]
         raise SearchlabError(
-            f"none of the {len(left_out)} records is a config of {wanted.space.name} for {workload} on this target; "
+            f"none of the {len(left_out)} records is a config of {plugin.name} for {workload} on this target; "
             f"line {line}: {why}. Without --space they are imported for analysis"
         )
     header = Header(
-        space=wanted.space.spelled(), fingerprint=space.fingerprint, target=space.target.to_json(), **common
+        space=plugin.spelled(),
+        space_size=space.size() if plugin is task.space else None,
+        fingerprint=space.fingerprint,
+        target=space.target.to_json(),
+        **common,
     )
     return Imported(path, header, _numbered(records), left_out, analysis=False)
 
@@ -174,7 +196,7 @@ def _workload(task: ForeignTask, wanted: As) -> Workload:
             raise SearchlabError(task.why)
         return parse_workload(known)
     given = parse_workload(wanted.workload)
-    if known is not None and parse_workload(known) != given:
+    if known is not None and parse_workload(known) != given and task.space is None:
         raise SearchlabError(f"{task.name} is {known}, not {given}; leave out --workload")
     return given
 
@@ -193,12 +215,13 @@ def _target(task: ForeignTask, wanted: As) -> Any:
         ) from None
 
 
-def _record(trial: ForeignTrial, config: Mapping[str, Any]) -> Record:
+def _record(task: ForeignTask, trial: ForeignTrial, config: Mapping[str, Any]) -> Record:
     if trial.record is not None:
         return msgspec.structs.replace(trial.record, config=Config(config).to_json())
     return Record(
         index=0, config=dict(config), seconds=trial.seconds, failure=trial.failure, message=trial.message,
-        build_seconds=trial.build_seconds, run_seconds=trial.run_seconds, time=trial.time,
+        build_seconds=trial.build_seconds, run_seconds=trial.run_seconds, propose_seconds=trial.propose_seconds,
+        train_seconds=trial.train_seconds, time=trial.time, statistic=task.statistic,
     )  # fmt: skip
 
 

@@ -229,7 +229,13 @@ class Log:
 
     @cached_property
     def flops(self) -> int:
+        """See :attr:`~searchlab.workload.Workload.flops`."""
         return parse_workload(self.header.workload).flops
+
+    @cached_property
+    def unit(self) -> str:
+        """The unit of throughputs: see :attr:`~searchlab.workload.Workload.unit`."""
+        return parse_workload(self.header.workload).unit
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

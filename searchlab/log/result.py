@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Best:
     """The fastest trial of a run: the winner of its finalists, if it has finalists.
 
-    seconds: median time of one run of the program, as last measured. tied: the other finalists that are within the
+    gflops: its throughput, in the ``unit`` of the log. seconds: median time of one run of the program, as last
+    measured. tied: the other finalists that are within the
     noise of the winner; None if the run has no finalists. result: the run. :mod:`searchlab.apply` builds and shows the
     program.
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Self
 
@@ -116,6 +118,22 @@ class LogWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def pack(log: Path, packed: Path) -> None:
+    """Compress ``log`` into ``packed``, and remove it. The same log always gives the same bytes."""
+    part = packed.with_name(packed.name + ".part")
+    try:
+        with (
+            open(log, "rb") as source,
+            open(part, "wb") as raw,
+            gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as target,
+        ):
+            shutil.copyfileobj(source, target)
+        part.replace(packed)
+        log.unlink()
+    except OSError as error:
+        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is complete") from None
 
 
 def check_identity(path: Path, old: Header, new: Header) -> None:

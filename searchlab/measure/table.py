@@ -20,6 +20,7 @@ from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, find_logs, read_header, read_log
 from ..machine.host import own_cores
+from ..plugins import Plugin
 from ..records import Measurement, Statistic
 from ..space import Config, Space
 from ..target import Target
@@ -72,6 +73,23 @@ class TableSettings(
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
         """The workload, and the fingerprint of the space, of each log."""
         return {(header.workload, header.fingerprint) for header in read_headers(self.paths(base)).values()}
+
+    def space_of(self, name: str, workload: str, base: Path = Path()) -> Plugin | None:
+        """The space ``name`` with the options that the logs of ``workload`` hold; None if there is no such log.
+
+        Raises SearchlabError where they hold several.
+        """
+        headers = read_headers(self.paths(base)).items()
+        held = [(path, one.space) for path, one in headers if (one.workload, one.space.name) == (workload, name)]
+        if not held:
+            return None
+        (first, space), *rest = held
+        for path, other in rest:
+            if other != space:
+                raise SearchlabError(
+                    f"{first} and {path} hold {workload} in the space {name} with different options; choose one of them"
+                )
+        return space
 
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self.paths(base), self.missing, self.noise, self.statistic)

@@ -14,7 +14,7 @@ from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header
 from ..machine.host import host_model, library_versions, machine
-from ..measure.settings import Settings
+from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginSpec
 from ..policy import POLICIES, Policy, model_of, takes_cost_model
 from ..records import Trial
@@ -40,11 +40,22 @@ class Searched:
     size: int | None = None
 
     @classmethod
-    def of(cls, spec: PluginSpec | Space, workload: Workload, target: Target | None, label: str = "") -> Searched:
+    def of(
+        cls,
+        spec: PluginSpec | Space,
+        workload: Workload,
+        target: Target | None,
+        label: str = "",
+        *,
+        settings: Settings | None = None,
+        base: Path = Path(),
+    ) -> Searched:
         """The space that ``spec`` names, for ``workload`` on ``target``; or ``spec`` itself, if it is a space.
 
-        target: None for the target of that space. Raises SearchlabError if that space is for another workload or
-        target, and UnsupportedWorkload if the named space has no program for the workload.
+        target: None for the target of that space. settings: a space without programs that is named without options has
+        those in the table of ``workload``; base: the directory from which the path of the table starts.
+        Raises SearchlabError if that space is for another workload or target, and UnsupportedWorkload if the named
+        space has no program for the workload.
         """
         if isinstance(spec, Space):
             if str(spec.workload) != str(workload):
@@ -55,7 +66,13 @@ class Searched:
                 )
             return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
         assert target is not None
-        plugin, _ = SPACES.named(spec)
+        plugin, space_class = SPACES.named(spec)
+        if (
+            isinstance(settings, TableSettings)
+            and not plugin.options
+            and not getattr(space_class, "has_programs", True)
+        ):
+            plugin = settings.space_of(plugin.name, str(workload), base) or plugin
         return cls(SPACES.make(plugin, workload, target), plugin, label)
 
     @property
@@ -191,6 +208,11 @@ def plan_run(
     Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space. Warns
     (SearchlabWarning) of a policy that would not use what it learns.
     """
+    if not (searched.space.has_programs or settings.replays):
+        raise SearchlabError(
+            f"the space {searched.plugin.name} has no programs of {searched.space.workload}, only recorded times; "
+            f'measure with {{ kind = "table", path = ... }}'
+        )
     warm_start = usable(earlier, searched.plugin, searched.space, strategy.features)
     run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)
     policy, _ = run.start()

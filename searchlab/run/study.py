@@ -106,9 +106,13 @@ class Study:
             for entry in entries:
                 name = entry.label or entry.name
                 try:
-                    spaces.append((name, Searched.of(entry.plugin, workload, target, entry.label)))
+                    searched = Searched.of(
+                        entry.plugin, workload, target, entry.label, settings=self.spec.measure, base=self.base
+                    )
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
+                else:
+                    spaces.append((name, searched))
         held = self.spec.measure.measurable(self.base)
         if held is not None:
             for name, searched in list(spaces):
@@ -204,7 +208,8 @@ def tune(
     resolved = None if target is None else resolve_target(target)
     earlier = earlier_runs([Path(path) for path in warm_start], settings.statistic)
     run = plan_run(
-        Searched.of(space, parse_workload(workload), resolved), Strategy.of(policy, cost_model, features), settings,
+        Searched.of(space, parse_workload(workload), resolved, settings=settings),
+        Strategy.of(policy, cost_model, features), settings,
         seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,
     )  # fmt: skip
     check_used(earlier, [run.warm_start])

@@ -6,8 +6,6 @@ of the programs is kept, they are timed in passes, and the table is that log wit
 
 from __future__ import annotations
 
-import gzip
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +15,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import Log, Record, read_log
-from ..log.writer import check_identity
+from ..log.writer import check_identity, pack
 from ..measure.settings import LocalSettings, Settings
 from ..run.executors import OnRun, execute
 from ..run.plan import Run
@@ -202,19 +200,3 @@ def _complete(table: TableRun) -> bool:
             f"another file, and run this again"
         )
     return True
-
-
-def pack(log: Path, packed: Path) -> None:
-    """Compress ``log`` into ``packed``, and remove it. The same log always gives the same bytes."""
-    part = packed.with_name(packed.name + ".part")
-    try:
-        with (
-            open(log, "rb") as source,
-            open(part, "wb") as raw,
-            gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as target,
-        ):
-            shutil.copyfileobj(source, target)
-        part.replace(packed)
-        log.unlink()
-    except OSError as error:
-        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is complete") from None

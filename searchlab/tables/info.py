@@ -31,7 +31,7 @@ class TableInfo:
 
     @cached_property
     def gflops(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """GFLOPS of each config that runs, by its cost, ascending."""
+        """Throughput of each config that runs, by its cost, ascending: in GFLOPS, or in the ``unit`` of the log."""
         costs = self.log.costs
         return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)
 
@@ -84,6 +84,7 @@ class TableInfo:
         }
         if len(self.gflops):
             facts |= {
+                "unit": self.log.unit,
                 "gflops": {"best": self.gflops[-1], "median": np.median(self.gflops), "worst": self.gflops[0]},
                 "quantiles": {f"{q:g}": np.quantile(self.gflops, q) for q in QUANTILES},
                 "near_best": self.near_best,
@@ -140,11 +141,12 @@ def _passes(info: TableInfo) -> str:
 
 
 def _speeds(info: TableInfo) -> dict[str, str]:
+    unit = info.log.unit
     if not len(info.gflops):
-        return {"GFLOPS": "no config runs"}
+        return {unit: "no config runs"}
     best, median, worst = info.gflops[-1], np.median(info.gflops), info.gflops[0]
     return {
-        "GFLOPS": f"best {best:.4g}, median {median:.4g}, worst {worst:.4g}",
+        unit: f"best {best:.4g}, median {median:.4g}, worst {worst:.4g}",
         "quantiles": ", ".join(f"{100 * q:g} % {np.quantile(info.gflops, q):.4g}" for q in QUANTILES),
         "within 5 % of the best": f"{100 * info.near_best:.2g} % of the configs",
     }

@@ -27,7 +27,7 @@ class Workload(ABC):
     @property
     @abstractmethod
     def op(self) -> str:
-        """``"gemm"`` or ``"conv2d"``; also the name of the reduction's block in :meth:`prim_func`."""
+        """``"gemm"``, ``"conv2d"`` or ``"kernel"``; also the name of the reduction's block in :meth:`prim_func`."""
 
     dtype: str
     bias: bool
@@ -36,7 +36,15 @@ class Workload(ABC):
     @property
     @abstractmethod
     def flops(self) -> int:
-        """Floating-point operations of one run: two per multiply-add; bias and ReLU are not counted."""
+        """Floating-point operations of one run: two per multiply-add; bias and ReLU are not counted.
+
+        Where they are not known this is 10^9: a throughput in GFLOPS is then the number of runs a second.
+        """
+
+    @property
+    def unit(self) -> str:
+        """The unit of throughputs: ``"GFLOPS"``, or ``"runs/s"`` where :attr:`flops` are not known."""
+        return "GFLOPS"
 
     @property
     @abstractmethod

@@ -10,6 +10,7 @@ from ..errors import SearchlabError, did_you_mean
 from .base import ACCUMULATED_IN, Workload
 from .conv2d import Conv2d, conv2d
 from .gemm import gemm
+from .kernel import Kernel, kernel
 from .resnet50 import preset, preset_names
 
 _SPELLINGS = {
@@ -26,8 +27,11 @@ def parse_workload(text: str | Workload) -> Workload:
     head, *rest = text.strip().split(":")
     if "/" in head:
         return _with_options(text, *preset(head, rest))
+    if head == "kernel":
+        return _kernel(text, rest)
     if head not in _SPELLINGS:
-        raise SearchlabError(f"unknown workload {text!r}{did_you_mean(head, [*_SPELLINGS, *preset_names()[:2]])}")
+        known = [*_SPELLINGS, "kernel", *preset_names()[:2]]
+        raise SearchlabError(f"unknown workload {text!r}{did_you_mean(head, known)}")
     count, spelling = _SPELLINGS[head]
     try:
         sizes = [int(number) for number in rest[0].split("x")]
@@ -39,6 +43,18 @@ def parse_workload(text: str | Workload) -> Workload:
         m, n, k = sizes
         return _with_options(text, gemm(m, n, k), rest[1:])
     return _with_options(text, _conv2d(sizes, rest[1:]), rest[1:])
+
+
+def _kernel(text: str, rest: list[str]) -> Kernel:
+    name, *operations = rest or [""]
+    if not operations:
+        return kernel(name)
+    if len(operations) > 1 or not re.fullmatch(r"\d{1,24}flop", operations[0]):
+        raise SearchlabError(
+            f"workload {text!r}: after the name there may be only the floating-point operations of one run, as in "
+            f"kernel:{name}:7549747200flop"
+        )
+    return kernel(name, int(operations[0].removesuffix("flop")))
 
 
 def _conv2d(sizes: list[int], options: list[str]) -> Conv2d:

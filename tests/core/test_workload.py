@@ -140,3 +140,20 @@ def test_the_prim_func_computes_the_reference(text: str, native: Target) -> None
     tvm.compile(workload.module, target=native.tvm)["main"](*map(tvm.runtime.tensor, inputs.values()), result)
     rtol, atol = workload.tolerance()
     np.testing.assert_allclose(result.numpy(), workload.reference(inputs), rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("text", ["kernel:convolution@A4000", "kernel:gemm-96x96:1769472flop"])
+def test_a_kernel_of_another_tuner_is_spelled_and_has_no_program(text: str) -> None:
+    workload = parse_workload(text)
+    assert str(workload) == text and workload.op == "kernel"
+    assert (workload.unit, workload.flops) == (("GFLOPS", 1769472) if "flop" in text else ("runs/s", 10**9))
+    with pytest.raises(SearchlabError, match="no program for it here"):
+        workload.prim_func()
+
+
+@pytest.mark.parametrize(
+    "text", ["kernel", "kernel:", "kernel:a b", "kernel:a:0flop", "kernel:a:9", "kernel:a:9flop:b"]
+)
+def test_a_kernel_that_is_misspelt_is_one_sentence(text: str) -> None:
+    with pytest.raises(SearchlabError, match="kernel"):
+        parse_workload(text)

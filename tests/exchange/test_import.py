@@ -244,10 +244,10 @@ def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
     assert len(notes) == 1 and "mine/secret" in notes[0]
 
 
-def test_a_compressed_log_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="write one that ends in .jsonl"):
-        imported(ANSOR, tmp_path / "a.jsonl.gz")
-    assert not list(tmp_path.iterdir())
+def test_a_log_may_be_compressed(tmp_path: Path) -> None:
+    log = imported(ANSOR, tmp_path / "a.jsonl.gz")
+    assert log.records == imported(ANSOR, tmp_path / "a.jsonl").records
+    assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "a.jsonl.gz"}
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
         views.append(View(
             key=key, name=key, label=label, x=at.tolist() if key == BY_TRIALS else shorten(at), levels=levels,
             series=[_sampled(name, band, at) for name, band in bands.items()],
-            quantity="best GFLOPS so far", top=short(best * 1.08 or 1.0),
+            quantity=f"best {item.unit} so far", top=short(best * 1.08 or 1.0),
         ))  # fmt: skip
     return Figure(
         key="convergence", title="Convergence", views=views, digits=1, brief="median and quartiles over seeds",

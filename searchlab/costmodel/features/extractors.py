@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...errors import SearchlabError, did_you_mean
+from ...errors import SearchlabError, UnsupportedSpace, did_you_mean
 from ...space import Space
 from .base import Features
 from .knob import AutoTVMKnobFeatures, KnobFeatures
 from .loop import CurveFeatures, ItervarFeatures
-from .program import ProgramFeatures, StoreFeatures
+from .program import ProgramFeatures, ScheduledFeatures, StoreFeatures
 
 FEATURES: dict[str, type[Features]] = {
     kind.name: kind
@@ -16,7 +16,14 @@ FEATURES: dict[str, type[Features]] = {
 
 
 def make_features(name: str, space: Space) -> Features:
-    """The features called ``name`` of configs of ``space``. Raises SearchlabError if there are none."""
+    """The features called ``name`` of configs of ``space``. Raises SearchlabError if there are none.
+
+    Raises UnsupportedSpace for features of programs in a space that has no programs.
+    """
     if name not in FEATURES:
         raise SearchlabError(f"unknown features {name!r}{did_you_mean(name, FEATURES)}")
+    if issubclass(FEATURES[name], ScheduledFeatures) and not space.has_programs:
+        raise UnsupportedSpace(
+            f"the features {name!r} are of programs, and the configs of {space.workload} have none; use knob"
+        )
     return FEATURES[name](space)

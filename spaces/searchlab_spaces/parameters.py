@@ -1,0 +1,265 @@
+"""``parameters``: the configs of which another tuner recorded times. They have no programs, so only tables answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Never
+
+import numpy as np
+
+from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
+from searchlab.target import Target
+from searchlab.workload import Workload
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+MOST = 1 << 24
+"""The most configs, and the most bytes of their numbers: a header from a stranger must not fill the memory."""
+
+INT64 = 1 << 62
+
+Indices = np.ndarray[Any, np.dtype[Any]]
+
+
+class Parameters(ProductSpace):
+    """The configs that a file of another tuner lists, among the product of its parameters.
+
+    The list is the space: what restrictions left out is not in it, and a restriction is never evaluated. A knob has the
+    values that go on to a listed config, so a later knob depends on earlier ones. Indices are those of the product,
+    with holes. All configs are equally likely in :meth:`sample`.
+
+    parameters: the values of each parameter, in order. listed: the indices of the configs, as :meth:`options_for` packs
+    them; the whole product if empty. :mod:`searchlab.exchange` makes both from a file, and the table that it writes
+    holds them: a study over that table names the space alone.
+    Raises UnsupportedWorkload without parameters, and SearchlabError where they are damaged.
+    """
+
+    has_programs = False
+
+    def __init__(
+        self,
+        workload: Workload,
+        target: Target,
+        *,
+        parameters: Mapping[str, Sequence[Value]] | None = None,
+        listed: str = "",
+    ) -> None:
+        if not parameters:
+            raise UnsupportedWorkload(
+                f"parameters has no configs of {workload}: a table that was imported from another tuner holds them; "
+                f'use measure = {{ kind = "table", path = ... }} with such a table'
+            )
+        super().__init__(workload, target, _knobs(parameters))
+        self._listed = listed
+        self._indices = self._every() if not listed else _unpacked(listed, self.range_length)
+
+    @classmethod
+    def options_for(
+        cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
+    ) -> dict[str, Any]:
+        """The options of the space of these ``configs``, whose values are among ``parameters``."""
+        knobs = _knobs(parameters)
+        positions = [{value: i for i, value in enumerate(knob.choices)} for knob in knobs]
+        indices = set()
+        for config in configs:
+            index, stride = 0, 1
+            for knob, position in zip(knobs, positions, strict=True):
+                index += stride * position[config[knob.name]]
+                stride *= len(knob.choices)
+            indices.add(index)
+        plain = {name: list(values) for name, values in parameters.items()}
+        return {"parameters": plain, **({"listed": _packed(sorted(indices))} if len(indices) < stride else {})}
+
+    def _every(self) -> Sequence[int]:
+        if self.range_length > MOST:
+            raise SearchlabError(
+                f"parameters: the product of the values has {self.range_length:,} configs, and at most {MOST:,} can be "
+                f"listed; is this the header of a table that was imported?"
+            )
+        return range(self.range_length)
+
+    # --- the configs ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tree(self) -> _Tree:
+        return _Tree(self.axes, self._indices)
+
+    @cached_property
+    def _members(self) -> frozenset[int]:
+        return frozenset(self._indices)
+
+    def decide(self, choose: Choose) -> Config:
+        return self._tree.decide(choose)
+
+    def sample(self, rng: np.random.Generator) -> Config:
+        """One config, all being equally likely."""
+        return super().config_at(self._indices[int(rng.integers(len(self._indices)))])
+
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
+        return Space.knobs(self, config)
+
+    def size(self, limit: int = 0) -> int:
+        return len(self._indices)
+
+    def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
+        """Every config once, in the order of the index, or in random order with ``rng``."""
+        order = range(len(self._indices)) if rng is None else rng.permutation(len(self._indices)).tolist()
+        return (ProductSpace.config_at(self, self._indices[place]) for place in order)
+
+    def config_at(self, index: int) -> Config:
+        """The config with this index. Raises IndexError where there is none."""
+        config = super().config_at(index)
+        if index not in self._members:
+            raise IndexError(f"index {index} is of no listed config")
+        return config
+
+    def index_of(self, config: Mapping[str, Value]) -> int:
+        self.knobs(config)  # says which knob is wrong
+        return super().index_of(config)
+
+    def schedule(self, config: Mapping[str, Value]) -> Schedule:
+        """Always raises InvalidConfig."""
+        self.knobs(config)
+        raise InvalidConfig(
+            f"{self.workload} was measured by another tuner, so its configs have recorded times and no program here"
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the parameters and of the list."""
+        knobs = [[knob.name, list(knob.choices)] for knob in self.axes]
+        told = f"{self.workload} {self.target} {json.dumps(knobs)} {self._listed}"
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_tree", "_members")}
+
+
+def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
+    """A knob for each parameter. Raises SearchlabError for what cannot be one."""
+    knobs = []
+    for name, given in parameters.items():
+        values = [tuple(value) if isinstance(value, list) else value for value in given] if _is_list(given) else []
+        if not values or not all(_is_value(value) for value in values) or len(set(values)) < len(values):
+            raise SearchlabError(
+                f"parameters: {name!r} must have a list of different values, numbers, words or tiles, not {given!r}"
+            )
+        knobs.append(Knob(name, values))
+    return knobs
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str)
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(type(factor) is int for factor in value)
+    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+
+
+# --- the list as a word: the gaps between the sorted indices, seven bits a byte, compressed ---------------------------
+
+
+def _packed(indices: Sequence[int]) -> str:
+    """``indices``, ascending and different, as a word."""
+    data = bytearray()
+    for before, index in pairwise([-1, *indices]):
+        gap = index - before - 1
+        while gap > 0x7F:
+            data.append(gap & 0x7F | 0x80)
+            gap >>= 7
+        data.append(gap)
+    return base64.b64encode(zlib.compress(bytes(data), 9)).decode()
+
+
+def _unpacked(listed: str, end: int) -> list[int]:
+    """The inverse of :func:`_packed`. Raises SearchlabError for what is no such word, or goes beyond ``end``."""
+    if not isinstance(listed, str):
+        _damaged(f"it is {listed!r}")
+    try:
+        unpack = zlib.decompressobj()
+        data = unpack.decompress(base64.b64decode(listed, validate=True), MOST)
+    except (binascii.Error, ValueError, zlib.error) as error:
+        _damaged(error)
+    if not unpack.eof:
+        _damaged("it is cut off or too long")
+    indices: list[int] = []
+    index, gap, shift = -1, 0, 0
+    for byte in data:
+        gap |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            index += gap + 1
+            indices.append(index)
+            gap = shift = 0
+        elif shift > 1024:
+            _damaged("a number in it has no end")
+    if shift or not indices or index >= end:
+        _damaged(f"it holds {len(indices)} configs, and does not fit a product of {end}")
+    return indices
+
+
+def _damaged(why: object) -> Never:
+    raise SearchlabError(
+        f"parameters: the list of configs is damaged ({why}); take it from the header of the table that was imported"
+    ) from None
+
+
+# --- the tree of prefixes ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Node:
+    """An open choice, and for each value the rows that go on with it."""
+
+    knob: Knob
+    rows: Mapping[Value, tuple[int, int]]
+
+
+class _Tree:
+    """The listed configs as rows of positions, sorted: those that begin alike stand together."""
+
+    def __init__(self, axes: Sequence[Knob], indices: Sequence[int]) -> None:
+        large = len(indices) > 0 and indices[-1] >= INT64
+        rest: Indices = np.array(indices, dtype=object if large else np.int64)
+        columns = []
+        for knob in axes:
+            columns.append((rest % len(knob.choices)).astype(np.int64))
+            rest = rest // len(knob.choices)
+        order = np.lexsort(columns[::-1])
+        self._axes = axes
+        self._columns = [column[order] for column in columns]
+        self._count = len(indices)
+        self._nodes: dict[tuple[int, int], _Node] = {}
+
+    def decide(self, choose: Choose) -> Config:
+        items = []
+        first, end = 0, self._count
+        for depth, knob in enumerate(self._axes):
+            node = self._node(depth, first, end)
+            value = choose(node.knob)
+            first, end = node.rows[value]
+            items.append((knob.name, value))
+        return Config(items)
+
+    def _node(self, depth: int, first: int, end: int) -> _Node:
+        """The choice after the prefix that the rows from ``first`` to ``end`` share; the first row tells it."""
+        if (depth, first) not in self._nodes:
+            knob = self._axes[depth]
+            positions, starts = np.unique(self._columns[depth][first:end], return_index=True)
+            values = [knob.choices[position] for position in positions.tolist()]
+            limits = [*(first + starts).tolist(), end]
+            self._nodes[depth, first] = _Node(Knob(knob.name, values), dict(zip(values, pairwise(limits), strict=True)))
+        return self._nodes[depth, first]

@@ -1,0 +1,248 @@
+"""Cache files of Kernel Tuner and T4 results as tables, from real files and hostile ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from searchlab.analysis import report
+from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.exchange.exports import export_logs
+from searchlab.exchange.imports import As, detect, import_file
+from searchlab.log.format import Log, read_log
+from searchlab.log.result import load_log
+from searchlab.plugins import Plugin
+from searchlab.run.study import Study, tune
+from tests.support.exchange import DATA, made_log
+
+CACHE, T4 = DATA / "kernel_tuner" / "gemm_cache.json.gz", DATA / "kernel_tuner" / "gemm_t4.json.gz"
+KERNEL = "kernel:gemm-96x96:1769472flop"
+
+
+def imported(path: Path, out: Path, **wanted: Any) -> tuple[Log, list[str]]:
+    _, notes = import_file(path, out, As(**wanted))
+    return read_log(out), notes
+
+
+def cache(**changes: Any) -> dict[str, Any]:
+    """A small cache file: two configs that work, in milliseconds, and one that failed."""
+    entries = {
+        "16,a": {"x": 16, "y": "a", "time": 2.0, "times": [1.0, 3.0], "compile_time": 500.0, "benchmark_time": 4.0,
+                 "verification_time": 1.0, "framework_time": 7.0, "strategy_time": 8.0, "GFLOP/s": 3.0,
+                 "timestamp": "2023-12-22 09:54:05.502007+00:00"},
+        "32,a": {"x": 32, "y": "a", "time": 1.0, "times": [1.0, 1.0], "compile_time": 250.0, "GFLOP/s": 6.0},
+        "32,b": {"x": 32, "y": "b", "time": "CompilationFailedConfig", "compile_time": 125.0},
+    }  # fmt: skip
+    return {
+        "device_name": "NVIDIA RTX A4000", "kernel_name": "convolution_kernel", "problem_size": [64, 32],
+        "tune_params_keys": ["x", "y"], "tune_params": {"x": [16, 32], "y": ["a", "b"]}, "objective": "time",
+        "cache": entries, **changes,
+    }  # fmt: skip
+
+
+def written(path: Path, content: Any) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+def t4_of(*results: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"schema_version": "1.0.0", "metadata": metadata, "results": list(results)}
+
+
+def test_a_cache_file_is_a_table(tmp_path: Path) -> None:
+    table, notes = imported(written(tmp_path / "c.json", cache()), tmp_path / "t.jsonl")
+    header, (first, second, failed) = table.header, table.records
+    assert not notes
+    assert header.workload == "kernel:convolution_kernel-64x32@NVIDIA_RTX_A4000:6000000flop"
+    assert header.space.name == "parameters" and header.space_size == 3 and header.measure["statistic"] == "mean"
+    assert header.host == {"device": "NVIDIA RTX A4000"} and header.created == first.time == 1703238845.502007
+    assert first.config == {"x": 16, "y": "a"} and first.seconds == (1e-3, 3e-3) and first.measurement.cost == 2e-3
+    assert (first.build_seconds, first.train_seconds, first.propose_seconds) == (0.5, 7e-3, 8e-3)
+    assert first.run_seconds == pytest.approx(5e-3) and second.run_seconds == pytest.approx(2e-3)
+    assert (failed.failure, failed.message, failed.build_seconds) == ("build_error", "CompilationFailedConfig", 0.125)
+    assert table.unit == "GFLOPS" and table.flops == 6_000_000
+    assert set(load_log(table.path).space.enumerate()) == {trial.config for trial in table.trials}
+
+
+def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
+    assert (detect(CACHE), detect(T4)) == ("kernel-tuner-cache", "kernel-tuner")
+    one, notes = imported(CACHE, tmp_path / "cache.jsonl.gz")
+    other, more = imported(T4, tmp_path / "t4.jsonl", workload=KERNEL)
+    assert not notes and not more and len(one.records) == one.header.space_size == 152
+    assert one.header.workload == KERNEL
+    assert [record.config for record in one.records] == [record.config for record in other.records]
+    assert one.costs.tolist() == pytest.approx(other.costs.tolist(), rel=1e-12)
+    assert one.elapsed.tolist() == pytest.approx(other.elapsed.tolist(), rel=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "cmaes", "qmc", "droplet", "autotvm-ga", "grid"])
+def test_a_policy_searches_it_and_a_run_resumes(tmp_path: Path, policy: str) -> None:
+    import_file(CACHE, tmp_path / "table.jsonl.gz", As())
+    wanted: dict[str, Any] = {
+        "space": "parameters", "policy": policy, "log": tmp_path / "run.jsonl", "trials": 20, "batch": 4,
+        "measure": {"kind": "table", "path": str(tmp_path / "table.jsonl.gz"), "statistic": "mean"},
+    }  # fmt: skip
+    whole = tune(KERNEL, **wanted)
+    tried = [trial.config for trial in whole.trials]
+    assert len(set(tried)) == len(tried) == 20 or whole.log.ended
+    lines = (tmp_path / "run.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "run.jsonl").write_text("".join(lines[:9]))
+    assert [trial.config for trial in tune(KERNEL, **wanted).trials] == tried
+    with pytest.raises(InvalidConfig, match="no program"):
+        load_log(tmp_path / "run.jsonl").best.schedule()
+
+
+def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
+    import_file(CACHE, tmp_path / "tables" / "one.jsonl.gz", As())
+    import_file(T4, tmp_path / "tables" / "other.jsonl", As("kernel:gemm@other"))
+    study = Study.from_dict(
+        {
+            "workloads": [KERNEL, "kernel:gemm@other"], "spaces": ["parameters"], "seeds": 2, "trials": 8,
+            "policies": ["random", "grid", "metaschedule", {"name": "xgb", "features": "store"}],
+            "measure": {"kind": "table", "path": "tables"},
+        },
+        tmp_path,
+    )  # fmt: skip
+    runs, left_out = study.plan()
+    assert len(runs) == 8 and len(left_out) == 4 and "features 'store' are of programs" in " ".join(left_out)
+    study.run(tmp_path / "results")
+    report(tmp_path / "results")
+    options = read_log(next((tmp_path / "results").rglob("seed0.jsonl"))).header.space.options
+    assert options["parameters"]["MB"] == [4, 8, 16, 32, 48, 96]
+    page = (tmp_path / "results" / "report" / "report.html").read_text()
+    assert "best runs/s so far" in page and "best GFLOPS so far" in page
+    with pytest.raises(SearchlabError, match="holds them; use measure"):
+        Study.from_dict(
+            {"workloads": [KERNEL], "spaces": ["parameters"], "policies": ["random"], "target": "recorded"}
+        ).plan()
+    with pytest.raises(SearchlabError, match="no programs"):
+        tune(KERNEL, space={"name": "parameters", "options": options}, policy="random", log=tmp_path / "x.jsonl",
+             target="recorded")  # fmt: skip
+
+
+def test_a_log_of_ours_comes_back_in_its_own_space(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "ours.jsonl", space="guided-gemm")
+    export_logs([log.path], "kernel-tuner", tmp_path / "t4.json")
+    table, _ = imported(
+        tmp_path / "t4.json",
+        tmp_path / "again.jsonl",
+        space=Plugin("guided-gemm"),
+        target=json.dumps(log.header.target),
+    )
+    assert (table.header.workload, table.header.fingerprint) == (log.header.workload, log.header.fingerprint)
+    assert [trial.config for trial in table.trials] == [trial.config for trial in log.trials]
+    assert table.costs.tolist() == pytest.approx(log.costs.tolist(), rel=1e-12)
+    listed, _ = imported(tmp_path / "t4.json", tmp_path / "listed.jsonl")
+    assert listed.header.space.name == "parameters" and listed.header.workload == log.header.workload
+
+
+def test_the_first_of_two_measurements_counts(tmp_path: Path) -> None:
+    result = {"configuration": {"x": 1}, "times": {"runtimes": [5.0]}, "invalidity": "correct", "correctness": 1}
+    again = {**result, "times": {"runtimes": [7.0]}}
+    wrong = {**result, "configuration": {"x": 2}, "correctness": 0}
+    table, notes = imported(written(tmp_path / "a.json", t4_of(result, again, wrong)), tmp_path / "a.jsonl")
+    assert [record.seconds for record in table.records] == [(5e-3,), ()] and "measured before" in notes[0]
+    assert table.records[1].failure == "wrong_answer" and table.unit == "runs/s"
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("seconds", 1.0), ("miliseconds", 1e-3), ("ns", 1e-9)])
+def test_a_t4_file_names_its_unit(tmp_path: Path, unit: str, factor: float) -> None:
+    measured = [{"name": "time", "value": 3.0, "unit": "ms"}]
+    result = {"configuration": {"x": 1}, "times": {"compilation": 2.0}, "invalidity": "correct", "correctness": 1}
+    both = [result | {"measurements": measured}, {**result, "configuration": {"x": 2}, "invalidity": "timeout"}]
+    table, _ = imported(written(tmp_path / "a.json", t4_of(*both, timeunit=unit)), tmp_path / "a.jsonl")
+    assert table.records[0].build_seconds == 2 * factor and table.records[0].seconds == pytest.approx((3e-3,))
+    assert table.records[1].failure == "run_timeout"
+
+
+@pytest.mark.parametrize("time", ["", "RuntimeFailedConfig", None, math.nan, math.inf, 1e20])
+def test_what_is_no_time_is_a_failure(tmp_path: Path, time: Any) -> None:
+    content = cache()
+    content["cache"]["32,a"]["time"] = time
+    table, _ = imported(written(tmp_path / "c.json", content), tmp_path / "t.jsonl")
+    assert table.records[1].failure == "run_error" and table.records[1].message
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"tune_params": {"x": [16, 32]}}, "parameter 'y' must have a list of values"),
+    ({"tune_params": {"x": [16], "y": ["a", "b"]}}, "record 2 is damaged: its x is 32"),
+    ({"tune_params": 3}, "tune_params or cache is missing"),
+    ({"tune_params_keys": []}, "no tuning parameter"),
+    ({"cache": {}}, "holds no record"),
+    ({"cache": {"1": 3}}, "record 1 is damaged: it is 3"),
+    ({"objective": "energy"}, "objective of .* is 'energy'"),
+    ({"objective": ["time", "energy"]}, "objective of"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), BAD)
+def test_a_damaged_cache_is_one_sentence(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    with pytest.raises(SearchlabError, match=why):
+        import_file(written(tmp_path / "c.json", cache(**change)), tmp_path / "t.jsonl", As())
+    assert not (tmp_path / "t.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("time", -1.0), ("time", 0), ("time", True), ("time", [1]), ("time", 10**400), ("times", 3), ("times", ["x"]),
+     ("compile_time", "fast"), ("benchmark_time", -5), ("x", None), ("x", {"a": 1}), ("x", math.nan)],
+)  # fmt: skip
+def test_a_damaged_record_is_named(tmp_path: Path, field: str, value: Any) -> None:
+    content = cache()
+    content["cache"]["32,a"][field] = value
+    with pytest.raises(SearchlabError, match="record 2 is damaged"):
+        import_file(written(tmp_path / "c.json", content), tmp_path / "t.jsonl", As())
+
+
+@given(cut=st.integers(0, 2000))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_that_is_cut_anywhere_gives_its_whole_records_or_one_sentence(tmp_path: Path, cut: int) -> None:
+    text = gzip.decompress(CACHE.read_bytes()).decode()
+    path, out = tmp_path / "c.json", tmp_path / "t.jsonl"
+    start = text.index('"cache"')
+    path.write_text(text[: start + cut])
+    out.unlink(missing_ok=True)
+    try:
+        table, _ = imported(path, out)
+    except SearchlabError as error:
+        assert "\n" not in str(error) and str(path) in str(error)
+    else:
+        assert 1 <= len(table.records) <= 1 + text[start : start + cut].count("\n")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_value_anywhere_is_read_or_refused_in_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
+    result = {"configuration": {"x": 1}, "times": {"runtimes": [5.0]}, "measurements": [{"name": "time", "value": 5.0}],
+              "invalidity": "correct", "correctness": 1, "objectives": ["time"]}  # fmt: skip
+    content: Any = data.draw(st.sampled_from([cache(), t4_of(result)]))
+    inner = content
+    while True:
+        key = data.draw(st.sampled_from(list(inner) if isinstance(inner, dict) else list(range(len(inner)))))
+        if not isinstance(inner[key], dict | list) or not inner[key] or data.draw(st.booleans()):
+            inner[key] = data.draw(JSON)
+            break
+        inner = inner[key]
+    path, out = written(tmp_path / "c.json", content), tmp_path / "t.jsonl"
+    out.unlink(missing_ok=True)
+    try:
+        table, _ = imported(path, out)
+    except SearchlabError as error:
+        assert str(error)
+    else:
+        assert np.isfinite(table.costs).sum() == sum(not record.failure for record in table.records)
