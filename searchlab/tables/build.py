@@ -6,6 +6,7 @@ of the programs is kept, they are timed in passes, and the table is that log wit
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
