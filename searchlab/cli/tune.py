@@ -70,4 +70,5 @@ def tune(
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
         out.print(f"it does not win beyond the noise: measured again, trials {names} are as fast", soft_wrap=True)
-    out.print(f"see it: searchlab best {escape(str(log))} --show tir", soft_wrap=True)
+    if result.space.has_programs:
+        out.print(f"see it: searchlab best {escape(str(log))} --show tir", soft_wrap=True)

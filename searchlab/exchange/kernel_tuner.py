@@ -38,7 +38,13 @@ def export_t4(log: Log, out: Path) -> list[str]:
     run = {"workload": header.workload, "space": header.space.name, "policy": header.policy.name, "seed": header.seed}
     content = {
         "schema_version": VERSION,
-        "metadata": {**run, "target": header.target, "host": header.host, "objective_unit": "ms"},
+        "metadata": {
+            **run,
+            "target": header.target,
+            "host": header.host,
+            "objective_unit": "ms",
+            "timeunit": "milliseconds",
+        },
         "results": [_result(record) for record in log.records],
     }
     _write(out, content)

@@ -35,6 +35,7 @@ def test_t4_results_hold_what_the_schema_requires(tmp_path: Path) -> None:
     log = read_log(table(tmp_path / "a.jsonl"))
     export_logs([log.path], "kernel-tuner", tmp_path / "t4.json")
     whole = json.loads((tmp_path / "t4.json").read_text())
+    assert whole["metadata"]["timeunit"] == "milliseconds"  # autotuning_methodology takes seconds where it is missing
     assert whole["schema_version"] == "1.0.0" and len(whole["results"]) == len(log.records)
     words = {"timeout", "compile", "runtime", "correctness", "constraints", "correct"}
     for result, record in zip(whole["results"], log.records, strict=True):
