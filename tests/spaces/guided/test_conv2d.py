@@ -19,7 +19,7 @@ from searchlab.target import Target, resolve_target
 from searchlab.workload import conv2d, gemm, parse_workload
 from searchlab.workload.resnet50 import preset_names
 from searchlab_spaces.guided.conv2d import GuidedConv2d
-from searchlab_spaces.guided.conv2d_common import accumulators, shares
+from searchlab_spaces.guided.conv2d_common import accumulators, even_shares
 
 SPELLINGS = [
     "conv2d:1x8x8x32x16x3x3:p1",  # nothing to pad but the image
@@ -126,7 +126,7 @@ def test_space_is_small_and_its_tiles_fit_the_registers(name: str) -> None:
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 128))
 def test_shares_divide_a_task_and_use_the_cores_no_worse(tasks: int, tiles: int, cores: int) -> None:
-    parts = shares(tasks, tiles, cores)
+    parts = even_shares(tasks, tiles, cores)
     assert tiles % parts == 0
     rounds = -(-tasks * parts // cores)
     assert rounds * tiles // parts <= -(-tasks // cores) * tiles
