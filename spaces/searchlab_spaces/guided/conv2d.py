@@ -35,7 +35,9 @@ class GuidedConv2d(Space):
     how many equal tasks the blocks of the other one are cut.
 
     Any size, stride, padding, dilation, dtype and number of cores will do; bias and ReLU are applied as the result
-    is written. Raises UnsupportedWorkload for a GEMM and for a target that is no CPU, SearchlabError for a wrong option.
+    is written.
+
+    Raises UnsupportedWorkload for a GEMM and for a target that is no CPU, SearchlabError for a wrong option.
     """
 
     workload: Conv2d
