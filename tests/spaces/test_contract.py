@@ -38,11 +38,19 @@ SEEDS = range(3)
 TARGETS = {"cpu": "native", "cuda": {"kind": "cuda", "arch": "sm_90"}}
 
 
+VARIANTS = {
+    "guided-conv2d-knobs": ("conv2d", Plugin("guided-conv2d", {"blocks": "knobs"})),
+    "trace-gemm": ("gemm", Plugin("trace", {"function": "searchlab_spaces.trace.cpu:stochastic_schedule_gemm"})),
+}
+"""Spaces with options, by a name of their own: the operator that each is for, on CPUs."""
+
+
 @cache
 def space_of(name: str, workload: str, kind: str) -> Space | None:
     """The space, or None where it says, with a hint, that it has no program for this workload and kind of target."""
+    _, plugin = VARIANTS.get(name, ("", Plugin(name)))
     try:
-        return SPACES.make(Plugin(name), parse_workload(workload), resolve_target(TARGETS[kind]))  # type: ignore[arg-type]
+        return SPACES.make(plugin, parse_workload(workload), resolve_target(TARGETS[kind]))  # type: ignore[arg-type]
     except UnsupportedWorkload as error:
         assert "use" in str(error) and name in str(error)
         return None
@@ -51,10 +59,11 @@ def space_of(name: str, workload: str, kind: str) -> Space | None:
 WITH_PROGRAMS = [name for name in SPACES.installed() if SPACES.load(name).has_programs]
 CELLS = [
     pytest.param(name, workload, kind, id=f"{name}-{workload}-{kind}")
-    for name in WITH_PROGRAMS
+    for name in [*WITH_PROGRAMS, *VARIANTS]
     for workload in WORKLOADS
     for kind in TARGETS
-    if space_of(name, workload, kind)
+    if (name not in VARIANTS or (workload.split(":")[0], kind) == (VARIANTS[name][0], "cpu"))
+    and space_of(name, workload, kind)
 ]
 ON_CPU = [cell for cell in CELLS if cell.values[2] == "cpu"]
 ON_CUDA = [cell for cell in CELLS if cell.values[2] == "cuda"]
@@ -63,7 +72,7 @@ ON_CUDA = [cell for cell in CELLS if cell.values[2] == "cuda"]
 def test_every_workload_has_a_space_and_every_space_a_workload() -> None:
     for cells in (ON_CPU, ON_CUDA):
         assert {cell.values[1] for cell in cells} == set(WORKLOADS)
-    assert {cell.values[0] for cell in ON_CPU} == set(WITH_PROGRAMS)
+    assert {cell.values[0] for cell in ON_CPU} == {*WITH_PROGRAMS, *VARIANTS}
     assert {cell.values[0] for cell in ON_CUDA} >= {"knob-template", "sketch", "trace"}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from searchlab.errors import UnsupportedWorkload
+from searchlab.options import one_of
 from searchlab.space import Choose, Config, Knob, Space
 from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
@@ -27,22 +28,31 @@ class GuidedConv2d(Space):
     it is there if neither of the operands is a single column.
     A tile takes 3/8 to 3/4 of the vector registers, where the workload has as much to compute.
 
+    blocks: ``"model"``, where every other choice is computed, or ``"knobs"`` to search some of them. A tile then takes
+    1/8 to 5/4 of the registers. ``depth`` is the block of the sum, of input channels in ``direct`` and of products
+    (ci x kh x kw) in ``im2row``: the loop over these blocks is outside the tiles of a task, whose partial sums stay
+    in the packed result until the last block. ``outer`` says which operand's blocks go by outermost, ``shares`` into
+    how many equal tasks the blocks of the other one are cut.
+
     Any size, stride, padding, dilation, dtype and number of cores will do; bias and ReLU are applied as the result
-    is written. Raises UnsupportedWorkload for a GEMM and for a target that is no CPU.
+    is written.
+
+    Raises UnsupportedWorkload for a GEMM and for a target that is no CPU, SearchlabError for a wrong option.
     """
 
     workload: Conv2d
 
-    def __init__(self, workload: Workload, target: Target) -> None:
+    def __init__(self, workload: Workload, target: Target, *, blocks: str = "model") -> None:
         if not isinstance(workload, Conv2d):
             raise UnsupportedWorkload(f"guided-conv2d takes conv2d workloads, not {workload}; use guided-gemm for it")
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-conv2d is for CPUs (llvm), not {target.kind}; use knob-template there")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        self._lowerings: dict[str, Direct | Im2row] = {"direct": Direct(workload, target, lanes)}
+        searched = one_of("blocks", blocks, ("model", "knobs")) == "knobs"
+        self._lowerings: dict[str, Direct | Im2row] = {"direct": Direct(workload, target, lanes, searched)}
         if Im2row.suits(workload):
-            self._lowerings["im2row"] = Im2row(workload, target, lanes)
+            self._lowerings["im2row"] = Im2row(workload, target, lanes, searched)
 
     def decide(self, choose: Choose) -> Config:
         lowering = choose(Knob("lowering", tuple(self._lowerings)))
@@ -50,5 +60,5 @@ class GuidedConv2d(Space):
 
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)
-        tile = {name: int(value) for name, value in config.items() if name != "lowering"}  # type: ignore[arg-type]
-        return self._lowerings[str(config["lowering"])].schedule(**tile)
+        choices: dict[str, Any] = {name: value for name, value in config.items() if name != "lowering"}
+        return self._lowerings[str(config["lowering"])].schedule(**choices)

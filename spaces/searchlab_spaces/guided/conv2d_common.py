@@ -18,10 +18,18 @@ BALANCED = 0.9
 """The share of the cores' time that a division of the work must put to use to be taken as even."""
 
 
-def accumulators(target: Target) -> range:
-    """How many vectors a register tile may have: enough to hide a multiply-add's latency, few enough not to spill."""
+def accumulators(target: Target, searched: bool = False) -> range:
+    """How many vectors a register tile may have: enough to hide a multiply-add's latency, few enough not to spill.
+
+    Where they are ``searched``, tiles that are too small for the one and too large for the other are among them.
+    """
     count = registers(target)
-    return range(count * 3 // 8, count * 3 // 4 + 1)
+    return range(count // 8, count * 5 // 4 + 1) if searched else range(count * 3 // 8, count * 3 // 4 + 1)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """The divisors of ``number``, rising."""
+    return tuple(part for part in range(1, number + 1) if number % part == 0)
 
 
 def vectors(lanes: int, extent: int) -> range:
@@ -34,7 +42,7 @@ def parallel(workload: Conv2d, target: Target) -> bool:
     return target.cores > 1 and workload.flops >= FORK
 
 
-def shares(tasks: int, tiles: int, cores: int) -> int:
+def even_shares(tasks: int, tiles: int, cores: int) -> int:
     """Into how many equal shares to cut each task of ``tiles`` tiles, for the cores to have about as much to do.
 
     The smallest divisor of ``tiles`` that is even enough, or else the most even.
@@ -43,8 +51,8 @@ def shares(tasks: int, tiles: int, cores: int) -> int:
     def busy(share: int) -> float:
         return tasks * share / (cores * ceil(tasks * share / cores))
 
-    divisors = [share for share in range(1, tiles + 1) if tiles % share == 0]
-    return next((share for share in divisors if busy(share) >= BALANCED), max(divisors, key=busy))
+    parts = divisors(tiles)
+    return next((share for share in parts if busy(share) >= BALANCED), max(parts, key=busy))
 
 
 def pad(sch: Schedule, workload: Conv2d, in_parallel: bool) -> None:

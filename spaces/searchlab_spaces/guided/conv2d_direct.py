@@ -17,7 +17,7 @@ from searchlab.target import Target
 from searchlab.workload import Conv2d
 
 from .common import EDGE
-from .conv2d_common import accumulators, finish, pad, parallel, shares, vectors
+from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -34,6 +34,7 @@ class Direct:
     workload: Conv2d
     target: Target
     lanes: int
+    searched: bool = False  # whether the blocks are
 
     def decide(self, choose: Choose) -> dict[str, Value]:
         """Ask for the tile: whole vectors of channels, and pixels that cover the image in tiles about as large."""
@@ -41,13 +42,25 @@ class Direct:
         widths = self.tiles[int(channels)]  # type: ignore[arg-type]
         width = choose(Knob("width", tuple(widths)))
         height = choose(Knob("height", widths[int(width)]))  # type: ignore[arg-type]
-        return {"channels": channels, "width": width, "height": height}
+        tile: dict[str, Value] = {"channels": channels, "width": width, "height": height}
+        return {**tile, **self._decide_blocks(choose, int(channels), int(height))} if self.searched else tile  # type: ignore[arg-type]
+
+    def _decide_blocks(self, choose: Choose, channels: int, height: int) -> dict[str, Value]:
+        """Ask for the blocks. A choice that changes nothing but the way in which loops are written is none."""
+        w = self.workload
+        depth = choose(Knob("depth", divisors(w.ci)))
+        blocks, cut = ceil(w.co / channels), depth != w.ci
+        alike = parallel(w, self.target) or cut  # shares of the rows of one block of channels after the other
+        rows = divisors(w.out_size[0] // height) if w.out_size[0] % height == 0 else (1,)
+        parts = choose(Knob("shares", rows if alike or blocks > 1 else (1,)))
+        orders = ("channels",) * alike + ("rows",) if parts != 1 and blocks > 1 else ("channels",)
+        return {"depth": depth, "shares": parts, "outer": choose(Knob("outer", orders))}
 
     @cached_property
     def tiles(self) -> dict[int, dict[int, tuple[int, ...]]]:
         """channels -> width -> heights."""
         table: dict[int, dict[int, tuple[int, ...]]] = {}
-        budget = accumulators(self.target)
+        budget = accumulators(self.target, self.searched)
         for count in vectors(self.lanes, self.workload.co):
             sizes = [(w, h) for w, h in self._sizes(count * self.lanes) if w * h * count < budget.stop]
             # For so small an image that no tile fills the budget, the largest.
@@ -64,21 +77,25 @@ class Direct:
         widths = {ceil(ow / parts) for parts in range(1, ow + 1)}
         for height in sorted({ceil(oh / parts) for parts in range(1, oh + 1)}):
             # Rows that are shared out between tasks must be whole tiles, and long rows are better than high tiles.
-            if self._shares(channels, height) == 1 or oh % height == 0:
+            if self.searched or self._shares(channels, height) == 1 or oh % height == 0:
                 yield from ((width, height) for width in widths if height <= width or width == ow)
 
     def _shares(self, channels: int, height: int) -> int:
         """Into how many shares the rows of one block of channels are cut."""
         w = self.workload
         tasks = w.n * ceil(w.co / channels)
-        return shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
+        return even_shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
 
-    def schedule(self, channels: int, width: int, height: int) -> Schedule:
+    def schedule(
+        self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = "channels"
+    ) -> Schedule:
+        """The program of a tile. Where ``depth`` or ``shares`` is 0 it is computed."""
         from tvm.s_tir import Schedule
 
         w = self.workload
         oh, ow = w.out_size
-        in_parallel, parts = parallel(w, self.target), self._shares(channels, height)
+        in_parallel, parts = parallel(w, self.target), shares or self._shares(channels, height)
+        cut = depth not in (0, w.ci)
         sch = Schedule(w.module)
         conv = sch.get_sblock("conv2d")
         if not sch.get_consumers(conv):
@@ -99,12 +116,14 @@ class Direct:
         block, vector, lane = sch.split(o, [None, channels // self.lanes, self.lanes])
         share, row, tile_y = sch.split(y, [parts, None, height])
         column, tile_x = sch.split(x, [None, width])
-        sch.reorder(n, block, share, row, column, rc, ry, rx, tile_y, tile_x, vector, lane)
-        task = sch.fuse(n, block, share)
+        sums = sch.split(rc, [None, depth]) if cut else [rc]
+        around = (n, block, share) if outer == "channels" else (n, share, block)
+        sch.reorder(*around, *sums[:-1], row, column, sums[-1], ry, rx, tile_y, tile_x, vector, lane)
+        task = sch.fuse(*around)
         own = w.n == parts == 1
         if own:
             sch.compute_at(weights, task, preserve_unit_loops=True)
-        sch.reverse_compute_at(result, column, preserve_unit_loops=True)
+        sch.reverse_compute_at(result, task if cut else column, preserve_unit_loops=True)
         sch.vectorize(lane)
         for loop in (rx, tile_y, tile_x, vector):
             sch.unroll(loop)
@@ -114,20 +133,23 @@ class Direct:
             sch.annotate(column, EDGE, 1)
 
         self._pack(sch, weights, in_parallel and not own)
-        self._store(sch, result, channels)
+        self._store(sch, result, channels, not cut)
         pad(sch, w, in_parallel)
         if in_parallel:
             sch.parallel(task)
-        sch.decompose_reduction(conv, rc)  # last: unroll, vectorize and parallel are refused after it
+        sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
         return sch
 
-    def _store(self, sch: Schedule, result: SBlockRV, channels: int) -> None:
-        """Write a tile back as NCHW straight from its registers: only so are its loads, bias and ReLU vectors."""
+    def _store(self, sch: Schedule, result: SBlockRV, channels: int, registers: bool) -> None:
+        """Write sums back as NCHW, in vectors of channels, so that loads, bias and ReLU are vectors.
+
+        ``registers``: what is written is one tile, straight from its registers.
+        """
         o, y, x = sch.get_loops(result)[-3:]
         vector, lane = sch.split(o, [None, self.lanes])
         sch.reorder(vector, y, x, lane)
         sch.vectorize(lane)
-        for loop in (y, x):
+        for loop in (y, x) if registers else ():
             sch.unroll(loop)
         if self.workload.co % channels:
             sch.annotate(vector, EDGE, 1)

@@ -19,7 +19,7 @@ from searchlab.target import Target
 from searchlab.workload import Conv2d
 
 from .common import EDGE
-from .conv2d_common import accumulators, finish, pad, parallel, shares, vectors
+from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -37,6 +37,7 @@ class Im2row:
     workload: Conv2d
     target: Target
     lanes: int
+    searched: bool = False  # whether the blocks are
 
     @staticmethod
     def suits(workload: Conv2d) -> bool:
@@ -53,35 +54,57 @@ class Im2row:
     def decide(self, choose: Choose) -> dict[str, Value]:
         """Ask for the tile: whole vectors of pixels, and channels within the registers."""
         pixels = choose(Knob("pixels", tuple(self.tiles)))
-        return {"pixels": pixels, "channels": choose(Knob("channels", self.tiles[int(pixels)]))}  # type: ignore[arg-type]
+        channels = choose(Knob("channels", self.tiles[int(pixels)]))  # type: ignore[arg-type]
+        tile: dict[str, Value] = {"pixels": pixels, "channels": channels}
+        return {**tile, **self._decide_blocks(choose, int(pixels), int(channels))} if self.searched else tile  # type: ignore[arg-type]
+
+    def _decide_blocks(self, choose: Choose, pixels: int, channels: int) -> dict[str, Value]:
+        """Ask for the blocks. A choice that changes nothing but the way in which loops are written is none."""
+        depth = choose(Knob("depth", self.depths))
+        tiles = {"channels": ceil(self.workload.co / channels), "pixels": ceil(self.columns / pixels)}
+        outer = choose(Knob("outer", tuple(tiles)))
+        (inner,) = tiles.keys() - {outer}
+        # One core takes the tiles of a task in the same order, however many shares it has, unless k is cut.
+        alike = parallel(self.workload, self.target) or depth != self.depths[-1]
+        parts = choose(Knob("shares", divisors(tiles[inner]) if alike else (1,)))
+        return {"depth": depth, "outer": outer, "shares": parts}
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """The blocks of k to choose from: k cut into 1, 2, 4, ... of them, in whole trips of the innermost loop."""
+        trips = ceil(self.workload.reduction / UNROLLED)
+        return tuple(ceil(trips / 2**times) * UNROLLED for times in reversed(range(trips.bit_length())))
 
     @cached_property
     def tiles(self) -> dict[int, tuple[int, ...]]:
-        """pixels -> channels, for the panels of pixels that L2 holds."""
+        """pixels -> channels, for the panels of pixels that L2 holds, or for any where blocks of k are searched."""
         panel = self.workload.reduction * self.lanes * np.dtype(self.workload.dtype).itemsize
-        widest = max(1, self.target.caches[1].size * 3 // 4 // panel)
-        budget = accumulators(self.target)
+        widest = None if self.searched else max(1, self.target.caches[1].size * 3 // 4 // panel)
+        budget = accumulators(self.target, self.searched)
         table = {}
         for count in vectors(self.lanes, self.columns)[:widest]:
             most = min((budget.stop - 1) // count, self.workload.co)
             table[count * self.lanes] = tuple(range(min(ceil(budget.start / count), most), most + 1))
         return table
 
-    def schedule(self, pixels: int, channels: int) -> Schedule:
+    def schedule(self, pixels: int, channels: int, depth: int = 0, outer: str = "", shares: int = 0) -> Schedule:
+        """The program of a tile. Where ``depth`` or ``shares`` is 0, or ``outer`` empty, it is computed."""
         from tvm.s_tir import Schedule
 
         w = self.workload
         in_parallel = parallel(w, self.target)
+        cut = depth not in (0, self.depths[-1])
+        step_k = depth if cut else UNROLLED
         # Weights are read where they lie, in as many streams as a tile has rows, unless there are edges to pad.
-        pack_weights = bool(w.co % channels or w.reduction % UNROLLED)
+        pack_weights = bool(w.co % channels or w.reduction % step_k)
         sch = Schedule(w.module)
         conv = sch.get_sblock("conv2d")
         if not sch.get_consumers(conv):
             sch.cache_write(conv, 0, "global")
         patches, rows = self._as_gemm(sch, conv)
-        sch.pad_einsum(conv, [1, channels, pixels, UNROLLED])
+        sch.pad_einsum(conv, [1, channels, pixels, step_k])
         panels = sch.cache_read(conv, 0, "global")
-        if self.columns % pixels or w.reduction % UNROLLED:
+        if self.columns % pixels or w.reduction % step_k:
             sch.compute_inline(f"{'data' if w.padding == (0, 0) else 'pad'}_reindex_pad")
         sch.compute_inline(patches)
         if pack_weights:
@@ -102,23 +125,23 @@ class Im2row:
         n, o, p, k = sch.get_loops(conv)
         tile_o, row = sch.split(o, [None, channels])
         tile_p, vector, lane = sch.split(p, [None, pixels // self.lanes, self.lanes])
-        step, unrolled = sch.split(k, [None, UNROLLED])
+        *sums, unrolled = sch.split(k, [None, depth // UNROLLED, UNROLLED] if cut else [None, UNROLLED])
         # The operand that is the smaller stays in cache while the tiles of the other one go by.
         tiles_o, tiles_p = ceil(w.co / channels), ceil(self.columns / pixels)
-        by_channels = w.co > self.columns
-        (outer, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
-        parts = shares(w.n * count, each, self.target.cores) if in_parallel else 1
+        by_channels = outer == "channels" if outer else w.co > self.columns
+        (around, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
+        parts = shares or (even_shares(w.n * count, each, self.target.cores) if in_parallel else 1)
         share, inner = sch.split(inner, [parts, None])
-        sch.reorder(n, outer, share, inner, step, unrolled, row, vector, lane)
-        task = sch.fuse(n, outer, share)
+        sch.reorder(n, around, share, *sums[:-1], inner, sums[-1], unrolled, row, vector, lane)
+        task = sch.fuse(n, around, share)
         own = not by_channels and parts == 1
         if own:
             sch.compute_at(panels, task, preserve_unit_loops=True)
-        sch.reverse_compute_at(result, inner, preserve_unit_loops=True)
+        sch.reverse_compute_at(result, task if cut else inner, preserve_unit_loops=True)
         sch.vectorize(lane)
         for loop in (unrolled, row, vector):
             sch.unroll(loop)
-        if not by_channels and w.co % channels:
+        if not by_channels and w.co % channels and not cut:
             sch.annotate(inner, EDGE, 1)
 
         self._pack_patches(sch, panels, pixels, in_parallel and not own)
@@ -130,7 +153,7 @@ class Im2row:
         pad(sch, w, in_parallel)
         if in_parallel:
             sch.parallel(task)
-        sch.decompose_reduction(conv, step)  # last: unroll, vectorize and parallel are refused after it
+        sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
         return sch
 
     def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:

@@ -17,7 +17,16 @@ ChooseSample = Callable[[Knob, int], Value]
 """Chooses for a knob, which is the sample at this position among all that are taken, from 0."""
 
 
-class Chooser(Schedule):  # type: ignore[misc]
+# TVM checks the type of each argument in Python first, which takes longer than what is then done with them.
+Unchecked: type = type(
+    "Unchecked",
+    (Schedule,),
+    {"__slots__": ()}
+    | {name: step.__wrapped__ for name, step in vars(Schedule).items() if hasattr(step, "__wrapped__")},
+)
+
+
+class Chooser(Unchecked):  # type: ignore[misc]
     """A TVM schedule that asks ``choose`` for each sample that is not given its decision.
 
     What it does is in its trace as ever; ``copy()`` gives a plain schedule.

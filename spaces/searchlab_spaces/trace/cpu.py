@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 PIXELS = 16
 """The most pixels of a register tile, each with all its channels: more would not fit any register file."""
 
+ROWS, COLUMNS, ELEMENTS = 12, 64, 256
+"""The most rows, columns, and results altogether, of a register tile of a GEMM."""
+
+STEPS = 16
+"""The most steps of a sum that are unrolled."""
+
 CHANNELS = 64
 """The most channels of a register tile: four vectors of sixteen floats."""
 
@@ -25,6 +31,55 @@ def stochastic_schedule_mm(sch: Schedule) -> None:
     j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2))
     sch.reorder(i, j0, k, j1)
     sch.decompose_reduction(block, k)
+
+
+def stochastic_schedule_gemm(sch: Schedule) -> None:
+    """GEMM by register tiles of rows (unrolled) by columns (vectorised), few enough of them to enumerate.
+
+    How wide a tile may be depends on how high it is. The first pick says what is summed before the next begins: 0, a
+    tile, in registers; 1, a row of tiles, in a scratch buffer; 2, a column of tiles, in place. The loop over blocks of
+    k is just within, and what is around it is parallel. A short block may be unrolled, and is with 0, where the block
+    does nothing else. The last pick says whether B is packed by the columns of a tile.
+    """
+    block = sch.get_sblock("gemm")
+    i, j, k = sch.get_loops(block)
+    place = _pick(sch, 3)
+    rows = sch.sample_perfect_tile(i, n=2, max_innermost_factor=ROWS)
+    columns = sch.sample_perfect_tile(j, n=2, max_innermost_factor=min(COLUMNS, ELEMENTS // int(sch.get(rows[1]))))
+    depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=0 if place else STEPS)
+    unroll = not place or (1 < sch.get(depth[1]) <= STEPS and _pick(sch, 2))
+    pack = _pick(sch, 2)
+
+    v = sch.get(columns[1])
+    if pack:
+        panels = sch.cache_read(block, 1, "global")
+        sch.transform_layout(panels, ("write", 0), lambda p, j: (j // v, p, j % v))
+    blocks = _blocks(sch)
+    ends = [sch.get_sblock(name) for name in ("bias", "relu") if name in blocks]
+    if place < 2 and not ends:
+        ends = [sch.cache_write(block, 0, "global")]
+    for before in ends[:-1]:
+        sch.compute_inline(before)
+    i0, i1 = sch.split(i, rows)
+    j0, j1 = sch.split(j, columns)
+    k0, k1 = sch.split(k, depth)
+    nest = [(i0, j0, k0), (i0, k0, j0), (j0, k0, i0)][place]
+    sch.reorder(*nest, k1, i1, j1)
+    sch.vectorize(j1)
+    sch.unroll(i1)
+    if unroll:
+        sch.unroll(k1)
+
+    for end in ends[-1:]:
+        if place < 2:
+            sch.reverse_compute_at(end, [j0, i0][place], preserve_unit_loops=True)
+        else:
+            _parallel(sch, sch.get_loops(end)[0])
+        _vectorize(sch, sch.get_loops(end)[-1])
+    if pack:
+        _parallel(sch, sch.get_loops(panels)[0])
+    _parallel(sch, *[(i0, j0), (i0,), (j0,)][place])
+    sch.decompose_reduction(block, k0)
 
 
 def stochastic_schedule_conv2d(sch: Schedule) -> None:

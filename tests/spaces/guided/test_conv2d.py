@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import cloudpickle
 import numpy as np
 import pytest
+import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm.s_tir import Schedule
 from tvm_ffi import structural_equal
 
-from searchlab.errors import InvalidConfig, UnsupportedWorkload
+from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import conv2d, gemm, parse_workload
 from searchlab.workload.resnet50 import preset_names
+from searchlab_spaces.guided.common import registers
 from searchlab_spaces.guided.conv2d import GuidedConv2d
-from searchlab_spaces.guided.conv2d_common import accumulators, shares
+from searchlab_spaces.guided.conv2d_common import accumulators, even_shares
 
 SPELLINGS = [
     "conv2d:1x8x8x32x16x3x3:p1",  # nothing to pad but the image
@@ -45,12 +48,12 @@ def native(cores: int = 1) -> Target:
     return resolve_target({"kind": "native", "num-cores": cores})
 
 
-def some(space: GuidedConv2d) -> list[Config]:
-    """Up to two configs of each lowering."""
+def some(space: GuidedConv2d, count: int = 2) -> list[Config]:
+    """Up to ``count`` configs of each lowering."""
     configs = list(space.enumerate())
     of = {name: [c for c in configs if c["lowering"] == name] for name in ("direct", "im2row")}
     rng = np.random.default_rng(0)
-    return [found[i] for found in of.values() for i in rng.permutation(len(found))[:2]]
+    return [found[i] for found in of.values() for i in rng.permutation(len(found))[:count]]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -104,13 +107,83 @@ def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
     ],
 )
 def test_inner_loop_is_vector_multiply_adds_on_registers(config: dict[str, str | int], products: int) -> None:
-    import tvm
-
     target = resolve_target({"kind": "llvm", "mcpu": "haswell", "mtriple": "x86_64-unknown-linux-gnu"})
     space = GuidedConv2d(conv2d(1, 8, 8, 32, 16, 3, 3, padding=1), target)
     assembly = tvm.compile(space.schedule(Config(config)).mod, target=target.tvm).mod.inspect_source("asm")
     assert len(re.findall(r"vfn?madd\d+ps\s.*%ymm", assembly)) >= 2 * 4 * products
     assert not re.search(r"vfn?madd\d+s[sd]\s", assembly)  # no scalar left-overs
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_result_is_right_where_blocks_are_searched(spelling: str, measurer: LocalMeasurer) -> None:
+    space = GuidedConv2d(parse_workload(spelling), native(), blocks="knobs")
+    results = list(measurer.measure(space, some(space)))
+    assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "cores"),
+    [
+        ("conv2d:1x14x14x64x64x3x3:p1:bias", 2),
+        ("conv2d:1x20x28x16x24x3x3:p1", 5),
+        ("conv2d:3x15x13x40x48x3x3:p1:s2:bias:relu", 2),
+        ("conv2d:2x28x28x37x64x1x1:relu", 2),
+    ],
+)
+def test_searched_blocks_are_right_in_parallel(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
+    space = GuidedConv2d(parse_workload(spelling), native(cores), blocks="knobs")
+    configs = some(space)
+    assert all("T.parallel" in space.schedule(config).mod.script() for config in configs)
+    assert {result.failure for result in measurer.measure(space, configs)} == {None}
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("spelling", ["conv2d:1x14x14x64x64x1x1", "conv2d:3x13x11x37x13x3x3:p1:s2:bias"])
+def test_the_model_s_blocks_are_among_those_searched(spelling: str, cores: int) -> None:
+    workload, target = parse_workload(spelling), native(cores)
+    model, searched = GuidedConv2d(workload, target), GuidedConv2d(workload, target, blocks="knobs")
+    assert model.fingerprint == GuidedConv2d(workload, target, blocks="model").fingerprint != searched.fingerprint
+    for config in some(model, 1):
+        made = model.schedule(config).mod
+        tiled = [wider for wider in searched.enumerate() if config.items() <= wider.items()]
+        whole = [wider for wider in tiled if wider["depth"] == tiled[-1]["depth"]]
+        assert sum(structural_equal(made, searched.schedule(wider).mod) for wider in whole) == 1
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "conv2d:1x14x14x32x32x3x3:p1",
+        "conv2d:1x28x28x32x16x1x1",
+        "conv2d:1x56x56x16x3x7x7:s2:p3",
+        "conv2d:2x14x14x32x16x3x3:s2:p1",
+    ],
+)
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "neoverse-n1"])
+def test_searched_blocks_make_a_space_that_can_be_measured_whole(cpu: str, spelling: str, cores: int) -> None:
+    triple = "aarch64-linux-gnu" if cpu == "neoverse-n1" else "x86_64-unknown-linux-gnu"
+    target = resolve_target({"kind": "llvm", "mtriple": triple, "mcpu": cpu, "num-cores": cores})
+    configs = list(GuidedConv2d(parse_workload(spelling), target, blocks="knobs").enumerate())
+    assert 800 <= len(set(configs)) == len(configs) <= 5000
+    lanes = target.simd_bytes // 4
+    sums = [math.prod(int(c[name]) for name in ("channels", "width", "height", "pixels") if name in c) for c in configs]  # type: ignore[arg-type]
+    computed, searched = (accumulators(target, wide) for wide in (False, True))
+    assert {elements // lanes for elements in sums} <= set(searched)
+    assert min(sums) // lanes < computed.start and max(sums) // lanes > registers(target) > computed[-1]
+
+
+def test_configs_of_searched_blocks_are_different_programs() -> None:
+    target = resolve_target("haswell")
+    space = GuidedConv2d(parse_workload("conv2d:1x4x8x16x4x1x1"), target, blocks="knobs")
+    tiles: tuple[dict[str, str | int], ...] = (
+        {"lowering": "direct", "channels": 8, "width": 4, "height": 1},
+        {"lowering": "im2row", "pixels": 8, "channels": 4},
+    )
+    for tile in tiles:
+        configs = [config for config in space.enumerate() if tile.items() <= config.items()]
+        programs = {tvm.compile(space.schedule(c).mod, target=target.tvm).mod.inspect_source("ll") for c in configs}
+        assert len(programs) == len(configs) >= 2
 
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if "/conv" in name])
@@ -126,7 +199,7 @@ def test_space_is_small_and_its_tiles_fit_the_registers(name: str) -> None:
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 128))
 def test_shares_divide_a_task_and_use_the_cores_no_worse(tasks: int, tiles: int, cores: int) -> None:
-    parts = shares(tasks, tiles, cores)
+    parts = even_shares(tasks, tiles, cores)
     assert tiles % parts == 0
     rounds = -(-tasks * parts // cores)
     assert rounds * tiles // parts <= -(-tasks // cores) * tiles
@@ -136,6 +209,11 @@ def test_shares_divide_a_task_and_use_the_cores_no_worse(tasks: int, tiles: int,
 def test_config_outside_the_space_is_refused(values: dict[str, str | int]) -> None:
     with pytest.raises(InvalidConfig):
         GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), native()).schedule(Config(values))
+
+
+def test_wrong_option_is_refused() -> None:
+    with pytest.raises(SearchlabError, match="option 'blocks' cannot be 'knob'; did you mean 'knobs'"):
+        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), native(), blocks="knob")
 
 
 def test_gemm_and_gpus_are_refused_with_the_way_out() -> None:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import tvm
 from tvm.s_tir import Schedule
-from tvm_ffi import structural_equal
+from tvm_ffi import structural_equal, structural_hash
 
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.space import Config, Knob, Value
 from searchlab.target import Target, resolve_target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.trace import Trace
-from searchlab_spaces.trace.cpu import stochastic_schedule_mm
+from searchlab_spaces.trace.cpu import stochastic_schedule_gemm, stochastic_schedule_mm
 from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
 
 PADDED = "conv2d:1x9x9x8x4x3x3:p1"
@@ -160,6 +160,40 @@ def test_shipped_functions_give_the_right_answer(spelling: str, cores: int) -> N
         assert ("T.parallel" in made.mod.script()) is (cores > 1 and spelling.startswith("conv2d"))
         assert_right(space.workload, made, target)
         assert structural_equal(made.mod, replayed(made, space.workload).mod)
+
+
+@pytest.mark.parametrize(
+    "spelling", ["gemm:16x24x32", "gemm:7x13x5:float64:relu", "gemm:8x12x9:bias:relu", "gemm:1x1x1"]
+)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_tiled_gemm_gives_the_right_answer(spelling: str, cores: int) -> None:
+    target = resolve_target({"kind": "native", "num-cores": cores})
+    space = Trace(parse_workload(spelling), target, function=stochastic_schedule_gemm)
+    rng = np.random.default_rng(cores)
+    for pick in (0, 1, 2):
+        config = space.repaired({**space.sample(rng), "pick": pick}, rng)
+        made = space.schedule(config)
+        assert ("T.parallel" in made.mod.script()) is (cores > 1)
+        assert_right(space.workload, made, target)
+        assert structural_equal(made.mod, replayed(made, space.workload).mod)
+
+
+def test_tiled_gemm_is_few_programs_and_all_are_different(native: Target) -> None:
+    space = Trace(gemm(35, 70, 105), native, function="searchlab_spaces.trace.cpu:stochastic_schedule_gemm")
+    assert 800 <= (space.size() or 0) <= 3000
+    small = Trace(gemm(4, 6, 4), native, function=stochastic_schedule_gemm)
+    programs = [structural_hash(small.schedule(config).mod) for config in small.enumerate()]
+    assert len(set(programs)) == len(programs) == small.size()
+
+
+def test_how_wide_a_tile_of_the_gemm_is_depends_on_how_high(native: Target) -> None:
+    space = Trace(gemm(48, 64, 40), native, function=stochastic_schedule_gemm)
+    for height, widest in ((1, 64), (6, 32), (12, 16)):
+        tiles = steps(space, {"tile_i": (48 // height, height)})["tile_j"]
+        assert max(tile[-1] for tile in cast(list[tuple[int, ...]], tiles)) == widest
+    assert max(cast(tuple[int, ...], tile)[-1] for tile in steps(space, {"pick": 0})["tile_p"]) == 10
+    assert "pick_3" not in steps(space, {"pick": 1, "tile_p": (1, 40)})
+    assert "pick_3" in steps(space, {"pick": 1, "tile_p": (4, 10)})
 
 
 def test_conv2d_is_vectorised_and_unrolled_within_the_registers(native: Target) -> None:
