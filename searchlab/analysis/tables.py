@@ -30,7 +30,10 @@ def summary_table(summary: Summary) -> list[RenderableType]:
 
 def _convergence(item: WorkloadSummary, target: float) -> Table:
     goal = f"{100 * target:g} %"
-    best = f"best known {item.best.gflops:.1f} GFLOPS, by {item.best.strategy}" if item.best else "nothing known yet"
+    best = "nothing known yet"
+    if item.best:
+        finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
+        best = f"best known {item.best.gflops:.1f} GFLOPS, {finder}"
     table = _table(f"{item.workload}: {best}")
     columns = ("seeds", "trials", "GFLOPS", "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area", "score")
     scored = any(row.score for row in item.strategies)

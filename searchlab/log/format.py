@@ -57,6 +57,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     space_label: str = ""
     space_size: int | None = None  # None if its configs were not counted
+    optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The least cost of any config of the space, in seconds, if a complete table answered; None if it is not known."""
     effective: dict[str, Any] = {}
     """Options of the policy whose value it could not use, defaults too, with the values that it used."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1

@@ -168,6 +168,12 @@ class TableMeasurer(Measurer):
         """The measurements that the logs hold of this space, one a config."""
         return self._table(space).answers
 
+    def optimum(self, space: Space) -> float | None:
+        """The least recorded cost, if the logs hold every config of ``space``."""
+        table = self._table(space)
+        least = min((measurement.cost for measurement in table.answers), default=math.inf) if table.complete else math.inf
+        return least if math.isfinite(least) else None
+
     def _table(self, space: Space) -> _Table:
         key = (str(space.workload), space.fingerprint)
         if key not in self._tables:
@@ -212,11 +218,19 @@ class _Table:
     def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
         self.measured: dict[Config, Measurement] = {}
+        self._size: int | None = None  # of the whole space, if it was counted
         for path in paths:
-            for trial in read_log(path).trials:
+            log = read_log(path)
+            self._size = self._size or log.header.space_size
+            for trial in log.trials:
                 if not trial.measurement.nearest:
                     measurement = replace(trial.measurement, reused=False, statistic=statistic)
                     self.measured.setdefault(trial.config, measurement)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every config of the space is in the logs."""
+        return self._size is not None and len(self.measured) >= self._size
 
     @cached_property
     def answers(self) -> list[Measurement]:
