@@ -23,9 +23,12 @@ def summary_table(summary: Summary) -> list[RenderableType]:
     for item in summary.workloads:
         words = Text(" ".join([item.verdict, *item.notes]))
         shown += [_convergence(item, summary.target), words, _costs(item)]
-    if summary.overall:
-        shown += [_overall(summary.overall), Text(summary.overall.verdict)]
-    return shown
+    return shown + overall_tables(summary)
+
+
+def overall_tables(summary: Summary) -> list[RenderableType]:
+    """The table over all workloads, and its verdict; nothing where there is no such table."""
+    return [_overall(summary.overall), Text(summary.overall.verdict)] if summary.overall else []
 
 
 def _convergence(item: WorkloadSummary, target: float) -> Table:

@@ -25,7 +25,7 @@ import numpy as np
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
 from ..plugins import Plugin
-from ..records import Failure, Measurement, Statistic, Trial
+from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..space import Config
 from ..workload import parse_workload
 
@@ -69,6 +69,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The name of this run's strategy in pictures and tables."""
         return self.label or self.policy.name
+
+    @property
+    def table(self) -> str:
+        """The name of the table of a suite that answered, without the version of the suite; empty if none did."""
+        return str(self.measure.get("name", "")).rpartition("/")[2]
 
     @property
     def space_name(self) -> str:
@@ -138,6 +143,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         )  # fmt: skip
 
     @property
+    def cost(self) -> float:
+        """The cost of the trial: see :attr:`~searchlab.records.Measurement.cost`."""
+        return cost_of(self.seconds, self.failure, self.statistic)
+
+    @property
     def trial(self) -> Trial:
         return Trial(self.index, Config(self.config), self.measurement)
 
@@ -195,7 +205,7 @@ class Log:
     @cached_property
     def costs(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Cost of each trial in seconds, infinity if it failed: shape (trials,)."""
-        return np.array([record.measurement.cost for record in self.records], dtype=np.float64)
+        return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property
     def elapsed(self) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -40,12 +40,17 @@ class TableSettings(
     A config that they do not hold is refused, or answered by the ``nearest`` one that they do; with ``noise`` the
     repeats of a measurement are drawn anew from those recorded, from the seed of the run. The cost of a trial is
     the ``statistic`` of its repeats, whatever it was when they were recorded.
+
+    name, digest: of a table of a suite. Logs then hold these and no path, so they are the same wherever the suite is,
+    and a report compares the runs over each table apart.
     """
 
     path: str | list[str]
     missing: Literal["refuse", "nearest"] = "refuse"
     noise: bool = False
     statistic: Statistic = "median"
+    name: str = ""
+    digest: str = ""
 
     exclusive: ClassVar[Literal[False]] = False
     replays: ClassVar[Literal[True]] = True
@@ -55,7 +60,7 @@ class TableSettings(
 
     def identity(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
+        return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
         """The one target, as a log's header has it, of all the logs. Raises SearchlabError where they have several."""
@@ -171,7 +176,9 @@ class TableMeasurer(Measurer):
     def optimum(self, space: Space) -> float | None:
         """The least recorded cost, if the logs hold every config of ``space``."""
         table = self._table(space)
-        least = min((measurement.cost for measurement in table.answers), default=math.inf) if table.complete else math.inf
+        least = (
+            min((measurement.cost for measurement in table.answers), default=math.inf) if table.complete else math.inf
+        )
         return least if math.isfinite(least) else None
 
     def _table(self, space: Space) -> _Table:
