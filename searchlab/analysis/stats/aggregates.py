@@ -68,9 +68,8 @@ def improvement_interval(
     seed share their first trials and are more alike than that; for them the interval is a little too wide.
     """
     values = np.zeros(replicates)
-    draws = _draws(
-        tuple((len(ours), len(theirs)) for ours, theirs in zip(first, second, strict=True)), replicates, seed
-    )
+    shapes = tuple((len(ours), len(theirs)) for ours, theirs in zip(first, second, strict=True))
+    draws = _draws(shapes, replicates, seed)
     for ours, theirs, (drawn, against) in zip(first, second, draws, strict=True):
         one, other = np.sort(ours)[:, np.newaxis], np.sort(theirs)
         wins = (one > other) + (one == other) / 2
