@@ -175,11 +175,7 @@ class TableMeasurer(Measurer):
 
     def optimum(self, space: Space) -> float | None:
         """The least recorded cost, if the logs hold every config of ``space``."""
-        table = self._table(space)
-        least = (
-            min((measurement.cost for measurement in table.answers), default=math.inf) if table.complete else math.inf
-        )
-        return least if math.isfinite(least) else None
+        return self._table(space).optimum
 
     def _table(self, space: Space) -> _Table:
         key = (str(space.workload), space.fingerprint)
@@ -234,10 +230,12 @@ class _Table:
                     measurement = replace(trial.measurement, reused=False, statistic=statistic)
                     self.measured.setdefault(trial.config, measurement)
 
-    @property
-    def complete(self) -> bool:
-        """Whether every config of the space is in the logs."""
-        return self._size is not None and len(self.measured) >= self._size
+    @cached_property
+    def optimum(self) -> float | None:
+        """The least cost, if every config of the space is in the logs, and one of them runs."""
+        complete = self._size is not None and len(self.measured) >= self._size
+        least = min((measurement.cost for measurement in self.answers), default=math.inf)
+        return least if complete and math.isfinite(least) else None
 
     @cached_property
     def answers(self) -> list[Measurement]:
