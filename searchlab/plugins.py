@@ -146,6 +146,15 @@ class PluginKind(Generic[T]):
         return (updated(old.options) if updated else old.options) == new.options
 
 
+def names_code(value: Any) -> bool:
+    """Whether ``value``, such as the options of a plug-in, holds a ``"module:function"`` at any depth."""
+    if isinstance(value, dict):
+        return any(names_code(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(names_code(item) for item in value)
+    return isinstance(value, str) and ":" in value
+
+
 def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -> Any:
     """The object that ``module:name`` names. Raises SearchlabError, which calls it ``title``, if there is none.
 

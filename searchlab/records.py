@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -45,9 +46,14 @@ class Measurement:
     @cached_property
     def cost(self) -> float:
         """The ``statistic`` of the repeats in seconds; infinity if it failed."""
-        if not self.seconds or self.failure is not None:
-            return math.inf
-        return statistics.median(self.seconds) if self.statistic == "median" else statistics.fmean(self.seconds)
+        return cost_of(self.seconds, self.failure, self.statistic)
+
+
+def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
+    """The ``statistic`` of ``seconds``; infinity without any, or for a failure."""
+    if not seconds or failure is not None:
+        return math.inf
+    return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ FLOORS = [
     {"measure", "analysis"},
     {"apply", "exchange", "run"},
     {"tables", "hypertune", "conformance"},
+    {"suite"},
     {"cli"},
 ]
 """The rooms of the core from the ground up: a room imports its own modules, and rooms of lower floors."""

@@ -100,18 +100,19 @@ class Seconds(msgspec.Struct, frozen=True):
 
 
 class BestKnown(msgspec.Struct, frozen=True):
-    """The fastest program that any log of a workload has; the first by file name where several are equally fast.
+    """The fastest program of a workload: the optimum of complete tables, or the fastest that any log has.
 
-    gflops, seconds: its throughput and its time. trial: its index in the log, from 0.
+    gflops, seconds: its throughput and its time. The other fields name the trial that found it, and are None where no
+    run did: the first by file name where several are equally fast. trial: its index in the log, from 0.
     """
 
     gflops: float
     seconds: float
-    strategy: str
-    seed: int
-    trial: int
-    config: dict[str, Any]
-    log: str
+    strategy: str | None = None
+    seed: int | None = None
+    trial: int | None = None
+    config: dict[str, Any] | None = None
+    log: str | None = None
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,14 +13,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 import numpy as np
 
 from ..log.result import Result
 from ..log.traces import TraceReply, TraceRequest
-from ..plugins import Plugin
+from ..plugins import Plugin, names_code
 from ..space import SPACES
 from .model import Program
 from .runs import Comparison, LoggedRun
@@ -58,18 +58,9 @@ def _unsafe(space: Plugin) -> str:
     """Why no trace is made in this space; "" where one is made."""
     if space.name not in SPACES.installed():
         return f"its space {space.name!r} is not among the installed plug-ins"
-    if _names_code(space.options):
+    if names_code(space.options):
         return "an option of its space names code, which a report does not run"
     return ""
-
-
-def _names_code(value: Any) -> bool:
-    """Whether ``value`` holds a ``"module:function"``, at any depth."""
-    if isinstance(value, dict):
-        return any(_names_code(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(_names_code(item) for item in value)
-    return isinstance(value, str) and ":" in value
 
 
 class Traces:

@@ -31,6 +31,8 @@ _NOTED = ("host", "workers", "versions")
 def read_runs(*where: Path) -> Comparison:
     """The runs of every log that ``where`` names, and of every log under the directories that it names.
 
+    The tables of a suite count as workloads of their own, also where two are of one workload.
+
     A log that is named twice is read once. Where one directory is read, a report names each log relative to it; else
     by its whole path, as it was given.
 
@@ -44,14 +46,21 @@ def read_runs(*where: Path) -> Comparison:
     if not paths:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
-    logs = [(_workload(log), log) for log in map(read_log, paths.values())]
+    return compared(
+        (log, (log.path.relative_to(directory) if directory else log.path).as_posix())
+        for log in map(read_log, paths.values())
+    )
+
+
+def compared(read: Iterable[tuple[Log, str]]) -> Comparison:
+    """The runs of ``read``: of each log, with its name in a report. Raises SearchlabError as :func:`read_runs` does."""
+    logs = [(_workload(log), log, file) for log, file in read]
     spaces: dict[str, set[str]] = {}
-    for workload, log in logs:
+    for workload, log, _ in logs:
         spaces.setdefault(workload, set()).add(log.header.space_name)
     several = any(len(names) > 1 for names in spaces.values())
     by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
-    for workload, log in sorted(logs, key=lambda item: (item[0], _strategy(item[1], several))):
-        file = (log.path.relative_to(directory) if directory else log.path).as_posix()
+    for workload, log, file in sorted(logs, key=lambda item: (item[0], _strategy(item[1], several))):
         run = LoggedRun(workload, _strategy(log, several), log, file)
         by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
     for strategies in by_workload.values():
@@ -80,9 +89,10 @@ def _strategy(log: Log, several_spaces: bool) -> str:
 
 
 def _workload(log: Log) -> str:
-    """The one spelling of the log's workload. Raises SearchlabError where it is none."""
+    """The one spelling of the log's workload, or the table of a suite. Raises SearchlabError where it is none."""
     try:
-        return str(parse_workload(log.header.workload))
+        workload = str(parse_workload(log.header.workload))
+        return log.header.table or workload
     except SearchlabError as error:
         raise SearchlabError(f"{log.path} is damaged: {error}") from None
 

@@ -42,13 +42,19 @@ def report(*where: str | Path, out: str | Path | None = None, traces: float = BU
     (see :func:`~searchlab.analysis.read.read_runs`), and where the report cannot be written.
     """
     paths = [Path(place) for place in where]
-    comparison = read_runs(*paths)
-    out = report_directory(*paths, out=out)
+    return write_report(read_runs(*paths), report_directory(*paths, out=out), traces)
+
+
+def write_report(comparison: Comparison, out: Path, traces: float = BUDGET, pictures: bool = True) -> Summary:
+    """Write the report on ``comparison`` to ``out``; see :func:`report`. Raises SearchlabError if it cannot.
+
+    pictures: whether every chart of the page is written as a file too; there are many where workloads are many.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         programs = run_programs(comparison)
         with Traces(best_programs(programs), traces) as made:  # in a process of their own, while all else is computed
-            return _write(out, comparison, [program for program, _ in programs], made)
+            return _write(out, comparison, [program for program, _ in programs], made, pictures)
     except OSError as error:
         raise SearchlabError(f"cannot write the report {out}: {error.strerror}") from None
 
@@ -60,11 +66,12 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     return Path(where[0]) / REPORT if len(where) == 1 and Path(where[0]).is_dir() else OUT
 
 
-def _write(out: Path, comparison: Comparison, programs: Sequence[Program], traces: Traces) -> Summary:
+def _write(out: Path, comparison: Comparison, programs: Sequence[Program], traces: Traces, pictures: bool) -> Summary:
     summary = summarize(comparison)
     charts = all_charts(summary, comparison)
     write_numbers(out, summary, comparison, charts.figures, programs)
-    draw_all(out, summary, comparison, charts)
+    if pictures:
+        draw_all(out, summary, comparison, charts)
     best = traces.programs()
     write_json(out / "programs.json", best)
     (out / "report.html").write_text(page(summary, comparison, charts, best), encoding="utf-8")

@@ -5,6 +5,7 @@ Each array is computed once, when it is first asked for. The summary, the charts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -167,8 +168,12 @@ class WorkloadRuns:
 
     @cached_property
     def best(self) -> BestKnown | None:
-        """None while nothing has succeeded."""
+        """None while nothing has succeeded, if no optimum is known."""
         succeeded = [run for run in self.runs if run.log.records and run.curve[-1] > 0]
+        fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
+        optimum = least_optimum(self.runs)
+        if optimum < fastest:
+            return BestKnown(gflops=self.flops / optimum / 1e9, seconds=optimum)
         if not succeeded:
             return None
         run = min(succeeded, key=lambda run: (-run.curve[-1], run.file))
@@ -222,7 +227,8 @@ class WorkloadRuns:
             if np.isfinite(sample).any():
                 costs = np.concatenate([run.log.costs for run in runs])
                 working = costs[np.isfinite(costs)]
-                searches[space] = RandomSearch.of(sample, self.horizon, float(working.min()), float(working.max()))
+                best = min(float(working.min()), least_optimum(runs))
+                searches[space] = RandomSearch.of(sample, self.horizon, best, float(working.max()))
         return searches
 
     @cached_property
@@ -240,6 +246,11 @@ class WorkloadRuns:
 
 Comparison = dict[str, WorkloadRuns]
 """workload -> its runs, in alphabetical order."""
+
+
+def least_optimum(runs: Sequence[LoggedRun]) -> float:
+    """The least of the optima that complete tables gave, in seconds; infinity where none is known."""
+    return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
 def _random_sample(runs: Sequence[LoggedRun]) -> Floats:

@@ -23,16 +23,21 @@ def summary_table(summary: Summary) -> list[RenderableType]:
     for item in summary.workloads:
         words = Text(" ".join([item.verdict, *item.notes]))
         shown += [_convergence(item, summary.target), words, _costs(item)]
-    if summary.overall:
-        shown += [_overall(summary.overall), Text(summary.overall.verdict)]
-    return shown
+    return shown + overall_tables(summary)
+
+
+def overall_tables(summary: Summary) -> list[RenderableType]:
+    """The table over all workloads, and its verdict; nothing where there is no such table."""
+    return [_overall(summary.overall), Text(summary.overall.verdict)] if summary.overall else []
 
 
 def _convergence(item: WorkloadSummary, target: float) -> Table:
     goal = f"{100 * target:g} %"
-    best = item.best
-    known = f"best known {best.gflops:.1f} {item.unit}, by {best.strategy}" if best else "nothing known yet"
-    table = _table(f"{item.workload}: {known}")
+    best = "nothing known yet"
+    if item.best:
+        finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
+        best = f"best known {item.best.gflops:.1f} {item.unit}, {finder}"
+    table = _table(f"{item.workload}: {best}")
     columns = ("seeds", "trials", item.unit, "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area", "score")
     scored = any(row.score for row in item.strategies)
     if item.batches_differ:

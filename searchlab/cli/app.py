@@ -28,6 +28,7 @@ from .report import report
 from .run import run
 from .schema import schema
 from .space import space_
+from .suite import suites
 from .table import tables
 from .terminal import show_warning
 from .tune import tune
@@ -50,6 +51,7 @@ app.command(name="import")(import_)
 app.command(name="export")(export)
 app.command()(hypertune)
 app.add_typer(tables, name="table")
+app.add_typer(suites, name="suite")
 app.add_typer(fleet, name="fleet")
 app.add_typer(logs, name="log")
 app.add_typer(cost_models, name="costmodel")

@@ -30,7 +30,7 @@ def run(
 
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
-    check_jobs(jobs, loaded.spec.measure)
+    check_jobs(jobs, loaded.exclusive)
     default = directory == Path("results") / study.stem
     options = ("" if default else f" --out {directory}") + (f" --jobs {jobs}" if jobs > 1 else "")
     with interruptible(f"searchlab run {study}{options}"):

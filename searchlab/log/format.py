@@ -25,7 +25,7 @@ import numpy as np
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
 from ..plugins import Plugin
-from ..records import Failure, Measurement, Statistic, Trial
+from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..space import Config
 from ..workload import parse_workload
 
@@ -74,6 +74,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     space_label: str = ""
     space_size: int | None = None  # None if its configs were not counted
+    optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The least cost of any config of the space, in seconds, if a complete table answered; None if it is not known."""
     effective: dict[str, Any] = {}
     """Options of the policy whose value it could not use, defaults too, with the values that it used."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -86,6 +88,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The name of this run's strategy in pictures and tables."""
         return self.label or self.policy.name
+
+    @property
+    def table(self) -> str:
+        """The name of the table of a suite that answered, without the version of the suite; empty if none did."""
+        return str(self.measure.get("name", "")).rpartition("/")[2]
 
     @property
     def space_name(self) -> str:
@@ -157,6 +164,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         )  # fmt: skip
 
     @property
+    def cost(self) -> float:
+        """The cost of the trial: see :attr:`~searchlab.records.Measurement.cost`."""
+        return cost_of(self.seconds, self.failure, self.statistic)
+
+    @property
     def trial(self) -> Trial:
         return Trial(self.index, Config(self.config), self.measurement)
 
@@ -214,7 +226,7 @@ class Log:
     @cached_property
     def costs(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Cost of each trial in seconds, infinity if it failed: shape (trials,)."""
-        return np.array([record.measurement.cost for record in self.records], dtype=np.float64)
+        return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property
     def elapsed(self) -> np.ndarray[Any, np.dtype[np.float64]]:

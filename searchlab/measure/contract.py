@@ -46,6 +46,10 @@ class Measurer(ABC):
         """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""
         return None
 
+    def optimum(self, space: Space) -> float | None:
+        """The least cost of any config of ``space``, in seconds; None if it is not known, or if every config fails."""
+        return None
+
     def close(self) -> None:
         """Let go of every process; the measurer is not used again."""
 

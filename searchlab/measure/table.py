@@ -41,12 +41,17 @@ class TableSettings(
     A config that they do not hold is refused, or answered by the ``nearest`` one that they do; with ``noise`` the
     repeats of a measurement are drawn anew from those recorded, from the seed of the run. The cost of a trial is
     the ``statistic`` of its repeats, whatever it was when they were recorded.
+
+    name, digest: of a table of a suite. Logs then hold these and no path, so they are the same wherever the suite is,
+    and a report compares the runs over each table apart.
     """
 
     path: str | list[str]
     missing: Literal["refuse", "nearest"] = "refuse"
     noise: bool = False
     statistic: Statistic = "median"
+    name: str = ""
+    digest: str = ""
 
     exclusive: ClassVar[Literal[False]] = False
     replays: ClassVar[Literal[True]] = True
@@ -56,7 +61,7 @@ class TableSettings(
 
     def identity(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
+        return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
         """The one target, as a log's header has it, of all the logs. Raises SearchlabError where they have several."""
@@ -186,6 +191,10 @@ class TableMeasurer(Measurer):
         """The measurements that the logs hold of this space, one a config."""
         return self._table(space).answers
 
+    def optimum(self, space: Space) -> float | None:
+        """The least recorded cost, if the logs hold every config of ``space``."""
+        return self._table(space).optimum
+
     def _table(self, space: Space) -> _Table:
         key = (str(space.workload), space.fingerprint)
         if key not in self._tables:
@@ -230,11 +239,21 @@ class _Table:
     def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
         self.measured: dict[Config, Measurement] = {}
+        self._size: int | None = None  # of the whole space, if it was counted
         for path in paths:
-            for trial in read_log(path).trials:
+            log = read_log(path)
+            self._size = self._size or log.header.space_size
+            for trial in log.trials:
                 if not trial.measurement.nearest:
                     measurement = replace(trial.measurement, reused=False, statistic=statistic)
                     self.measured.setdefault(trial.config, measurement)
+
+    @cached_property
+    def optimum(self) -> float | None:
+        """The least cost, if every config of the space is in the logs, and one of them runs."""
+        complete = self._size is not None and len(self.measured) >= self._size
+        least = min((measurement.cost for measurement in self.answers), default=math.inf)
+        return least if complete and math.isfinite(least) else None
 
     @cached_property
     def answers(self) -> list[Measurement]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import cloudpickle
 import msgspec
@@ -37,11 +37,11 @@ It returns the function to call with each trial. The previous run of that job ha
 """
 
 
-def check_jobs(jobs: int, settings: Settings) -> None:
-    """Raise SearchlabError if ``settings`` do not allow ``jobs`` runs at the same time."""
+def check_jobs(jobs: int, exclusive: bool) -> None:
+    """Raise SearchlabError if there cannot be ``jobs`` runs at the same time; ``exclusive`` as of settings."""
     if jobs < 1:
         raise SearchlabError(f"jobs must be at least 1, not {jobs}")
-    if jobs > 1 and settings.exclusive:
+    if jobs > 1 and exclusive:
         raise SearchlabError(
             f"the study measures on this machine, where {jobs} jobs would disturb each other's times; leave jobs at 1, "
             f'or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
@@ -51,25 +51,53 @@ def check_jobs(jobs: int, settings: Settings) -> None:
 def execute(runs: Sequence[Run], base: Path, on_run: OnRun, jobs: int = 1) -> Iterator[tuple[Run, Log]]:
     """Execute ``runs``, and yield each run with its log as soon as the log is complete.
 
-    All runs have one target and one kind of measurement. First, each existing log is checked against its run; programs
-    that it holds are not measured again. base: the directory from which a table's relative path starts. jobs: how many
-    runs go on at the same time; these share only the measurements that the logs held before.
+    Either all runs have one target and one kind of measurement, or each is answered from a table. First, each existing
+    log is checked against its run; programs that it holds are not measured again. base: the directory from which a
+    table's relative path starts. jobs: how many runs go on at the same time; these share only the measurements that the
+    logs held before.
     """
-    settings = runs[0].settings
-    check_jobs(jobs, settings)
+    check_jobs(jobs, any(run.settings.exclusive for run in runs))
     check_apart([run.warm_start for run in runs], [run.log for run in runs])
     known: KnownPrograms = {}
-    with settings.make(runs[0].space.target, known, base) as measurer:
-        held = [_recall(run, measurer, known) for run in runs]
+    with _Measurers(known, base) as measurers:
+        measurers.of(runs[0])  # says what is wrong with the settings before any log is looked at
+        held = [_recall(run, known) for run in runs]
         if jobs > 1:
             yield from _in_jobs(runs, base, known, jobs, on_run)
             return
         for number, run in enumerate(runs, 1):
             log, held[number - 1] = held[number - 1], None
-            yield run, search(run, measurer, on_run(run, number, len(runs), 0), log)
+            yield run, search(run, measurers.of(run), on_run(run, number, len(runs), 0), log)
 
 
-def _recall(run: Run, measurer: Measurer, known: KnownPrograms) -> Log | None:
+class _Measurers:
+    """The measurer of each run in turn. Runs that follow each other with the same settings share one."""
+
+    def __init__(self, known: KnownPrograms, base: Path) -> None:
+        self._known = known
+        self._base = base
+        self._settings: Settings | None = None
+        self._measurer: Measurer | None = None
+
+    def of(self, run: Run) -> Measurer:
+        if self._measurer is None or run.settings != self._settings:
+            self.close()
+            self._measurer = run.settings.make(run.space.target, self._known, self._base)
+            self._settings = run.settings
+        return self._measurer
+
+    def close(self) -> None:
+        if self._measurer is not None:
+            self._measurer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _recall(run: Run, known: KnownPrograms) -> Log | None:
     """The existing log of ``run``, or None; its measurements are added to ``known``.
 
     Raises SearchlabError if the log is damaged, or of another run.
@@ -77,8 +105,8 @@ def _recall(run: Run, measurer: Measurer, known: KnownPrograms) -> Log | None:
     log = read_held(run.log)
     if log is None:
         return None
-    check_identity(run.log, log.header, run.header(measurer.workers))
-    for record in () if measurer.repeatable else log.records:  # a table answers at once
+    check_identity(run.log, log.header, run.header(log.header.workers))
+    for record in () if run.settings.replays else log.records:  # a table answers at once
         if record.program and (record.program not in known or known[record.program].pruned):
             known[record.program] = replace(record.measurement, reused=False)
     return log
@@ -89,15 +117,22 @@ def _recall(run: Run, measurer: Measurer, known: KnownPrograms) -> Log | None:
 
 @dataclass(frozen=True)
 class _Begin:
-    """The first message to a job. known: the measurements that every run begins with.
+    """The first message to a job. known: the measurements that every run begins with."""
 
-    The settings are plain data. If they were pickled, they would forget which of them were left at their defaults, and
+    base: Path
+    known: dict[str, Measurement]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A run to execute, pickled.
+
+    Its settings are plain data. If they were pickled, they would forget which of them were left at their defaults, and
     the header of a log would differ.
     """
 
+    run: bytes
     settings: Any
-    base: Path
-    known: dict[str, Measurement]
 
 
 @dataclass(frozen=True)
@@ -128,7 +163,7 @@ def _in_jobs(
         def start(worker: Worker, job: int) -> None:
             number, run = waiting.popleft()
             running[worker] = run, on_run(run, number, len(runs), job)
-            worker.send(cloudpickle.dumps(run))
+            worker.send(_Search(cloudpickle.dumps(run), msgspec.to_builtins(run.settings)))
 
         # Jobs are killed, and cannot clean up; their own processes may live a moment longer.
         scratch = ends.enter_context(TemporaryDirectory(prefix="searchlab-", ignore_cleanup_errors=True))
@@ -137,7 +172,7 @@ def _in_jobs(
             worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.job")
             ends.callback(worker.kill)
             job_of[worker] = job
-            worker.send(_Begin(msgspec.to_builtins(runs[0].settings), base, dict(known)))
+            worker.send(_Begin(base, dict(known)))
             start(worker, job)
         while running:
             answered = wait([worker.connection for worker in running])
@@ -173,20 +208,18 @@ def main() -> None:
 
     warnings.showwarning = show_warning
     begin: _Begin = connection.recv()
-    settings = msgspec.convert(begin.settings, Settings)
     known: KnownPrograms = {}
-    measurer: Measurer | None = None
+    measurers = _Measurers(known, begin.base)
     while True:
         try:
-            data = connection.recv()
+            task: _Search = connection.recv()
         except EOFError:
             return
         known.clear()
         known.update(begin.known)
         try:
-            run: Run = replace(pickle.loads(data), settings=settings)
-            measurer = measurer or settings.make(run.space.target, known, begin.base)
-            search(run, measurer, connection.send)
+            run: Run = replace(pickle.loads(task.run), settings=msgspec.convert(task.settings, Settings))
+            search(run, measurers.of(run), connection.send)
         except SearchlabError as error:
             connection.send(_Ended(refused=str(error)))
         except Exception:

@@ -162,8 +162,11 @@ class Run:
         policy = Plugin(self.strategy.policy.name, dict(options))
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
-    def header(self, workers: int) -> Header:
-        """The header of its log. workers: the number of programs that its measurer builds at the same time."""
+    def header(self, workers: int, optimum: float | None = None) -> Header:
+        """The header of its log.
+
+        workers: the number of programs that its measurer builds at the same time. optimum: as its measurer knows it.
+        """
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
         strategy = self.strategy
@@ -184,6 +187,7 @@ class Run:
             label=strategy.label,
             space_label=self.searched.label,
             space_size=self.searched.size,
+            optimum=optimum,
             effective=dict(self.effective),
             workers=workers,
             versions=dict(library_versions()),

@@ -9,6 +9,9 @@ import msgspec
 from ..measure.settings import LocalSettings, Settings
 from ..plugins import Plugin
 
+OF_SUITE = ("workloads", "spaces", "target", "measure")
+"""The keys of a study that the tables of a suite bring."""
+
 FeaturesName = Literal["knob", "autotvm-knob", "program", "store", "itervar", "curve"]
 """The features of a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
 
@@ -59,6 +62,13 @@ class NamedPolicy(Named, frozen=True):
         _check_counts(self)
 
 
+class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A suite of tables. noise: as for a table, whether the repeats of a measurement are drawn anew."""
+
+    name: str
+    noise: bool = False
+
+
 class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys of a study file.
 
@@ -69,11 +79,16 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     warm_start: logs of earlier runs, or directories of them. Each policy is told those in the space of its run. A cost
     model with features of programs is trained on the others, one with knob features on other shapes in the same space.
+
+    suite: a suite of tables (``v1``), or one split of it (``v1/dev``), by name or by the path of its directory. It
+    takes the place of workloads, spaces, target and measure, which each table brings; trials and seeds are by default
+    those of its protocol.
     """
 
-    workloads: list[str]
-    spaces: list[str | Named]
     policies: list[str | NamedPolicy]
+    workloads: list[str] = []
+    spaces: list[str | Named] = []
+    suite: str | NamedSuite | None = None
     cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
     seeds: int | list[int] = 1
     trials: int = 64
@@ -83,9 +98,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm_start: list[str] = []
 
     def __post_init__(self) -> None:
-        for name in ("workloads", "spaces", "policies", "cost_models"):
+        for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name):
-                raise ValueError(f"{name} must have at least one entry, not []")
+                place = ", or the study a suite" if name in OF_SUITE else ""
+                raise ValueError(f"{name} must have at least one entry, not []{place}")
         _check_counts(self)
         if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
             raise ValueError(f"seeds must be a count of at least 1, or different numbers from 0 up, not {self.seeds}")
@@ -93,6 +109,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def seed_list(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def named_suite(self) -> NamedSuite | None:
+        return NamedSuite(self.suite) if isinstance(self.suite, str) else self.suite
 
     @property
     def policy_entries(self) -> list[NamedPolicy]:

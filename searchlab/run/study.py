@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
+from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..policy import POLICIES, Policy, has_own_model, takes_cost_model
 from ..schema import explained
 from ..space import Space
@@ -20,8 +21,11 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .executors import OnRun, check_jobs, execute
 from .plan import OnTrial, Run, Searched, Strategy, plan_run
-from .spec import Named, NamedCostModel, NamedPlugin, NamedPolicy, StudySpec
+from .spec import OF_SUITE, Named, NamedCostModel, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
 from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
+
+_Place = tuple[Path, Searched, Settings]
+"""A space to search, the folder of its logs, and the measurement there."""
 
 
 @dataclass
@@ -42,15 +46,40 @@ class Study:
             raise SearchlabError(f"cannot read the study {path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-        return cls(explained(data, StudySpec, str(path)), path.parent)
+        return cls._of(data, path.parent, str(path))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
         """The study of a mapping with the keys of a study file."""
-        return cls(explained(dict(data), StudySpec, "the study"), Path(base))
+        return cls._of(dict(data), Path(base), "the study")
+
+    @classmethod
+    def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
+        if "suite" not in data:
+            return cls(explained(data, StudySpec, source), base)
+        for name in OF_SUITE:
+            if name in data:
+                raise SearchlabError(
+                    f"{source}: the tables of a suite bring their own {name}; leave out {name!r}, or 'suite'"
+                )
+        spec = explained(data, StudySpec, source)
+        assert spec.named_suite is not None
+        protocol = find_suite(spec.named_suite.name, base).spec
+        return cls(explained({"trials": protocol.trials, "seeds": protocol.seeds, **data}, StudySpec, source), base)
+
+    @cached_property
+    def suite(self) -> Suite | None:
+        """The suite that the study runs on, if it names one."""
+        named = self.spec.named_suite
+        return find_suite(named.name, self.base) if named else None
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it measures on this machine, so that its runs would disturb each other."""
+        return self.suite is None and self.spec.measure.exclusive
 
     def plan(self) -> tuple[list[Run], list[str]]:
-        """Every run of the study, in order of the seeds; and a sentence for each that is left out.
+        """Every run of the study, in order of the seeds, table by table for a suite; and a sentence for each left out.
 
         A run is left out if its space has no program for the workload, or if its policy cannot search the space. The
         path of its log is relative to the directory of the results.
@@ -60,27 +89,43 @@ class Study:
     @cached_property
     def _plan(self) -> tuple[list[Run], list[str]]:
         spec = self.spec
-        target = resolve_target(spec.measure.default_target(self.base) if spec.target is None else spec.target)
-        workloads = [parse_workload(text) for text in spec.workloads]
-        entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
-        _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
         _check_distinct("policy", [_slug(strategy.label) for _, strategy in strategies])
-        _check_distinct("workload", [str(workload) for workload in workloads])
         left_out: list[str] = []
-        spaces = self._spaces(workloads, entries, target, left_out)
-        planned: list[Run] = []
+        groups = self._tables(spec.named_suite) if spec.named_suite else [self._spaces(left_out)]
+        runs: list[Run] = []
         earlier: dict[tuple[str, ...], list[EarlierRun]] = {}  # by the paths of a warm start
         warm: dict[tuple[str, ...], list[WarmStart]] = {}
-        for name, searched in spaces:
-            folder = Path(_slug(str(searched.space.workload)), _slug(name))
+        for places in groups:
+            planned = self._planned(places, strategies, earlier, warm, left_out)
+            runs += [
+                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
+            ]
+        if not runs:
+            raise SearchlabError("no policy of the study can search any of its spaces. " + "; ".join(left_out))
+        for paths, used in warm.items():
+            check_used(earlier[paths], used)
+        return runs, left_out
+
+    def _planned(
+        self,
+        places: Sequence[_Place],
+        strategies: Sequence[tuple[NamedPolicy, Strategy]],
+        earlier: dict[tuple[str, ...], list[EarlierRun]],
+        warm: dict[tuple[str, ...], list[WarmStart]],
+        left_out: list[str],
+    ) -> list[Run]:
+        """The runs of each of ``strategies`` in each of ``places``, from the first seed, to directories."""
+        spec = self.spec
+        planned: list[Run] = []
+        for folder, searched, settings in places:
             for entry, strategy in strategies:
                 paths = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                 if paths not in earlier:
-                    earlier[paths] = earlier_runs([self.base / path for path in paths], spec.measure.statistic)
+                    earlier[paths] = earlier_runs([self.base / path for path in paths], settings.statistic)
                 try:
                     run = plan_run(
-                        searched, strategy, spec.measure, seed=spec.seed_list[0], batch=entry.batch or spec.batch,
+                        searched, strategy, settings, seed=spec.seed_list[0], batch=entry.batch or spec.batch,
                         trials=entry.trials or spec.trials, log=folder / _slug(strategy.label), earlier=earlier[paths],
                     )  # fmt: skip
                 except UnsupportedSpace as error:
@@ -88,19 +133,22 @@ class Study:
                 else:
                     planned.append(run)
                     warm.setdefault(paths, []).append(run.warm_start)
-        if not planned:
-            raise SearchlabError("no policy of the study can search any of its spaces. " + "; ".join(left_out))
-        runs = [
-            replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
-        ]
-        for paths, used in warm.items():
-            check_used(earlier[paths], used)
-        return runs, left_out
+        return planned
 
-    def _spaces(
-        self, workloads: Sequence[Workload], entries: Sequence[Named], target: Target, left_out: list[str]
-    ) -> list[tuple[str, Searched]]:
-        """Each space of each workload, with its name in paths. ``left_out`` gets the reasons for the others."""
+    def _tables(self, named: NamedSuite) -> Iterator[list[_Place]]:
+        """The space of each table of the suite."""
+        assert self.suite is not None
+        for table in self.suite.tables:
+            yield [(Path(table.entry.name), searched_table(table), table.settings(named.noise))]
+
+    def _spaces(self, left_out: list[str]) -> list[_Place]:
+        """Each space of each workload. ``left_out`` gets the reasons for the others."""
+        spec = self.spec
+        target = resolve_target(spec.measure.default_target(self.base) if spec.target is None else spec.target)
+        workloads = [parse_workload(text) for text in spec.workloads]
+        entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
+        _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
+        _check_distinct("workload", [str(workload) for workload in workloads])
         spaces: list[tuple[str, Searched]] = []
         for workload in workloads:
             for entry in entries:
@@ -113,7 +161,7 @@ class Study:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
                 else:
                     spaces.append((name, searched))
-        held = self.spec.measure.measurable(self.base)
+        held = spec.measure.measurable(self.base)
         if held is not None:
             for name, searched in list(spaces):
                 space = searched.space
@@ -122,7 +170,10 @@ class Study:
                     left_out.append(f"{space.workload} is not searched in {name}: no table holds it for this target")
         if not spaces:
             raise SearchlabError("no space of the study fits any of its workloads. " + "; ".join(left_out))
-        return spaces
+        return [
+            (Path(_slug(str(searched.space.workload)), _slug(name)), searched, spec.measure)
+            for name, searched in spaces
+        ]
 
     def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
         """The policy of ``entry``, with each cost model of the study if it takes those; all have a label."""
@@ -148,10 +199,17 @@ class Study:
         jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
             the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
         """
-        check_jobs(jobs, self.spec.measure)
+        check_jobs(jobs, self.exclusive)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
         logs = {run.log: log for run, log in execute(runs, self.base, on_run or _ignore_run, jobs)}
         return [Result(logs[run.log], run.space) for run in runs]
+
+
+def searched_table(table: SuiteTable) -> Searched:
+    """The space of a table of a suite. Raises SearchlabError if the table was not measured in it."""
+    searched = Searched.of(table.plugin, parse_workload(table.entry.workload), table.target())
+    check_table(table, searched.space)
+    return replace(searched, size=table.header.space_size)
 
 
 def _ignore(_: object) -> None:

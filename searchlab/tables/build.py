@@ -111,6 +111,8 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     order is random, or a machine that gets slower would look like a knob. Raises SearchlabError for a space that is too
     large to be counted, if there is no limit.
     """
+    if study.spec.suite:
+        raise SearchlabError("the study names a suite, whose tables are measured already; name workloads and spaces")
     if study.spec.measure.replays:
         raise SearchlabError('measure.kind is "table", which measures nothing; to build a table, choose another kind')
     if limit is not None and limit < 1:

@@ -249,3 +249,26 @@ def test_the_order_of_seeds_changes_nothing(
     shuffled = list(made)
     order.shuffle(shuffled)
     assert numbers(made) == numbers(shuffled)
+
+
+def test_the_optimum_of_a_complete_table_is_the_best_known_whoever_found_it(tmp_path: Path) -> None:
+    """20 GFLOPS: no run found more than 10, which is half of it."""
+    how = {"optimum": 5e-5, "policy": Plugin("random")}
+    write(tmp_path, "random", 0, [5, 10, 1], **how)
+    write(tmp_path, "random", 1, [1, 5, 5], **how)
+    write(tmp_path, "other", 0, [10, 1, 1], optimum=5e-5)
+    item = only(tmp_path)
+    assert item.best is not None and item.best.gflops == pytest.approx(20) and item.best.seconds == 5e-5
+    assert (item.best.strategy, item.best.trial, item.best.log) == (None, None, None)
+    assert item.target_gflops == pytest.approx(19)
+    other, randomly = item.strategies
+    assert other.area.by_seed == pytest.approx([0.5]) and other.trials_to_target.by_seed == [None]
+    assert randomly.score is not None and randomly.score.value < 0.5 and other.score is not None
+    assert other.score.value < 1, "it did not find the optimum of the space"
+
+
+def test_a_run_that_found_the_optimum_is_named_and_noise_may_go_below_it(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [5, 20], optimum=1e6 / 20 / 1e9)
+    assert (best := only(tmp_path).best) is not None and (best.strategy, best.trial) == ("a", 1)
+    write(tmp_path, "b", 0, [5, 25], optimum=1e6 / 20 / 1e9)
+    assert (best := only(tmp_path).best) is not None and (best.strategy, best.gflops) == ("b", pytest.approx(25))

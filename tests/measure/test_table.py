@@ -266,3 +266,23 @@ def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
         study(tables).plan()
     given_one = {"kind": "llvm", "mcpu": "znver4", "caches": toys.TARGET.to_json()["caches"]}
     assert len(study(tables, target=given_one).run(tmp_path / "out")[0].trials) == 5
+
+
+def test_a_complete_table_gives_its_optimum_to_the_log_of_every_run(tmp_path: Path) -> None:
+    space = toys.Small()
+    write_table(tmp_path / "whole.jsonl", space, toys.flaky, counted=True)
+    best = min(toys.flaky(config).cost for config in space.enumerate())
+
+    def run(table: Path) -> float | None:
+        result = tune(
+            toys.WORKLOAD, space=space, policy="random", trials=1, log=tmp_path / "runs" / table.name,
+            measure={"kind": "table", "path": str(table)},
+        )  # fmt: skip
+        return result.log.header.optimum
+
+    assert run(tmp_path / "whole.jsonl") == best
+    lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "part.jsonl").write_text("".join(lines[:-1]))
+    assert run(tmp_path / "part.jsonl") is None, "a config is missing"
+    assert run(write_table(tmp_path / "uncounted.jsonl", space, toys.flaky)) is None
+    assert run(write_table(tmp_path / "failed.jsonl", space, toys.all_invalid, counted=True)) is None

@@ -33,11 +33,11 @@ def written(path: Path, count: int) -> bytes:
     return path.read_bytes()
 
 
-def write_table(path: Path, space: Space, cost: Cost) -> Path:
-    """A log of every config of a toy space, at its made-up cost."""
+def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) -> Path:
+    """A log of every config of a toy space, at its made-up cost. counted: whether it says that these are all."""
     header = Header(
         workload=str(space.workload), space=Plugin("toy"), fingerprint=space.fingerprint, policy=Plugin("grid"),
-        seed=0, batch=1, target=space.target.to_json(), measure={},
+        seed=0, batch=1, target=space.target.to_json(), measure={}, space_size=space.size() if counted else None,
     )  # fmt: skip
     writer = LogWriter(path, header)
     for index, config in enumerate(space.enumerate()):

@@ -7,6 +7,7 @@ a leading shape in common, so that thousands of resamples are aggregated at once
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import rankdata
@@ -66,15 +67,30 @@ def improvement_interval(
     The runs of both are resampled, the runs of each workload and strategy apart (as rliable does). Runs with the same
     seed share their first trials and are more alike than that; for them the interval is a little too wide.
     """
-    random = np.random.default_rng(seed)
     values = np.zeros(replicates)
-    for ours, theirs in zip(first, second, strict=True):
+    shapes = tuple((len(ours), len(theirs)) for ours, theirs in zip(first, second, strict=True))
+    draws = _draws(shapes, replicates, seed)
+    for ours, theirs, (drawn, against) in zip(first, second, draws, strict=True):
         one, other = np.sort(ours)[:, np.newaxis], np.sort(theirs)
         wins = (one > other) + (one == other) / 2
-        # How often each run is drawn into a resample, instead of which runs: their wins are then sums of products.
-        drawn, against = (random.multinomial(n, np.full(n, 1 / n), replicates) for n in wins.shape)
-        values += ((drawn @ wins) * against).sum(axis=1) / wins.size
+        values += np.einsum("ij,ij->i", drawn @ wins, against) / wins.size
     return _percentiles(values / len(first), level)
+
+
+@lru_cache(maxsize=4)  # a report asks for the intervals of thousands of pairs with the same numbers of runs
+def _draws(shapes: tuple[tuple[int, int], ...], replicates: int, seed: int) -> list[tuple[Floats, Floats]]:
+    """How often each run is drawn into each resample, of both strategies of each workload: shape (replicates, runs).
+
+    With these counts, instead of which runs are drawn, the wins of a resample are sums of products.
+    """
+    random = np.random.default_rng(seed)
+    return [
+        (
+            random.multinomial(m, np.full(m, 1 / m), replicates).astype(np.float64),
+            random.multinomial(n, np.full(n, 1 / n), replicates).astype(np.float64),
+        )
+        for m, n in shapes
+    ]
 
 
 def bootstrap(

@@ -43,6 +43,26 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None) -> Fl
     return curve
 
 
+def expected_draws(configs: int, good: int) -> float:
+    """Expected number of random draws without replacement until the first of ``good`` among ``configs`` configs.
+
+    (N + 1) / (K + 1): the good ones part the N - K others into K + 1 stretches of equal expected length.
+    """
+    return (configs + 1) / (good + 1)
+
+
+def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
+    """The least number of such draws that meets one of ``good`` configs with at least this ``probability``.
+
+    All t draws miss with probability C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
+    """
+    missed, draws = 1.0, 0
+    while missed > 1 - probability:
+        missed *= max(configs - good - draws, 0) / (configs - draws)
+        draws += 1
+    return draws
+
+
 def cutoff(costs: Floats, baseline: Floats, best: float, part: float = 0.95) -> int:
     """How many trials a score is taken over: until random search has gone ``part`` of the way from the median
     cost that works to ``best``, or else to the end of ``baseline``.

@@ -1,0 +1,210 @@
+"""``searchlab suite``: tables that a claim about policies can rest on."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.markdown import Markdown
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import SearchlabError
+from .terminal import AsJson, CostModelName, FeaturesName, again, interruptible, name_and_value, out, plugin
+
+suites = typer.Typer(no_args_is_help=True, help="Suites of tables that a claim about policies can rest on.")
+
+Name = Annotated[
+    str,
+    typer.Argument(help="`v1`, or the path of a directory; with `/dev` or `/test` one split of it.", metavar="SUITE"),
+]
+Directory = Annotated[str, typer.Argument(help="The suite: a name, or the path of its directory.", metavar="SUITE")]
+Everything = Annotated[bool, typer.Option("--all", help="Replay all runs, not a sample.")]
+
+
+@suites.command(name="list")
+def suite_list() -> None:
+    """The suites that are found by name."""
+    from ..measure.suite import installed_suites, read_suite
+
+    table = Table("suite", "title", "tables", "dev", "test", "baselines", box=None)
+    for name, directory in installed_suites().items():
+        suite = read_suite(directory)
+        splits = [str(sum(entry.split == split for entry in suite.spec.tables)) for split in ("dev", "test")]
+        shipped = len(list(directory.glob("baselines/*.json.gz")))
+        table.add_row(name, escape(suite.spec.title), str(len(suite.spec.tables)), *splits, str(shipped))
+    out.print(table if table.rows else "no suite is installed; name one by the path of its directory")
+
+
+@suites.command(name="info")
+def suite_info(
+    suite: Name,
+    table: Annotated[str, typer.Argument(help="A table, to show its card.", metavar="TABLE")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """The tables of a suite: how large and how hard each is; or the card of one."""
+    from ..measure.suite import find_suite
+    from ..suite.cards import Card
+    from ..suite.trajectories import RecordedTable
+
+    found = find_suite(suite)
+    if table:
+        out.print(Markdown(Card(RecordedTable(found.table(table))).text()))
+        return
+    cards = [Card(RecordedTable(one)) for one in found.tables]
+    if as_json:
+        print(json.dumps([card.to_json() for card in cards], indent=2))
+        return
+    shown = Table(
+        title=f"{found.spec.title}: {found.name}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    for column in ("table", "split"):
+        shown.add_column(column, overflow="fold")
+    for column in ("configs", "failed", "GFLOPS", "noise", "after 100 draws", "draws to 5 %"):
+        shown.add_column(column, justify="right")
+    for card in cards:
+        noise = "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %"
+        slower = f"+{100 * card.distances[100]:.1f} %" if card.draws else ""
+        draws = f"{card.draws[0]:.0f}, {card.draws[1]}" if card.draws else ""
+        name, split = card.table.entry.name, card.table.entry.split
+        shown.add_row(name, split, f"{card.configs:,}", f"{card.failed:,}", f"{card.best:.1f}", noise, slower, draws)
+    out.print(shown)
+    out.print(
+        "after 100 draws: how much longer than the optimum the best of 100 random draws takes, expected. draws to 5 %: "
+        "random draws to a config within 5 % of the best, expected, and enough in 95 of 100 runs.",
+        soft_wrap=True,
+    )
+
+
+@suites.command(name="run")
+def suite_run(
+    suite: Name,
+    policy: Annotated[str, typer.Option(help="The policy: `module:Policy`, or a registered name.")],
+    against: Annotated[
+        str, typer.Option(help="Baselines to compare with, as `xgb,tpe,random` [default: all that the suite has].")
+    ] = "",
+    option: Annotated[list[str] | None, typer.Option(help="An option of the policy.", metavar="NAME=VALUE")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Configs that the policy is asked for at a time.")] = 8,
+    cost_model: CostModelName = None,
+    features: FeaturesName = None,
+    label: Annotated[str, typer.Option(help="Its name in tables and pictures.")] = "",
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs over each table [default: the protocol's].")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--out", help="A directory for the report, the logs, and the runs as others can verify them."),
+    ] = None,
+) -> None:
+    """How good is a policy against the baselines of a suite? Over its test tables, unless you name a split.
+
+    Only the policy is run; the runs of the baselines are part of the suite. Tune a policy on `dev` alone.
+    """
+    from ..analysis import summarize
+    from ..analysis.tables import overall_tables
+    from ..measure.suite import find_suite
+    from ..suite.compare import by_table, compare, label_for, run_policy, suite_study
+    from ..suite.trajectories import baselines, write_trajectories
+    from ..suite.verify import RESULT
+    from .progress import StudyProgress
+
+    found = find_suite(suite)
+    found = found if found.split else found.part("test")
+    shipped = baselines(found, against.split(",") if against else None)
+    entry = {
+        "name": policy, "options": dict(name_and_value(text) for text in option or []), "batch": batch,
+        "label": label_for(policy, label, {one.strategy for one in shipped}),
+        **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
+    }  # fmt: skip
+    study = suite_study(found, entry, seeds)
+    scratch = tempfile.TemporaryDirectory(prefix="searchlab-") if directory is None else nullcontext(str(directory))
+    with interruptible(again()), scratch as place:
+        runs, left_out = study.plan()
+        for reason in left_out:
+            out.print(f"note: {escape(reason)}", soft_wrap=True)
+        with StudyProgress(out, runs) as progress:
+            new = run_policy(study, Path(place) / "logs", progress.on_run, jobs)
+        out.print("comparing ...")
+        comparison = compare(found, [new, *shipped], study.spec.seed_list)
+        if directory is None:
+            summary = summarize(comparison)
+        else:
+            from ..analysis.report import write_report
+
+            write_trajectories(directory / RESULT, new)
+            summary = write_report(comparison, directory / "report", traces=0, pictures=False)
+    shown: list[RenderableType] = [by_table(summary, new.strategy), *overall_tables(summary)]
+    out.print(*shown)
+    out.print(f"{new.strategy} took {new.own_seconds:.3g} s a run to propose and to learn, on {escape(new.host)}.")
+    if directory is not None:
+        out.print(f"the report: {escape(str(directory / 'report' / 'report.html'))}", soft_wrap=True)
+        out.print(
+            f"whoever has the suite can replay it: searchlab suite verify {escape(str(directory))}", soft_wrap=True
+        )
+
+
+@suites.command(name="verify")
+def suite_verify(
+    what: Annotated[
+        str, typer.Argument(help="A suite, or a directory that `suite run --out` wrote.", metavar="SUITE|DIR")
+    ],
+    everything: Everything = False,
+    policy: Annotated[
+        str, typer.Option(help="The policy `module:Policy` of a directory, which you trust: its code is run.")
+    ] = "",
+    suite: Annotated[str, typer.Option(help="The suite of a directory, if it is not found by its name.")] = "",
+) -> None:
+    """Check a suite: files, split, tables, cards, and that its baselines replay. Or check the runs of a policy."""
+    from ..measure.suite import find_suite
+    from ..suite.verify import RESULT, SECONDS, verify_bundle, verify_suite
+
+    right = True
+
+    def on_step(said: str, problems: list[str]) -> None:
+        out.print(f"{'[red]wrong[/]' if problems else '[green]right[/]'}  {escape(said)}", soft_wrap=True)
+        for problem in problems:
+            out.print(f"  {escape(problem)}", soft_wrap=True)
+
+    seconds = None if everything else SECONDS
+    if (Path(what) / RESULT).is_file():
+        right = verify_bundle(Path(what), on_step, seconds, policy, suite)
+    else:
+        right = verify_suite(find_suite(what).part(None), on_step, seconds)
+    if not right:
+        raise typer.Exit(1)
+
+
+@suites.command(name="seal")
+def suite_seal(suite: Directory) -> None:
+    """Write the card of each table, and the manifest with the SHA-256 of every file. Done when a suite is made."""
+    from ..measure.suite import find_suite
+    from ..suite.manifest import seal
+
+    manifest = seal(find_suite(suite).part(None), lambda name: out.print(escape(name), soft_wrap=True))
+    out.print(f"{len(manifest.files)} files are sealed: searchlab suite verify {escape(suite)}", soft_wrap=True)
+
+
+@suites.command(name="baselines")
+def suite_baselines(
+    suite: Directory,
+    results: Annotated[list[Path], typer.Argument(help="Logs of runs over the suite, or directories of them.")],
+) -> None:
+    """Make the baselines of a suite from the logs of a study over it; then seal it."""
+    from ..log.format import find_logs
+    from ..measure.suite import find_suite
+    from ..suite.trajectories import baseline_path, collect, write_trajectories
+
+    found = find_suite(suite).part(None)
+    logs = [path for given in results for path in find_logs(given) if "report" not in path.parts]
+    if not logs:
+        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, results))}")
+    for one in collect(found, logs):
+        path = baseline_path(found, one.strategy)
+        write_trajectories(path, one)
+        runs = sum(len(on_table.runs) for on_table in one.tables.values())
+        out.print(f"{runs:,} runs of {escape(one.strategy)}: {escape(str(path))}", soft_wrap=True)

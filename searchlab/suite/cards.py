@@ -1,0 +1,146 @@
+"""The card of a table: what it holds and how hard its space is, as Markdown, from its data alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..analysis.stats.random_search import draws_for, expected_best, expected_draws
+from ..measure.suite import SuiteTable
+from ..tables.info import QUANTILES, TableInfo
+from .trajectories import RecordedTable
+
+DRAWS = (10, 30, 100)
+NEAR = (0.05, 0.10)
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of a table."""
+
+    recorded: RecordedTable
+
+    @property
+    def table(self) -> SuiteTable:
+        return self.recorded.table
+
+    @cached_property
+    def info(self) -> TableInfo:
+        return TableInfo(self.recorded.log)
+
+    @property
+    def configs(self) -> int:
+        return len(self.recorded.log.records)
+
+    @property
+    def failed(self) -> int:
+        return sum(self.info.failures.values())
+
+    @property
+    def best(self) -> float:
+        """GFLOPS of the best config; 0 if none runs."""
+        return float(self.info.gflops[-1]) if len(self.info.gflops) else 0.0
+
+    def near(self, part: float) -> int:
+        """The number of configs that have at least 1 - ``part`` of the best GFLOPS."""
+        return int((self.info.gflops >= (1 - part) * self.best).sum()) if self.best else 0
+
+    @cached_property
+    def distances(self) -> dict[int, float]:
+        """For each of ``DRAWS``: how much longer than the optimum the best of so many random draws takes, expected."""
+        costs = self.recorded.log.costs
+        curve = expected_best(costs, max(DRAWS))
+        return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in DRAWS}
+
+    @property
+    def draws(self) -> tuple[float, int] | None:
+        """Random draws until the first config within 5 % of the best: expected, and enough in 95 of 100 runs."""
+        if not (good := self.near(NEAR[0])):
+            return None
+        return expected_draws(self.configs, good), draws_for(self.configs, good)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its figures as plain data; ``after_draws`` as :attr:`distances`."""
+        entry = self.table.entry
+        return {
+            "table": self.table.name,
+            **msgspec.to_builtins(entry),
+            "configs": self.configs,
+            "failures": self.info.failures,
+            "gflops": self.best,
+            "noise": self.info.noise,
+            "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
+            "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
+            "sha256": self.table.digest,
+        }
+
+    def text(self) -> str:
+        """The card as Markdown."""
+        header = self.recorded.log.header
+        entry = self.table.entry
+        rows = {
+            "split": entry.split,
+            "workload": f"`{header.workload}`, {self.recorded.log.flops:,} FLOP",
+            "space": f"`{header.space.name}`{_options(header.space.options)}",
+            "threads": str(entry.threads),
+            "configs": f"{self.configs:,}, {'all' if self.info.exhaustive else 'not all'} of the space",
+            "failed": self._failures(),
+            **self._speeds(),
+            "spread of the repeats": "" if self.info.noise is None else f"{100 * self.info.noise:.1f} % (median)",
+            **self._random_search(),
+            "measured on": _pairs({**header.host, **header.machine}),
+            "target": f"`{_pairs({k: v for k, v in header.target.items() if k != 'caches'})}`",
+            "settings": _pairs(header.measure),
+            "versions": _pairs(header.versions),
+            "date": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d"),
+            "space fingerprint": f"`{header.fingerprint}`",
+            "SHA-256": f"`{self.table.digest}`",
+        }
+        lines = [f"# {self.table.name}", "", "Made from the table by `searchlab suite seal`; do not edit.", ""]
+        lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
+        return "\n".join(lines) + "\n"
+
+    def _failures(self) -> str:
+        if not self.failed:
+            return "none"
+        kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(self.info.failures.items()))
+        return f"{self.failed:,} ({100 * self.failed / self.configs:.1f} %): {kinds}"
+
+    def _speeds(self) -> dict[str, str]:
+        if not self.best:
+            return {"best": "no config runs"}
+        quantiles = (f"{100 * q:g} %: {np.quantile(self.info.gflops, q):.4g}" for q in QUANTILES)
+        near = {
+            f"within {100 * part:g} % of the best": f"{self.near(part):,} configs, "
+            f"{100 * self.near(part) / self.configs:.2g} %"
+            for part in NEAR
+        }
+        milliseconds = float(self.recorded.log.costs.min()) * 1e3
+        return {
+            "best": f"{self.best:.4g} GFLOPS, {milliseconds:.4g} ms",
+            "GFLOPS by quantile": ", ".join(quantiles),
+            **near,
+        }
+
+    def _random_search(self) -> dict[str, str]:
+        if self.draws is None:
+            return {}
+        expected, enough = self.draws
+        slower = ", ".join(f"{draws} draws: {100 * part:.1f} %" for draws, part in self.distances.items())
+        return {
+            "best of random draws, above the least time": f"{slower} (expected)",
+            "random draws to within 5 % of the best": f"{expected:.1f} expected; {enough} in 95 of 100 runs",
+        }
+
+
+def _options(options: dict[str, Any]) -> str:
+    return f" with {_pairs(options)}" if options else ""
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")

@@ -1,0 +1,100 @@
+"""A policy over the tables of a suite, compared with the suite's baselines, of which only the trajectories are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from ..analysis.model import AREA, Summary, WorkloadSummary
+from ..analysis.read import compared
+from ..analysis.runs import Comparison
+from ..errors import SearchlabError
+from ..log.format import Log
+from ..measure.suite import Suite
+from ..run.executors import OnRun
+from ..run.study import Study
+from .trajectories import RecordedTables, Trajectories, collect
+
+
+def suite_study(suite: Suite, policy: Mapping[str, Any], seeds: int | None = None) -> Study:
+    """The study of ``policy``, an entry as in a study file, over the tables of ``suite``, with its protocol."""
+    where = str(suite.directory.resolve()) + (f"/{suite.split}" if suite.split else "")
+    return Study.from_dict({"suite": where, "policies": [dict(policy)], **({"seeds": seeds} if seeds else {})})
+
+
+def run_policy(study: Study, out: Path, on_run: OnRun | None = None, jobs: int = 1) -> Trajectories:
+    """The runs of the one policy of ``study`` over its suite. The logs are in ``out``, from which a later call resumes.
+
+    Raises SearchlabError for bad input, and if the policy can search no table.
+    """
+    results = study.run(out, on_run, jobs)
+    assert study.suite is not None
+    (trajectories,) = collect(study.suite, [result.log.path for result in results])
+    return trajectories
+
+
+def compare(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> Comparison:
+    """The runs of ``sets`` over the tables of ``suite`` from ``seeds``, as a report compares them.
+
+    Seconds are those of building and running: what the strategies spent on other machines is not charged.
+    """
+    return compared(_rebuilt(suite, sets, seeds))
+
+
+def _rebuilt(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> Iterator[tuple[Log, str]]:
+    recorded = RecordedTables(suite)
+    for table in suite.tables:
+        for one in sets:
+            if table.entry.name not in one.tables:
+                continue
+            for run in one.runs_on(table).runs:
+                if run.seed in seeds:
+                    log = recorded[table.entry.name].rebuilt(one, run)
+                    yield log, log.path.as_posix()
+
+
+def label_for(policy: str, label: str, taken: Collection[str]) -> str:
+    """The name of a new policy in pictures and tables, which no baseline has."""
+    if label in taken:
+        raise SearchlabError(f"a baseline is called {label!r} too; give another --label")
+    name = label or policy.rpartition(":")[2].rpartition(".")[2]
+    return f"{name} (new)" if name in taken else name
+
+
+def by_table(summary: Summary, label: str) -> Table:
+    """A row for each table: the area of each strategy, median over seeds, and how it compares with ``label``."""
+    names = [row.strategy for row in summary.overall.strategies] if summary.overall else []
+    names = names or sorted({row.strategy for item in summary.workloads for row in item.strategies})
+    others = [name for name in names if name != label]
+    table = Table(
+        title=f"area under the curve, by table; + where {escape(label)} is significantly better, - where it is worse",
+        title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+    )  # fmt: skip
+    table.add_column("table", overflow="fold")
+    for name in (label, *others):
+        table.add_column(escape(name), justify="right", overflow="fold", min_width=6)
+    for item in summary.workloads:
+        rows = item.by_strategy
+        best = max(row.area.median for row in item.strategies)
+        cells = []
+        for name in (label, *others):
+            if name not in rows:
+                cells.append("-")
+                continue
+            area = rows[name].area.median
+            text = f"{area:.3f}"
+            cells.append((f"[bold]{text}[/]" if area == best else text) + _mark(item, label, name))
+        table.add_row(item.workload, *cells)
+    return table
+
+
+def _mark(item: WorkloadSummary, label: str, name: str) -> str:
+    for contrast in item.contrasts:
+        if contrast.measure == AREA and {contrast.first, contrast.second} == {label, name}:
+            return "+" if contrast.ahead(label, name) else "-" if contrast.ahead(name, label) else " "
+    return " "

@@ -1,0 +1,145 @@
+"""Replaying trajectories: the strategy runs anew over the table, and must ask for the same configs in order."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from ..costmodel import COST_MODELS
+from ..errors import SearchlabError, SearchlabWarning
+from ..machine.host import library_versions
+from ..measure.contract import Measurer
+from ..measure.suite import Suite
+from ..plugins import Plugin, names_code
+from ..policy import POLICIES
+from ..run.loop import search
+from ..run.plan import Searched, Strategy, plan_run
+from ..run.study import searched_table
+from .trajectories import RecordedTables, Trajectories, Trajectory
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How many runs were replayed, of how many; and a sentence for each that was another run now."""
+
+    runs: int
+    of: int
+    problems: list[str]
+
+
+class Replayer:
+    """Replays runs over the tables of a suite; a context manager, since a measurer may hold processes."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._recorded = RecordedTables(suite)
+        self._places: dict[str, tuple[Searched, Measurer]] = {}
+        self._ends = ExitStack()
+
+    def __enter__(self) -> Replayer:
+        self._folder = Path(self._ends.enter_context(TemporaryDirectory(prefix="searchlab-")))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def difference(self, of: Trajectories, name: str, recorded: Trajectory) -> str:
+        """What is different now in a run over the table ``name``, a sentence; empty if nothing is."""
+        table = self._recorded[name]
+        searched, measurer = self._place(name)
+        log = self._folder / "replay.jsonl"
+        log.unlink(missing_ok=True)
+        strategy = Strategy.of(of.policy, of.cost_model, of.features or None, of.strategy)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SearchlabWarning)  # whoever made the run was told
+            run = plan_run(
+                searched,
+                strategy,
+                table.table.settings(),
+                seed=recorded.seed,
+                batch=of.batch,
+                trials=of.trials,
+                log=log,
+            )
+            now = search(run, measurer)
+        places = table.places_of(now)
+        if (places, now.ended) == (recorded.configs, recorded.ended):
+            return ""
+        where = f"{of.strategy} over {table.table.name} from seed {recorded.seed}"
+        pairs = zip(recorded.configs, places, strict=False)
+        differs = next((trial for trial, (before, after) in enumerate(pairs) if before != after), None)
+        if differs is None:
+            return f"{where}: the run had {len(recorded.configs)} trials, and has {len(places)} now{_changes(of)}"
+        before, after = recorded.configs[differs], places[differs]
+        return f"{where}: trial {differs} was config {before} of the table, and is config {after} now{_changes(of)}"
+
+    def _place(self, name: str) -> tuple[Searched, Measurer]:
+        if name not in self._places:
+            table = self._recorded[name].table
+            searched = searched_table(table)
+            measurer = self._ends.enter_context(table.settings().make(searched.space.target, {}))
+            self._places[name] = searched, measurer
+        return self._places[name]
+
+
+def _changes(of: Trajectories) -> str:
+    now = library_versions()
+    changed = [f"{name} {old} -> {now.get(name)}" for name, old in of.versions.items() if now.get(name) != old]
+    return f"; since then these changed: {', '.join(changed)}" if changed else ""
+
+
+def replay(
+    suite: Suite, runs: Sequence[Trajectories], *, digest: str, seconds: float | None, trusted: str = ""
+) -> Replayed:
+    """Replay ``runs``, in an order that ``digest`` decides: a run of each strategy, then others for some seconds.
+
+    seconds: None to replay all. trusted: a policy ``module:Class`` that may be imported, though it is not registered.
+    Raises SearchlabError if a strategy names code that is not registered.
+    """
+    for one in runs:
+        check_trusted(one, trusted)
+    order = list(_drawn(runs, digest))
+    problems: list[str] = []
+    start, count = time.monotonic(), 0
+    with Replayer(suite) as replayer:
+        for number, (one, name, run) in enumerate(order):
+            if seconds is not None and number >= len(runs) and time.monotonic() - start > seconds:
+                break
+            count += 1
+            if problem := replayer.difference(one, name, run):
+                problems.append(problem)
+    return Replayed(count, len(order), problems)
+
+
+def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[tuple[Trajectories, str, Trajectory]]:
+    """All runs in random order, in which the first are one of each strategy."""
+    rng = np.random.default_rng(int(digest[:16], 16))
+    queues = []
+    for one in runs:
+        own = [(one, name, run) for name, on_table in one.tables.items() for run in on_table.runs]
+        queues.append([own[i] for i in rng.permutation(len(own))])
+    for row in range(max(map(len, queues), default=0)):
+        yield from (queue[row] for queue in queues if row < len(queue))
+
+
+def check_trusted(one: Trajectories, trusted: str) -> None:
+    """Raise SearchlabError if ``one`` names code that is neither registered nor ``trusted``: it would be imported."""
+    kinds: Mapping[str, tuple[Any, Plugin | None]] = {
+        "policy": (POLICIES, one.policy),
+        "cost model": (COST_MODELS, one.cost_model),
+    }
+    for title, (kind, plugin) in kinds.items():
+        if plugin is None or plugin.name == trusted:
+            continue
+        if plugin.name not in kind.installed() or names_code(plugin.options):
+            raise SearchlabError(
+                f"{one.strategy} has the {title} {plugin.name!r} with options {plugin.options}, which names code that "
+                f"is not registered here; install its package, or give --policy {plugin.name} if you trust it"
+            )

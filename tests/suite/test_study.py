@@ -1,0 +1,157 @@
+"""A study over a suite, by name, path and split; its logs are the same wherever the suite is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.analysis import read_runs, summarize
+from searchlab.errors import SearchlabError
+from searchlab.log.format import read_log
+from searchlab.measure import suite as suites
+from searchlab.measure.suite import find_suite, read_suite
+from searchlab.run.study import Study
+from tests.support.cli import searchlab
+from tests.support.logs import decided
+from tests.support.suites import TABLES
+
+TEST = [name for name, (split, *_) in TABLES.items() if split == "test"]
+
+
+def study(suite: Any, **more: Any) -> Study:
+    return Study.from_dict({"suite": suite, "policies": ["random"], **more})
+
+
+def test_each_table_brings_all_but_the_policies(bare: Path) -> None:
+    runs, left_out = study(str(bare)).plan()
+    assert not left_out and len(runs) == 4 * 3, "the seeds of the protocol"
+    assert {run.trials for run in runs} == {12}
+    assert [str(run.log.parent.parent) for run in runs[::3]] == list(TABLES), "table by table"
+    assert {run.space.target.cores for run in runs} == {1, 2}
+    fewer, _ = study(str(bare / "test"), trials=5, seeds=[7]).plan()
+    assert [(str(run.log), run.trials) for run in fewer] == [(f"{name}/random/seed7.jsonl", 5) for name in TEST]
+
+
+def test_a_suite_is_found_by_name_by_path_and_beside_the_study(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "suite").mkdir()
+    shutil.copytree(bare, tmp_path / "suite" / "mini")
+    file = tmp_path / "suite" / "study.toml"
+    file.write_text('suite = "mini/dev"\npolicies = ["random"]\n')
+    loaded = Study.load(file)
+    assert loaded.suite is not None and loaded.suite.name == "mini/dev"
+    monkeypatch.setattr(suites, "PLACES", (tmp_path / "nowhere", tmp_path / "suite"))
+    assert find_suite("mini/test").name == "mini/test"
+    for wrong, said in (
+        ("mimi", "no suite 'mimi'.*did you mean 'mini'"),
+        ("mini/tset", "has no split 'tset'; did you mean 'test'"),
+        ("nothing/dev", "no suite 'nothing/dev'"),
+    ):
+        with pytest.raises(SearchlabError, match=said):
+            study(wrong)
+
+
+def test_logs_are_the_same_wherever_the_suite_is_and_however_many_jobs_run(bare: Path, tmp_path: Path) -> None:
+    shutil.copytree(bare, tmp_path / "elsewhere" / "other")
+    study(str(bare), seeds=2).run(tmp_path / "a")
+    study(str(tmp_path / "elsewhere" / "other"), seeds=2).run(tmp_path / "b", jobs=2)
+    logs = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.jsonl"))
+    assert len(logs) == 8
+    for log in logs:
+        assert decided(tmp_path / "a" / log) == decided(tmp_path / "b" / log)
+    header = decided(tmp_path / "a" / logs[0])[0]
+    assert header["measure"].keys() == {"kind", "name", "digest"} and "searchlab" not in str(header["measure"])
+
+
+def test_two_tables_of_one_workload_stay_apart_and_the_optimum_is_the_best_known(bare: Path, results: Path) -> None:
+    summary = summarize(read_runs(results))
+    assert [item.workload for item in summary.workloads] == sorted(TABLES)
+    assert all(set(item.by_strategy) == {"random", "evolutionary", "xgb"} for item in summary.workloads)
+    assert summary.overall is not None and len(summary.overall.workloads) == 4
+    suite = find_suite(bare)
+    for item in summary.workloads:
+        optimum = min(trial.cost for trial in read_log(suite.table(item.workload).path).trials)
+        assert item.best is not None and item.best.seconds == optimum
+
+
+def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
+    (result, *_) = study({"name": str(bare), "noise": True}, seeds=1, trials=2).run(tmp_path)
+    assert result.log.header.measure["noise"] is True
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"workloads": ["gemm:8x8x8"]}, "the tables of a suite bring their own workloads; leave out 'workloads'"),
+        ({"measure": {"kind": "local"}}, "bring their own measure"),
+        ({"target": "native"}, "bring their own target"),
+        ({"suite": {"nam": "x"}}, "unknown key 'nam' in suite"),
+        ({"suite": 3}, "suite cannot be 3"),
+        ({"policies": []}, "policies must have at least one entry"),
+    ],
+)
+def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        Study.from_dict({"suite": str(bare), "policies": ["random"], **change})
+
+
+def test_a_study_without_spaces_is_told_of_suites() -> None:
+    with pytest.raises(SearchlabError, match="workloads must have at least one entry.*or the study a suite"):
+        Study.from_dict({"policies": ["random"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "said"),
+    [
+        ('version = "mini"', 'version = "../mini"', "version cannot be '../mini'"),
+        ('split = "dev"', 'split = "train"', "split cannot be 'train'; it may be 'dev' or 'test'"),
+        ("trials = 12", "trials = 0", "trials cannot be 0"),
+        ('name = "gemm-16x16x16-guided-2t"', 'name = "gemm-16x16x16-guided-1t"', "two tables are called"),
+        ('title = "a small suite"', 'titel = "x"', "the key 'title' is missing|unknown key 'titel'"),
+        ("[[tables]]", "[[tables", "is not valid TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: str, new: str, said: str) -> None:
+    old = (bare / "suite.toml").read_text()
+    (tmp_path / "suite.toml").write_text(old.replace(text, new, 1))
+    with pytest.raises(SearchlabError, match=said):
+        read_suite(tmp_path)
+
+
+def change_header(directory: Path, table: str, **changes: Any) -> None:
+    path = directory / "tables" / f"{table}.jsonl.gz"
+    first, rest = gzip.decompress(path.read_bytes()).split(b"\n", 1)
+    path.write_bytes(gzip.compress(json.dumps(json.loads(first) | changes).encode() + b"\n" + rest))
+
+
+def test_a_missing_table_another_space_and_a_target_unknown_here_are_named(copy: Path) -> None:
+    change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver99"})
+    with pytest.raises(SearchlabError, match=r"guided-1t was measured for a target that this TVM cannot name.*znver99"):
+        study(str(copy / "test")).plan()
+    change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver2"})
+    with pytest.raises(SearchlabError, match=r"guided-1t was measured in another space than suite.toml names"):
+        study(str(copy / "test")).plan()
+    (copy / "tables" / f"{TEST[0]}.jsonl.gz").unlink()
+    with pytest.raises(SearchlabError, match=r"the table mini/.*guided-1t is missing.*fetch the suite again"):
+        study(str(copy / "test")).plan()
+
+
+def test_a_log_over_another_version_of_a_table_is_not_resumed(copy: Path, tmp_path: Path) -> None:
+    study(str(copy), seeds=1).run(tmp_path / "out")
+    change_header(copy, TEST[0], created=2.0)
+    with pytest.raises(SearchlabError, match="is the log of another run: its measure is"):
+        study(str(copy), seeds=1).run(tmp_path / "out")
+
+
+def test_tables_and_options_are_not_made_over_a_suite(bare: Path, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(f'suite = "{bare}"\npolicies = ["random"]\n')
+    for words in (("table", "build", file), ("hypertune", file, "--policy", "evolutionary")):
+        done = searchlab(*words, cwd=tmp_path)
+        assert done.returncode == 2 and "suite" in done.stderr

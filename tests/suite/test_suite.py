@@ -1,0 +1,265 @@
+"""Suites from the command line, their cards and manifests, and the trajectories of baselines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.analysis.stats.random_search import draws_for, expected_draws
+from searchlab.errors import SearchlabError
+from searchlab.log.format import read_log
+from searchlab.measure.suite import find_suite
+from searchlab.suite.cards import Card
+from searchlab.suite.manifest import seal
+from searchlab.suite.trajectories import (
+    RecordedTable,
+    RecordedTables,
+    baseline_path,
+    baselines,
+    collect,
+    read_trajectories,
+    write_trajectories,
+)
+from searchlab.suite.verify import verify_bundle, verify_suite
+from tests.support.cli import imported, searchlab
+from tests.support.suites import TABLES
+
+TOY = """
+from searchlab import NeverTwice
+
+
+class HillClimb(NeverTwice):
+    def __init__(self, space, *, seed, restart=0.2):
+        super().__init__(space, seed=seed)
+        self.restart = restart
+
+    def propose(self, n, rng):
+        best = min(self.trials, key=lambda trial: trial.cost, default=None)
+        for _ in range(n):
+            if best is not None and rng.random() >= self.restart:
+                yield self.space.mutate(best.config, rng)
+"""
+
+
+def problems(directory: Path, seconds: float | None = 0) -> list[str]:
+    said: list[str] = []
+    right = verify_suite(find_suite(directory), lambda _, found: said.extend(found), seconds)
+    assert right == (not said)
+    return said
+
+
+# --- random draws -------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 60), st.data())
+def test_random_draws_to_a_good_config(configs: int, data: st.DataObject) -> None:
+    good = data.draw(st.integers(1, configs))
+    missed = [1.0]  # after t draws, by multiplication
+    for t in range(configs):
+        missed.append(missed[-1] * max(configs - good - t, 0) / (configs - t))
+    assert expected_draws(configs, good) == pytest.approx(sum(missed[:-1])), "the sum over t of P(more than t draws)"
+    enough = draws_for(configs, good)
+    assert missed[enough] <= 0.05 + 1e-12 and (enough == 1 or missed[enough - 1] > 0.05)
+
+
+# --- cards and manifest -------------------------------------------------------------------------------
+
+
+def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
+    recorded = RecordedTable(find_suite(bare).table("gemm-4x6x5-knob-1t"))
+    card = Card(recorded)
+    costs = recorded.log.costs
+    assert (card.configs, card.failed) == (216, int(np.isinf(costs).sum())) and card.failed > 0
+    assert card.near(0.05) == int((costs <= costs.min() / 0.95).sum())
+    draws = np.random.default_rng(0).permuted(np.tile(costs, (4000, 1)), axis=1)
+    worst = costs[np.isfinite(costs)].max()
+    sampled = np.minimum(draws[:, :10], worst).min(axis=1).mean() / costs.min() - 1
+    assert card.distances[10] == pytest.approx(sampled, abs=0.01)
+    text = card.text()
+    for fact in ("216, all of the space", "`gemm:4x6x5`", recorded.table.digest, "made up", "crash"):
+        assert fact in text
+
+
+def test_a_table_in_which_all_fail_has_a_card(copy: Path) -> None:
+    path = copy / "tables" / "gemm-4x5x6-knob-1t.jsonl.gz"
+    header, *lines = gzip.decompress(path.read_bytes()).splitlines()
+    failed = [{k: v for k, v in json.loads(line).items() if k != "seconds"} | {"failure": "crash"} for line in lines]
+    path.write_bytes(gzip.compress(b"\n".join([header, *map(msgspec.json.encode, failed), b""])))
+    text = Card(RecordedTable(find_suite(copy).table("gemm-4x5x6-knob-1t"))).text()
+    assert "no config runs" in text and "144 (100.0 %)" in text
+
+
+def test_a_sealed_suite_is_right_and_sealing_again_changes_nothing(copy: Path) -> None:
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    assert problems(copy, None) == []
+    seal(find_suite(copy))
+    assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+
+def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
+    def spoilt(name: str, data: bytes | None) -> list[str]:
+        path = copy / name
+        old = path.read_bytes() if path.exists() else None
+        path.unlink() if data is None else path.write_bytes(data)
+        said = problems(copy)
+        path.unlink(missing_ok=True)
+        if old is not None:
+            path.write_bytes(old)
+        return said
+
+    table = "tables/gemm-4x5x6-knob-1t.jsonl.gz"
+    assert any("is missing; fetch it again" in said for said in spoilt(table, None))
+    assert spoilt("more.txt", b"x") == ["more.txt is not in manifest.json; remove it"]
+    card = "cards/gemm-4x5x6-knob-1t.md"
+    changed, anew = spoilt(card, (sealed / card).read_bytes() + b"x")
+    assert changed.startswith(f"{card} has changed: its SHA-256 is") and "is not the card of its table" in anew
+    lines = gzip.decompress((copy / table).read_bytes()).splitlines(keepends=True)
+    said = spoilt(table, gzip.compress(b"".join(lines[:-1])))
+    assert any("holds 143 of the 144 configs of its space" in one for one in said)
+    assert any("are over another mini/gemm-4x5x6-knob-1t: its SHA-256 was" in one for one in said)
+    toml = (copy / "suite.toml").read_text()
+    said = spoilt("suite.toml", toml.replace('split = "dev"', 'split = "test"').encode())
+    assert "gemm-4x5x6-knob-1t is in the split test, not dev as it was frozen" in said
+    said = spoilt("suite.toml", toml.replace("threads = 2", "threads = 3").encode())
+    assert any("was measured with 2 threads, not 3" in one for one in said)
+    said = spoilt("suite.toml", toml.replace('workload = "gemm:4x5x6"', 'workload = "gemm:4x5x7"').encode())
+    assert any("was measured in another space than suite.toml names" in one for one in said)
+    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.json.gz", b"x"))
+    assert problems(copy) == []
+
+
+def test_the_split_is_frozen_once_it_is_sealed(copy: Path) -> None:
+    toml = (copy / "suite.toml").read_text()
+    (copy / "suite.toml").write_text(toml.replace('split = "dev"', 'split = "test"'))
+    with pytest.raises(SearchlabError, match="the split of mini is frozen, and gemm-4x5x6-knob-1t would change sides"):
+        seal(find_suite(copy))
+
+
+def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> None:
+    (copy / "manifest.json").write_text("{}")
+    with pytest.raises(SearchlabError, match="the manifest .* is damaged"):
+        problems(copy)
+    (copy / "manifest.json").unlink()
+    with pytest.raises(SearchlabError, match="cannot read the manifest .*searchlab suite seal"):
+        problems(copy)
+
+
+# --- baselines ----------------------------------------------------------------------------------------
+
+
+def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Path) -> None:
+    suite = find_suite(sealed)
+    tables = RecordedTables(suite)
+    for one in baselines(suite):
+        assert one.own_seconds > 0 and one.host
+        for name in one.tables:
+            for run in one.tables[name].runs:
+                log = read_log(results / name / one.strategy / f"seed{run.seed}.jsonl")
+                rebuilt = tables[name].rebuilt(one, run)
+                assert rebuilt.header == msgspec.structs.replace(log.header, created=0.0)
+                unlogged = {"propose_seconds": 0.0, "train_seconds": 0.0, "time": 0.0, "model": None}
+                assert rebuilt.records == tuple(msgspec.structs.replace(r, **unlogged) for r in log.records)
+
+
+def test_trajectories_are_small_and_always_the_same_bytes(sealed: Path, tmp_path: Path) -> None:
+    (one, *_) = baselines(find_suite(sealed), ["random"])
+    for name in ("a", "b"):
+        write_trajectories(tmp_path / name, one)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert read_trajectories(tmp_path / "a") == one
+
+
+def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
+    suite = find_suite(copy)
+    (one,) = baselines(suite, ["random"])
+    name = "gemm-4x5x6-knob-1t"
+    first, *others = one.tables[name].runs
+    changed = msgspec.structs.replace(first, configs=(*first.configs[:5], *first.configs[:4:-1]))
+    runs = msgspec.structs.replace(one.tables[name], runs=(changed, *others))
+    spoilt = msgspec.structs.replace(one, tables={**one.tables, name: runs}, versions={"xgboost": "0.1"})
+    write_trajectories(baseline_path(suite, "random"), spoilt)
+    seal(suite)
+    (said,) = problems(copy, None)
+    assert said.startswith(f"random over mini/{name} from seed 0: trial 5 was config ")
+    assert "since then these changed: xgboost 0.1 -> " in said
+
+
+def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results: Path, tmp_path: Path) -> None:
+    suite = find_suite(sealed)
+    logs = sorted(results.rglob("random/*.jsonl"))
+    other = tmp_path / "other.jsonl"
+    shutil.copy(logs[0], other)
+    with pytest.raises(SearchlabError, match=r"other.jsonl: another log is of 'random' with seed 0 too"):
+        collect(suite, [*logs, other])
+    other.write_text(logs[0].read_text().replace('"digest":"', '"digest":"0', 1))
+    with pytest.raises(SearchlabError, match=r"was not answered by mini/.* as it is now"):
+        collect(suite, [other])
+    other.write_text(logs[0].read_text().replace('"name":"mini/', '"nick":"mini/', 1))
+    with pytest.raises(SearchlabError, match="has no table"):
+        collect(suite, [other])
+
+
+# --- the command line ---------------------------------------------------------------------------------
+
+
+def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TOY)
+    words = ("suite", "run", sealed, "--policy", "mine:HillClimb", "--option", "restart=0.5", "--out", tmp_path / "out")
+    done = searchlab(*words, "--against", "random,xgb", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "Over 3 workloads" in said and "evolutionary" not in said
+    assert (tmp_path / "out" / "report" / "report.html").exists()
+    for name, (split, *_) in TABLES.items():
+        assert (name in done.stdout) == (split == "test")
+    refused = searchlab("suite", "verify", tmp_path / "out", "--suite", sealed, cwd=tmp_path)
+    assert refused.returncode == 2 and "give --policy mine:HillClimb if you trust it" in refused.stderr
+    trusting = ("suite", "verify", tmp_path / "out", "--suite", sealed, "--policy", "mine:HillClimb")
+    right = searchlab(*trusting, cwd=tmp_path)
+    assert right.returncode == 0 and "9 of 9 runs, replayed" in right.stdout, right.stdout + right.stderr
+    (tmp_path / "mine.py").write_text(TOY.replace("min(", "max("))
+    wrong = searchlab(*trusting, cwd=tmp_path)
+    assert wrong.returncode == 1 and "HillClimb over mini/" in wrong.stdout
+
+
+def test_the_runs_of_a_policy_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:
+    (one,) = baselines(find_suite(copy), ["random"])
+    name, runs = next(iter(one.tables.items()))
+    tables = {**one.tables, name: msgspec.structs.replace(runs, digest="0")}
+    write_trajectories(tmp_path / "out" / "result.json.gz", msgspec.structs.replace(one, tables=tables))
+    said: list[str] = []
+    assert not verify_bundle(tmp_path / "out", lambda _, found: said.extend(found), where=str(copy))
+    assert len(said) == 1 and "are over another mini/" in said[0]
+
+
+def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> None:
+    assert searchlab("suite", "list").returncode == 0
+    info = searchlab("suite", "info", f"{copy}/test")
+    assert info.returncode == 0 and "gemm-16x16x16-guided-2t" in info.stdout and "4x5x6" not in info.stdout
+    told = json.loads(searchlab("suite", "info", copy, "--json").stdout)
+    assert [one["name"] for one in told] == list(TABLES) and told[0]["configs"] == 144
+    card = searchlab("suite", "info", copy, "gemm-4x6x5-knob-1t")
+    assert card.returncode == 0 and "in 95 of 100 runs" in card.stdout
+    wrong = searchlab("suite", "info", copy, "gemm-4x6x5-knob-2t")
+    assert wrong.returncode == 2 and "did you mean 'gemm-4x6x5-knob-1t'" in wrong.stderr
+    shutil.rmtree(copy / "baselines")
+    made = searchlab("suite", "baselines", copy, results)
+    assert made.returncode == 0 and "12 runs of random" in made.stdout, made.stderr
+    assert searchlab("suite", "seal", copy).returncode == 0
+    (copy / "baselines" / "random.json.gz").unlink()
+    gone = searchlab("suite", "verify", copy)
+    assert gone.returncode == 1 and "baselines/random.json.gz is missing" in gone.stdout
+    unknown = searchlab("suite", "run", copy, "--policy", "random", "--against", "evolutionry")
+    assert unknown.returncode == 2 and "no baseline 'evolutionry'; did you mean 'evolutionary'" in unknown.stderr
+
+
+def test_a_suite_is_described_without_tvm(copy: Path) -> None:
+    assert not imported("-m", "searchlab", "suite", "info", copy) & {"tvm", "xgboost", "lightgbm", "optuna"}
