@@ -52,6 +52,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}
     """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
+    surrogate: dict[str, Any] = {}
+    """Of the surrogate that answered in place of a machine: its digest, the number of trials that it was trained on
+    (trained_on), and why it failed its gate (failed, a phrase each). Empty if trials were measured."""
     warm_start: tuple[str, ...] = ()
     """Digests of the logs that the run started from, in order."""
     label: str = ""
@@ -76,7 +79,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 IDENTITY = (
     "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
-    "host", "warm_start",
+    "host", "surrogate", "warm_start",
 )  # fmt: skip
 
 

@@ -42,6 +42,10 @@ class Measurer(ABC):
         repeated. A failure of the config is a Measurement; an exception is a failure of the measurer.
         """
 
+    def stands_in(self, space: Space) -> dict[str, Any]:
+        """What a log must say of the surrogate that answers for ``space``; empty if none does."""
+        return {}
+
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
         """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""
         return None

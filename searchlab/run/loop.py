@@ -24,7 +24,9 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
     another config than the log holds.
     """
-    with LogWriter(run.log, run.header(measurer.workers), durable=not measurer.repeatable, held=held) as writer:
+    with LogWriter(
+        run.log, run.header(measurer.workers, measurer.stands_in(run.space)), durable=not measurer.repeatable, held=held
+    ) as writer:
         measurer.begin(run.seed)
         whole = writer.ended or len(writer.records) >= run.trials
         with extracted_by(measurer.extract):

@@ -145,8 +145,12 @@ class Run:
         policy = Plugin(self.strategy.policy.name, dict(options))
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
-    def header(self, workers: int) -> Header:
-        """The header of its log. workers: the number of programs that its measurer builds at the same time."""
+    def header(self, workers: int, surrogate: Mapping[str, Any] | None = None) -> Header:
+        """The header of its log.
+
+        workers: the number of programs that its measurer builds at the same time. surrogate: what its measurer says of
+        the surrogate that answers, if one does.
+        """
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
         strategy = self.strategy
@@ -163,6 +167,7 @@ class Run:
             measure=self.settings.identity(),
             host=host_model(target.kind) if here else {},
             machine=machine(target.cores) if here else {},
+            surrogate=dict(surrogate or {}),
             warm_start=self.warm_start.digests,
             label=strategy.label,
             space_label=self.searched.label,
