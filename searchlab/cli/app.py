@@ -28,7 +28,7 @@ from .report import report
 from .run import run
 from .schema import schema
 from .space import space_
-from .table import tables
+from .surrogate import tables
 from .terminal import show_warning
 from .tune import tune
 

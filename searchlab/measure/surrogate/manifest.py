@@ -128,9 +128,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``surrogate.json``.
 
     trials: the number of configs that it was trained on. measure: the protocol of these trials. columns: of the
-    features. failures: the kinds of failure that it predicts, with the build and run seconds that one is charged.
-    repeats: how many repeats a measurement has where noise is drawn. files: the SHA-256 of each other file of the
-    directory: the training logs in ``data``, and LightGBM's text of each model in ``models``.
+    features, if they are of knobs. width: how many columns a row has. failures: the kinds of failure that it predicts,
+    with the build and run seconds that one is charged. repeats: how many repeats a measurement has where noise is
+    drawn. files: the SHA-256 of each other file of the directory: the training logs in ``data``, and the trees of each
+    model in ``models``.
     held_out: on trials of its own data that a first surrogate was not trained on. gates: on complete tables of spaces
     of the same name, with the same settings.
     """
@@ -146,6 +147,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     settings: ModelSettings
     trials: int
     columns: list[tuple[str, int | str]]
+    width: Annotated[int, msgspec.Meta(ge=1)]
     failures: dict[Failure, tuple[float, float]]
     repeats: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     versions: dict[str, str]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from ...costmodel.features import Features, make_features
+from ...costmodel.features import Features, laid_out, make_features
 from ...errors import SearchlabError
 from ...records import Measurement, Statistic
 from ...space import Config, Space
@@ -153,9 +153,9 @@ class _Answers:
 
     def __init__(self, path: Path, manifest: Manifest, space: Space) -> None:
         self._manifest = manifest
-        self._model = TrialModel.load(path, manifest)
         self._features: Features = make_features(manifest.settings.features, space)
         self._features.settle(manifest.columns)
+        self._model = TrialModel.load(path, manifest)
         self._known: dict[Config, tuple[Measurement, float]] = {}  # and the noise of the log seconds
 
     def of(self, configs: Sequence[Config], statistic: Statistic, seed: int | None) -> Iterator[Measurement]:
@@ -172,7 +172,8 @@ class _Answers:
             yield replace(measurement, seconds=seconds, statistic=statistic)
 
     def _predicted(self, configs: Sequence[Config]) -> Iterator[tuple[Measurement, float]]:
-        predicted = self._model.predict(self._features(configs))
+        rows = laid_out(self._features, self._features(configs), self._manifest.width)
+        predicted = self._model.predict(rows)
         seconds = np.exp(predicted.log_seconds)
         for i, failure in enumerate(predicted.failures):
             if failure is not None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...costmodel import Array
-from ...errors import SearchlabError, last_line
+from ...errors import SearchlabError
 from ...records import Failure
 from .manifest import Manifest, read_checked
-
-if TYPE_CHECKING:
-    import lightgbm
+from .trees import Trees
 
 NOISE, BUILD, RUN, FAILURE = "noise", "build", "run", "failure"
 """The models beside the members: log of the standard deviation of the log seconds of repeats; log of build and of run
@@ -31,7 +27,7 @@ def member(number: int) -> str:
 
 def file_of(model: str) -> str:
     """The file of a model, in the directory of the surrogate."""
-    return f"models/{model}.txt.gz"
+    return f"models/{model}.npz"
 
 
 @dataclass(frozen=True)
@@ -68,29 +64,31 @@ class Predicted:
 class TrialModel:
     """Predicts trials of one space from rows of features.
 
-    texts: LightGBM's text of each model, by its name; :data:`NOISE` and :data:`FAILURE` may be absent. kinds: the
-    failures that the model of failures knows, in order. Raises SearchlabError for a text that is no model.
+    trees: by name; :data:`NOISE` and :data:`FAILURE` may be absent. kinds: the failures that the model of failures
+    knows, in order.
     """
 
-    def __init__(self, texts: Mapping[str, str], members: int, kinds: list[Failure]) -> None:
+    def __init__(self, trees: Mapping[str, Trees], members: int, kinds: Sequence[Failure]) -> None:
         self._kinds = kinds
-        self._members = [_trees(texts, member(number)) for number in range(members)]
-        self._noise = _trees(texts, NOISE) if NOISE in texts else None
-        self._build, self._run = _trees(texts, BUILD), _trees(texts, RUN)
-        self._failure = _trees(texts, FAILURE) if kinds else None
+        self._members = [trees[member(number)] for number in range(members)]
+        self._noise = trees.get(NOISE)
+        self._build, self._run = trees[BUILD], trees[RUN]
+        self._failure = trees[FAILURE] if kinds else None
 
     @classmethod
     def load(cls, directory: Path, manifest: Manifest) -> TrialModel:
         """The models in the directory of a surrogate. Raises SearchlabError if one is missing or damaged."""
-        texts: dict[str, str] = {}
-        for name in manifest.files:
-            if name.startswith("models/"):
-                try:
-                    text = gzip.decompress(read_checked(directory, manifest, name)).decode()
-                except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-                    raise SearchlabError(f"{directory / name} is damaged: {error}") from None
-                texts[Path(name).name.removesuffix(".txt.gz")] = text
-        return cls(texts, manifest.settings.members, list(manifest.failures))
+        members, kinds = manifest.settings.members, list(manifest.failures)
+        names = [*map(member, range(members)), BUILD, RUN, *[FAILURE] * bool(kinds)]
+        names += [NOISE] * (file_of(NOISE) in manifest.files)
+        trees: dict[str, Trees] = {}
+        for name in names:
+            data = read_checked(directory, manifest, file_of(name))
+            try:
+                trees[name] = Trees.from_bytes(data, manifest.width, 1 + len(kinds) if name == FAILURE else 1)
+            except SearchlabError as error:
+                raise SearchlabError(f"{directory / file_of(name)} cannot be used: {error}; train it again") from None
+        return cls(trees, members, kinds)
 
     def predict(self, rows: Array) -> Predicted:
         """rows: (n, d), n >= 1, with the columns that it was trained on."""
@@ -98,30 +96,17 @@ class TrialModel:
         failures: list[Failure | None] = [None] * n
         probability = np.zeros(n)
         if self._failure is not None:
-            classes = _predict(self._failure, rows)  # (n, 1 + kinds), success first
+            raw = self._failure.predict(rows)  # (n, 1 + kinds), success first
+            classes = np.exp(raw - raw.max(axis=1, keepdims=True))
+            classes /= classes.sum(axis=1, keepdims=True)
             probability = 1 - classes[:, 0]
             kind = classes[:, 1:].argmax(axis=1)
             failures = [self._kinds[k] if p > 0.5 else None for k, p in zip(kind, probability, strict=True)]
         return Predicted(
-            np.stack([_predict(trees, rows) for trees in self._members]),
-            np.zeros(n) if self._noise is None else np.exp(_predict(self._noise, rows)),
-            np.exp(_predict(self._build, rows)),
-            np.exp(_predict(self._run, rows)),
+            np.stack([trees.predict(rows) for trees in self._members]),
+            np.zeros(n) if self._noise is None else np.exp(self._noise.predict(rows)),
+            np.exp(self._build.predict(rows)),
+            np.exp(self._run.predict(rows)),
             failures,
             probability,
         )
-
-
-def _trees(texts: Mapping[str, str], name: str) -> lightgbm.Booster:
-    import lightgbm
-
-    if name not in texts:
-        raise SearchlabError(f"the surrogate has no model {name!r}; train it again")
-    try:
-        return lightgbm.Booster(model_str=texts[name])
-    except lightgbm.basic.LightGBMError as error:
-        raise SearchlabError(f"the model {name!r} of the surrogate is damaged: {last_line(error)}") from None
-
-
-def _predict(trees: lightgbm.Booster, rows: Array) -> Array:
-    return np.asarray(trees.predict(rows, num_threads=1), dtype=np.float64)

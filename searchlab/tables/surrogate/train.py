@@ -19,6 +19,7 @@ from ...log.format import Log, read_bytes
 from ...machine.host import library_versions
 from ...measure.surrogate.manifest import NAME, Fit, Gate, Manifest, ModelSettings, digest_of
 from ...measure.surrogate.model import BUILD, FAILURE, NOISE, RUN, TrialModel, file_of, member
+from ...measure.surrogate.trees import Trees
 from ...records import Failure, Trial
 from .trials import Indices, TrainingData
 
@@ -42,10 +43,10 @@ def train(where: Sequence[Path], out: Path, settings: ModelSettings, gates: Sequ
     for gate in family:
         if _but_seed(gate.settings) != _but_seed(settings):
             raise SearchlabError(
-                f"the gate on {gate.table} was measured with other settings, {msgspec.json.encode(gate.settings).decode()}; "
-                f"measure it with those of the surrogate"
+                f"the gate on {gate.table} was measured with other settings, "
+                f"{msgspec.json.encode(gate.settings).decode()}; measure it with those of the surrogate"
             )
-    model, files = _trained(data, settings, np.arange(len(data.trials)))
+    _, files = _trained(data, settings, np.arange(len(data.trials)))
     for number, log in enumerate(data.logs):
         files[f"data/{number:02d}-{_name(log)}.jsonl.gz"] = _compressed(log)
     header = data.header
@@ -61,6 +62,7 @@ def train(where: Sequence[Path], out: Path, settings: ModelSettings, gates: Sequ
         settings=settings,
         trials=len(data.trials),
         columns=data.columns,
+        width=data.rows.shape[1],
         failures=_failures(data.trials),
         repeats=statistics.mode(repeats),
         versions=dict(library_versions()),
@@ -111,10 +113,10 @@ def _trained(data: TrainingData, settings: ModelSettings, chosen: Indices) -> tu
     measured = [trial.measurement for trial in trials]
     fine = np.array([one.failure is None for one in measured])
     good = [one for one in measured if one.failure is None]
-    texts: dict[str, str] = {}
+    models: dict[str, Trees] = {}
 
     def add(name: str, x: Array, y: Array, seed: int, **more: Any) -> None:
-        texts[name] = _boosted(x, y, settings, seed, **more)
+        models[name] = _boosted(x, y, settings, seed, **more)
 
     log_seconds = np.log([one.cost for one in good])
     for number in range(settings.members):
@@ -132,12 +134,12 @@ def _trained(data: TrainingData, settings: ModelSettings, chosen: Indices) -> tu
     if kinds:
         classes = np.array([0 if one.failure is None else 1 + kinds.index(one.failure) for one in measured])
         add(FAILURE, rows, classes, settings.members + 3, objective="multiclass", num_class=1 + len(kinds))
-    files = {file_of(name): gzip.compress(text.encode(), mtime=0) for name, text in texts.items()}
-    return TrialModel(texts, settings.members, kinds), files
+    files = {file_of(name): trees.to_bytes() for name, trees in models.items()}
+    return TrialModel(models, settings.members, kinds), files
 
 
-def _boosted(rows: Array, labels: Array, settings: ModelSettings, seed: int, **more: Any) -> str:
-    """LightGBM's text of trees that predict ``labels`` (n,) from ``rows`` (n, d), each from a part of both."""
+def _boosted(rows: Array, labels: Array, settings: ModelSettings, seed: int, **more: Any) -> Trees:
+    """Trees that predict ``labels`` (n,) from ``rows`` (n, d), each from a part of both."""
     import lightgbm
 
     drawn = int(np.random.default_rng([settings.seed, seed]).integers(2**31 - 1))
@@ -158,7 +160,7 @@ def _boosted(rows: Array, labels: Array, settings: ModelSettings, seed: int, **m
         **more,
     }
     data = lightgbm.Dataset(rows, label=labels, params=parameters)
-    return str(lightgbm.train(parameters, data, num_boost_round=settings.rounds).model_to_string())
+    return Trees.of(lightgbm.train(parameters, data, num_boost_round=settings.rounds))
 
 
 def _failures(trials: Sequence[Trial]) -> dict[Failure, tuple[float, float]]:
