@@ -28,7 +28,8 @@ from .report import report
 from .run import run
 from .schema import schema
 from .space import space_
-from .surrogate import tables
+from .surrogate import table_gate, table_surrogate
+from .table import tables
 from .terminal import show_warning
 from .tune import tune
 
@@ -49,6 +50,8 @@ app.command()(schema)
 app.command(name="import")(import_)
 app.command(name="export")(export)
 app.command()(hypertune)
+tables.command(name="surrogate")(table_surrogate)
+tables.command(name="gate")(table_gate)
 app.add_typer(tables, name="table")
 app.add_typer(fleet, name="fleet")
 app.add_typer(logs, name="log")

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from ..errors import SearchlabError
-from .table import tables
 from .terminal import AsJson, interruptible, name_and_value, out
 
 Options = Annotated[
@@ -22,7 +21,6 @@ Options = Annotated[
 ]
 
 
-@tables.command(name="surrogate")
 def table_surrogate(
     logs: Annotated[list[Path], typer.Argument(help="Logs of one space, or directories of them.", metavar="LOG...")],
     directory: Annotated[Path, typer.Option("--out", help="The directory of the surrogate.", metavar="DIR")],
@@ -53,7 +51,6 @@ def table_surrogate(
     out.print(*surrogate_table(str(directory), manifest))
 
 
-@tables.command(name="gate")
 def table_gate(
     files: Annotated[list[Path], typer.Argument(help="Complete tables.", metavar="TABLE...")],
     to: Annotated[

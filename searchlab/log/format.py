@@ -35,6 +35,17 @@ _FINAL = b'{"final":'
 _ENDED = b'{"ended":'
 
 
+class StandIn(msgspec.Struct, frozen=True):
+    """A surrogate, which predicts trials in place of a machine that measures them.
+
+    digest: a hash of its files. trained_on: the number of trials. failed: why it failed its gate, a phrase each.
+    """
+
+    digest: str
+    trained_on: int
+    failed: tuple[str, ...] = ()
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
 
@@ -52,9 +63,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}
     """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
-    surrogate: dict[str, Any] = {}
-    """Of the surrogate that answered in place of a machine: its digest, the number of trials that it was trained on
-    (trained_on), and why it failed its gate (failed, a phrase each). Empty if trials were measured."""
+    surrogate: StandIn | None = None
+    """The surrogate that answered in place of a machine; None if trials were measured."""
     warm_start: tuple[str, ...] = ()
     """Digests of the logs that the run started from, in order."""
     label: str = ""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from ..costmodel import Array
-from ..log.format import RENAMED
+from ..log.format import RENAMED, StandIn
 from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
@@ -42,9 +42,9 @@ class Measurer(ABC):
         repeated. A failure of the config is a Measurement; an exception is a failure of the measurer.
         """
 
-    def stands_in(self, space: Space) -> dict[str, Any]:
-        """What a log must say of the surrogate that answers for ``space``; empty if none does."""
-        return {}
+    def stand_in(self, space: Space) -> StandIn | None:
+        """The surrogate that answers for ``space``, as a log names it; None if programs are, or were, measured."""
+        return None
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
         """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""

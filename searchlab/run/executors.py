@@ -77,7 +77,7 @@ def _recall(run: Run, measurer: Measurer, known: KnownPrograms) -> Log | None:
     log = read_held(run.log)
     if log is None:
         return None
-    check_identity(run.log, log.header, run.header(measurer.workers, measurer.stands_in(run.space)))
+    check_identity(run.log, log.header, run.header(measurer.workers, measurer.stand_in(run.space)))
     for record in () if measurer.repeatable else log.records:  # a table answers at once
         if record.program and (record.program not in known or known[record.program].pruned):
             known[record.program] = replace(record.measurement, reused=False)

@@ -25,7 +25,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     another config than the log holds.
     """
     with LogWriter(
-        run.log, run.header(measurer.workers, measurer.stands_in(run.space)), durable=not measurer.repeatable, held=held
+        run.log, run.header(measurer.workers, measurer.stand_in(run.space)), durable=not measurer.repeatable, held=held
     ) as writer:
         measurer.begin(run.seed)
         whole = writer.ended or len(writer.records) >= run.trials

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...costmodel.features import Features, laid_out, make_features
 from ...errors import SearchlabError
+from ...log.format import StandIn
 from ...records import Measurement, Statistic
 from ...space import Config, Space
 from ...target import Target
@@ -126,9 +127,9 @@ class SurrogateMeasurer(Measurer):
     def begin(self, seed: int) -> None:
         self._seed = seed
 
-    def stands_in(self, space: Space) -> dict[str, Any]:
+    def stand_in(self, space: Space) -> StandIn:
         _, manifest = self._surrogate(space)
-        return {"digest": manifest.digest, "trained_on": manifest.trials, "failed": manifest.problems}
+        return StandIn(manifest.digest, manifest.trials, tuple(manifest.problems))
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         path, manifest = self._surrogate(space)

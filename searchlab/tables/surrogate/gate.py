@@ -24,6 +24,7 @@ from ...measure.surrogate.model import TrialModel
 from ...options import whole
 from ...run.executors import OnRun
 from ...run.study import Study
+from ...space import Config
 from ..info import TableInfo
 from .train import fit_of, train
 from .trials import RANDOM, TrainingData
@@ -106,7 +107,7 @@ class _Gate:
         left_out: dict[str, float] = {}
         for entry in self.policies:
             name = entry["name"]
-            if name in training:
+            if name in TRAINED_BY:
                 others = {other: log for other, log in training.items() if other != name}
                 _, without = self._surrogate(name, others)
                 left_out[name] = float(np.mean(self._surrogate_areas(name, without, [entry])[name]))
@@ -145,8 +146,11 @@ class _Gate:
         configs = min(MOST_TRAINED, (len(self.table.records) - 1) // 2)
         length = min(TRAJECTORY, configs // (2 * len(TRAINED_BY)))
         logs = self._searched([{"name": name, "trials": length, "batch": 8} for name in TRAINED_BY])
-        met = {trial.config for path in logs.values() for trial in read_log(path).trials}
-        return logs | self._searched([{"name": RANDOM, "trials": configs - len(met), "batch": 8}])
+        count = 0
+        while missing := configs - len(_met(logs)):
+            count += missing  # some configs of the sample are on the trajectories too; the run goes on
+            logs |= self._searched([{"name": RANDOM, "trials": count, "batch": 8}])
+        return logs
 
     def _searched(self, policies: Sequence[Mapping[str, Any]]) -> dict[str, Path]:
         """The log of one run of each policy on the table."""
@@ -160,7 +164,7 @@ class _Gate:
 
     def _rest(self, whole_table: TrainingData, training: Mapping[str, Path]) -> list[int]:
         """The indices of the configs that the surrogate was not trained on."""
-        seen = {trial.config for path in training.values() for trial in read_log(path).trials}
+        seen = _met(training)
         return [i for i, trial in enumerate(whole_table.trials) if trial.config not in seen]
 
     def _surrogate_areas(self, name: str, where: Path, policies: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
@@ -194,6 +198,11 @@ class _Gate:
             "trials": self.trials,
             "measure": dict(measure),
         })  # fmt: skip
+
+
+def _met(logs: Mapping[str, Path]) -> set[Config]:
+    """The configs that some logs hold."""
+    return {trial.config for path in logs.values() for trial in read_log(path).trials}
 
 
 def _spearman(one: Sequence[float], other: Sequence[float]) -> float:
