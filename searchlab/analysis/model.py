@@ -268,12 +268,14 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
 class Summary(msgspec.Struct, frozen=True):
     """All numbers of a report. ``target`` is the part of the best known throughput that counts as converged.
 
+    caveats: sentences that a reader must know before any number.
     overall: over all workloads; None where there is one workload, or where no two strategies ran on all of them.
     """
 
     target: float
     workloads: list[WorkloadSummary]
     overall: Overall | None = None
+    caveats: list[str] = []
 
     def to_json(self) -> dict[str, Any]:
         """As plain dicts, lists, strings and finite numbers."""

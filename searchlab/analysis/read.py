@@ -15,6 +15,7 @@ from ..log.format import Log, find_logs, read_log
 from ..log.noise import largest_drift
 from ..workload import parse_workload
 from .runs import Comparison, LoggedRun, WorkloadRuns
+from .surrogates import check_one_surrogate, surrogate_notes
 from .words import listed
 
 REPORT = "report"
@@ -117,6 +118,7 @@ def _check_footing(runs: Sequence[LoggedRun]) -> None:
             f"{one.file} and {other.file} measured {one.workload} in different ways: their {field} is "
             f"{_plain(one, field)} and {_plain(other, field)}; report on each alone"
         )
+    check_one_surrogate(runs)
 
 
 def _check_strategy(runs: Sequence[LoggedRun]) -> None:
@@ -138,8 +140,8 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     """What a reader should know of the logs of a workload, a sentence each.
 
     They say in what the logs differ, how far the machine drifted, how many trials a table answered with a config that
-    is not the one asked for, which strategies could not use their options as they are, and which made the same run
-    from every seed.
+    is not the one asked for, which strategies could not use their options as they are, which made the same run from
+    every seed, and in which spaces a surrogate answered.
     """
     notes = [
         f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
@@ -174,4 +176,4 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
                 f"{strategy} is the same run from each of {len(own)} seeds: its intervals and tests say nothing of "
                 f"what another start would give."
             )
-    return notes
+    return notes + surrogate_notes(runs)

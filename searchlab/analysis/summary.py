@@ -27,6 +27,7 @@ from .read import footing_notes
 from .runs import Comparison, StrategyRuns, WorkloadRuns
 from .stats.curves import area_under_curve, gflops, trials_to_target
 from .stats.targets import anytime, ecdf_area, seconds_of_hits
+from .surrogates import surrogate_caveats
 from .verdict import ranked, verdict
 from .words import listed
 
@@ -34,7 +35,7 @@ from .words import listed
 def summarize(comparison: Comparison) -> Summary:
     """The summary of what :func:`~searchlab.analysis.read.read_runs` read; equal logs give equal numbers."""
     workloads = [_workload(item) for item in comparison.values()]
-    return Summary(TARGET, workloads, overall(workloads))
+    return Summary(TARGET, workloads, overall(workloads), surrogate_caveats(comparison))
 
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:

@@ -16,10 +16,11 @@ _NAME_WIDTH = 30
 
 
 def summary_table(summary: Summary) -> list[RenderableType]:
-    """For each workload: how fast each strategy converges (the best in bold), the verdict in words, and the costs:
-    seconds charged, by part, and failed trials. Then a table over all workloads, and its verdict.
+    """First, what a reader must know. For each workload: how fast each strategy converges (the best in bold), the
+    verdict in words, and the costs: seconds charged, by part, and failed trials. Then a table over all workloads, and
+    its verdict.
     """
-    shown: list[RenderableType] = []
+    shown: list[RenderableType] = [Text(caveat, style="bold yellow") for caveat in summary.caveats]
     for item in summary.workloads:
         words = Text(" ".join([item.verdict, *item.notes]))
         shown += [_convergence(item, summary.target), words, _costs(item)]

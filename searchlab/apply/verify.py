@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import Header, Log, in_todays_words
+from ..log.format import Log
+from ..log.header import Header, in_todays_words
 from ..log.noise import noise
 from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name

@@ -29,6 +29,7 @@ from .run import run
 from .schema import schema
 from .space import space_
 from .suite import suites
+from .surrogate import table_gate, table_surrogate
 from .table import tables
 from .terminal import show_warning
 from .tune import tune
@@ -50,6 +51,8 @@ app.command()(schema)
 app.command(name="import")(import_)
 app.command(name="export")(export)
 app.command()(hypertune)
+tables.command(name="surrogate")(table_surrogate)
+tables.command(name="gate")(table_gate)
 app.add_typer(tables, name="table")
 app.add_typer(suites, name="suite")
 app.add_typer(fleet, name="fleet")

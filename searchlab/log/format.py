@@ -13,7 +13,7 @@ from __future__ import annotations
 import gzip
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,95 +24,14 @@ import numpy as np
 
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
-from ..plugins import Plugin
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..space import Config
 from ..workload import parse_workload
+from .header import FORMAT, Header
 
-FORMAT = 1
 _FIRST = b'{"searchlab_log":'
 _FINAL = b'{"final":'
 _ENDED = b'{"ended":'
-
-
-class Passes(msgspec.Struct, frozen=True, kw_only=True):
-    """How the programs of a table were timed: all of them in each of ``count`` passes, in another random order.
-
-    Times are in seconds, and times of day count from the beginning of the first pass.
-    sentinel: for each block of ``block`` programs, when it was timed, and the median seconds of one program that was
-        timed between them. again: the number of blocks that were timed again, since the sentinel deviated.
-    finalists, rounds: the number of the fastest programs that were timed again, in turn, and of the rounds.
-    """
-
-    count: int
-    block: int
-    sentinel: tuple[tuple[float, float], ...]
-    again: int = 0
-    finalists: int = 0
-    rounds: int = 0
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
-
-    searchlab_log: int = FORMAT
-    workload: str
-    space: Plugin
-    fingerprint: str
-    policy: Plugin
-    cost_model: Plugin | None = None
-    features: str = "knob"
-    seed: int
-    batch: int
-    target: dict[str, Any]
-    measure: dict[str, Any]
-    host: dict[str, Any] = {}
-    machine: dict[str, Any] = {}
-    """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
-    warm_start: tuple[str, ...] = ()
-    """Digests of the logs that the run started from, in order."""
-    label: str = ""
-    space_label: str = ""
-    space_size: int | None = None  # None if its configs were not counted
-    optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """The least cost of any config of the space, in seconds, if a complete table answered; None if it is not known."""
-    effective: dict[str, Any] = {}
-    """Options of the policy whose value it could not use, defaults too, with the values that it used."""
-    workers: Annotated[int, msgspec.Meta(ge=1)] = 1
-    versions: dict[str, str] = {}
-    created: float = 0.0
-    passes: Passes | None = None
-    """How a table was timed; None for the log of a run."""
-
-    @property
-    def name(self) -> str:
-        """The name of this run's strategy in pictures and tables."""
-        return self.label or self.policy.name
-
-    @property
-    def table(self) -> str:
-        """The name of the table of a suite that answered, without the version of the suite; empty if none did."""
-        return str(self.measure.get("name", "")).rpartition("/")[2]
-
-    @property
-    def space_name(self) -> str:
-        """The name of its space there."""
-        return self.space_label or self.space.name
-
-
-IDENTITY = (
-    "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
-    "host", "warm_start",
-)  # fmt: skip
-
-
-RENAMED = {"stop_factor": "prune_factor"}
-"""Measuring settings that have another name in logs of version 0.1: that name -> today's."""
-
-
-def in_todays_words(measure: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``measure`` of a header, with today's names of its settings."""
-    return {RENAMED.get(name, name): value for name, value in measure.items()}
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # it holds no cycle

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..workload import parse_workload
-from .format import Ended, Final, Header, Record, read_bytes, scan
+from .format import Ended, Final, Record, read_bytes, scan
+from .header import Header
 
 
 @dataclass(frozen=True)

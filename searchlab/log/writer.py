@@ -16,7 +16,8 @@ from ..errors import SearchlabError
 from ..plugins import PluginKind
 from ..policy import POLICIES
 from ..space import SPACES
-from .format import IDENTITY, Ended, Final, Header, Log, Record, in_todays_words, read_held
+from .format import Ended, Final, Log, Record, read_held
+from .header import IDENTITY, Header, in_todays_words
 
 
 class LogWriter:

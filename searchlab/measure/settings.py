@@ -8,7 +8,7 @@ Each kind answers for itself:
   it can measure any.
 - ``make(target, known, base)``: the measurer; ``known`` are the programs that need not be measured again.
 - ``exclusive``: whether this machine is measured, so that runs beside each other would disturb each other.
-- ``replays``: whether it answers from recorded measurements, and measures nothing.
+- ``replays``: whether it answers from recorded measurements, or models of them, and measures nothing.
 
 ``base`` is the directory that relative paths start from.
 """
@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from .local import LocalSettings
 from .rpc.measurer import RpcSettings
+from .surrogate.measurer import SurrogateSettings
 from .table import TableSettings
 
-__all__ = ["LocalSettings", "RpcSettings", "Settings", "TableSettings"]
+__all__ = ["LocalSettings", "RpcSettings", "Settings", "SurrogateSettings", "TableSettings"]
 
-Settings = LocalSettings | RpcSettings | TableSettings
+Settings = LocalSettings | RpcSettings | TableSettings | SurrogateSettings

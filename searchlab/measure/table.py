@@ -18,7 +18,8 @@ import numpy as np
 from ..costmodel import Array
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Header, find_logs, read_header, read_log
+from ..log.format import find_logs, read_header, read_log
+from ..log.header import Header
 from ..machine.host import own_cores
 from ..plugins import Plugin
 from ..records import Measurement, Statistic
@@ -111,7 +112,18 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
         if not logs:
             raise SearchlabError(f"there is no log (*.jsonl) in {given}")
         headers.update({path: read_header(path) for path in logs})
+    for path, header in headers.items():
+        if header.surrogate:
+            raise SearchlabError(
+                f"the trials of {path} are predictions of a surrogate, and no measurements: take the surrogate itself, "
+                f'measure = {{ kind = "surrogate", ... }}'
+            )
     return headers
+
+
+def drawn_for(seed: int, config: Config) -> np.random.Generator:
+    """The random numbers of the noise of ``config`` in a run from ``seed``."""
+    return np.random.default_rng([seed, zlib.crc32(json.dumps(config.to_json()).encode())])
 
 
 class TableMeasurer(Measurer):
@@ -228,8 +240,8 @@ class TableMeasurer(Measurer):
     def _noisy(self, config: Config, measurement: Measurement) -> Measurement:
         if len(measurement.seconds) < 2:
             return measurement
-        rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
-        drawn = rng.integers(len(measurement.seconds), size=len(measurement.seconds))
+        count = len(measurement.seconds)
+        drawn = drawn_for(self._seed, config).integers(count, size=count)
         return replace(measurement, seconds=tuple(measurement.seconds[i] for i in drawn))
 
 

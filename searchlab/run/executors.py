@@ -105,7 +105,8 @@ def _recall(run: Run, known: KnownPrograms) -> Log | None:
     log = read_held(run.log)
     if log is None:
         return None
-    check_identity(run.log, log.header, run.header(log.header.workers))
+    # Which surrogate answers is known, and checked, when it does.
+    check_identity(run.log, log.header, run.header(log.header.workers, surrogate=log.header.surrogate))
     for record in () if run.settings.replays else log.records:  # a table answers at once
         if record.program and (record.program not in known or known[record.program].pruned):
             known[record.program] = replace(record.measurement, reused=False)

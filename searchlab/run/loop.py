@@ -24,7 +24,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
     another config than the log holds.
     """
-    header = run.header(measurer.workers, measurer.optimum(run.space))
+    header = run.header(measurer.workers, measurer.optimum(run.space), measurer.stand_in(run.space))
     with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
         whole = writer.ended or len(writer.records) >= run.trials

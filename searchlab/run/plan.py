@@ -12,7 +12,7 @@ from typing import Any
 from ..costmodel import COST_MODELS, Surrogate, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Header
+from ..log.header import Header, StandIn
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginSpec
@@ -162,10 +162,11 @@ class Run:
         policy = Plugin(self.strategy.policy.name, dict(options))
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
-    def header(self, workers: int, optimum: float | None = None) -> Header:
+    def header(self, workers: int, optimum: float | None = None, surrogate: StandIn | None = None) -> Header:
         """The header of its log.
 
         workers: the number of programs that its measurer builds at the same time. optimum: as its measurer knows it.
+        surrogate: the one that answers, if one does.
         """
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
@@ -183,6 +184,7 @@ class Run:
             measure=self.settings.identity(),
             host=host_model(target.kind) if here else {},
             machine=machine(target.cores) if here else {},
+            surrogate=surrogate,
             warm_start=self.warm_start.digests,
             label=strategy.label,
             space_label=self.searched.label,

@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import Header, Log, Record, read_log
+from ..log.format import Log, Record, read_log
+from ..log.header import Header
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..plugins import Plugin

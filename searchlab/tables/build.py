@@ -114,7 +114,8 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     if study.spec.suite:
         raise SearchlabError("the study names a suite, whose tables are measured already; name workloads and spaces")
     if study.spec.measure.replays:
-        raise SearchlabError('measure.kind is "table", which measures nothing; to build a table, choose another kind')
+        kind = study.spec.measure.identity()["kind"]
+        raise SearchlabError(f'measure.kind is "{kind}", which measures nothing; to build a table, choose another kind')
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit is the number of configs to measure; it must be at least 1, not {limit}")
     spec = msgspec.structs.replace(

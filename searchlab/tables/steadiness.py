@@ -7,7 +7,8 @@ import math
 import numpy as np
 from scipy import stats
 
-from ..log.format import Log, Passes
+from ..log.format import Log
+from ..log.header import Passes
 from .build import LABEL
 from .passes import DRIFTED
 

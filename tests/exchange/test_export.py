@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
-from searchlab.log.format import Header, read_log
+from searchlab.log.format import read_log
+from searchlab.log.header import Header
 from tests.support import toys
 from tests.support.exchange import DATA, made_log
 from tests.support.logs import write_table

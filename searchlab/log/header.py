@@ -1,0 +1,105 @@
+"""The first line of a log: the facts about its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from ..plugins import Plugin
+
+FORMAT = 1
+
+
+class Passes(msgspec.Struct, frozen=True, kw_only=True):
+    """How the programs of a table were timed: all of them in each of ``count`` passes, in another random order.
+
+    Times are in seconds, and times of day count from the beginning of the first pass.
+    sentinel: for each block of ``block`` programs, when it was timed, and the median seconds of one program that was
+        timed between them. again: the number of blocks that were timed again, since the sentinel deviated.
+    finalists, rounds: the number of the fastest programs that were timed again, in turn, and of the rounds.
+    """
+
+    count: int
+    block: int
+    sentinel: tuple[tuple[float, float], ...]
+    again: int = 0
+    finalists: int = 0
+    rounds: int = 0
+
+
+class StandIn(msgspec.Struct, frozen=True):
+    """A surrogate, which predicts trials in place of a machine that measures them.
+
+    digest: a hash of its files. trained_on: the number of trials. failed: why it failed its gate, a phrase each.
+    """
+
+    digest: str
+    trained_on: int
+    failed: tuple[str, ...] = ()
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
+
+    searchlab_log: int = FORMAT
+    workload: str
+    space: Plugin
+    fingerprint: str
+    policy: Plugin
+    cost_model: Plugin | None = None
+    features: str = "knob"
+    seed: int
+    batch: int
+    target: dict[str, Any]
+    measure: dict[str, Any]
+    host: dict[str, Any] = {}
+    machine: dict[str, Any] = {}
+    """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
+    surrogate: StandIn | None = None
+    """The surrogate that answered in place of a machine; None if trials were measured."""
+    warm_start: tuple[str, ...] = ()
+    """Digests of the logs that the run started from, in order."""
+    label: str = ""
+    space_label: str = ""
+    space_size: int | None = None  # None if its configs were not counted
+    optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The least cost of any config of the space, in seconds, if a complete table answered; None if it is not known."""
+    effective: dict[str, Any] = {}
+    """Options of the policy whose value it could not use, defaults too, with the values that it used."""
+    workers: Annotated[int, msgspec.Meta(ge=1)] = 1
+    versions: dict[str, str] = {}
+    created: float = 0.0
+    passes: Passes | None = None
+    """How a table was timed; None for the log of a run."""
+
+    @property
+    def name(self) -> str:
+        """The name of this run's strategy in pictures and tables."""
+        return self.label or self.policy.name
+
+    @property
+    def table(self) -> str:
+        """The name of the table of a suite that answered, without the version of the suite; empty if none did."""
+        return str(self.measure.get("name", "")).rpartition("/")[2]
+
+    @property
+    def space_name(self) -> str:
+        """The name of its space there."""
+        return self.space_label or self.space.name
+
+
+IDENTITY = (
+    "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
+    "host", "surrogate", "warm_start",
+)  # fmt: skip
+
+
+RENAMED = {"stop_factor": "prune_factor"}
+"""Measuring settings that have another name in logs of version 0.1: that name -> today's."""
+
+
+def in_todays_words(measure: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``measure`` of a header, with today's names of its settings."""
+    return {RENAMED.get(name, name): value for name, value in measure.items()}
