@@ -13,7 +13,7 @@ import searchlab
 from searchlab import SearchlabError
 
 from .holding import MANIFEST, RUNS, configs, hold, hold_check, read_lines
-from .today import DATA, PRUNED, best, checked, command, header_of, read, run, without_place
+from .today import DATA, PRUNED, as_before, best, checked, command, header_of, read, run, without_place
 
 LOGS = MANIFEST["logs"]
 DAMAGED = MANIFEST["damaged"]
@@ -38,7 +38,7 @@ def test_what_a_script_sees_of_a_log(name: str) -> None:
 def test_noise_and_drift_of_a_measured_log(name: str) -> None:
     code, said = command("best", DATA / name, "--json")
     assert code == 0
-    hold(json.loads(said), LOGS[name]["best"])
+    hold(as_before(json.loads(said)), LOGS[name]["best"])
 
 
 def test_what_logs_are_said_to_hold() -> None:
@@ -46,7 +46,7 @@ def test_what_logs_are_said_to_hold() -> None:
     code, said = command("table", "info", *LOGS, "--json")
     assert code == 0
     for name, found in zip(LOGS, json.loads(said), strict=True):
-        hold(without_place(found), LOGS[name]["table"], name)
+        hold(as_before(without_place(found)), LOGS[name]["table"], name)
     code, said = command("log", "check", *LOGS, "--json")
     for name, found in zip(LOGS, json.loads(said), strict=True):
         hold_check({"exit_code": code, **without_place(found)}, LOGS[name]["check"])

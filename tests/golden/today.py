@@ -41,6 +41,9 @@ REGISTERED = {
 SINCE = ("batch", "ended")
 """What the summary of a strategy has had since version 0.1."""
 
+ADDED: dict[str, Any] = {"unit": "GFLOPS", "unsteady": "", "passes": None, "caveats": []}
+"""What has been told since version 0.1 of a best, of a table and in a summary, and what it is for logs of then."""
+
 PRUNED = "pruned"
 """What a Measurement calls a program that was not repeated, because it is slow."""
 
@@ -183,3 +186,10 @@ def planned(path: Path) -> dict[str, Any]:
         "runs": {place: {name: header[name] for name in identity} for place, header in headers.items()},
         "left_out": len(left_out),
     }
+
+
+def as_before(found: dict[str, Any]) -> dict[str, Any]:
+    """``found`` without what was added since, which must say nothing new of old logs."""
+    for name, nothing in ADDED.items():
+        assert found.get(name, nothing) == nothing, name
+    return {name: value for name, value in found.items() if name not in ADDED}
