@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import statistics
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from rich.console import Console
 
+from searchlab.cli.progress import RunProgress
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Log, read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
@@ -139,7 +142,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     tables = placed(plan_tables(study)[0], folder / "a.jsonl.gz", Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.DRIFTED", 100.0)
-        build_tables(study, tables, quiet)
+        shown = io.StringIO()
+        with RunProgress(Console(file=shown, force_terminal=True)) as progress:
+            build_tables(study, tables, quiet, progress.on_block)
+        assert "pass 2 of 2" in shown.getvalue() or "the fastest, in turn" in shown.getvalue()
         before = tables[0].path.read_bytes()
         build_tables(study, tables, quiet)
     assert [path.name for path in folder.iterdir()] == ["a.jsonl.gz"] and tables[0].path.read_bytes() == before
