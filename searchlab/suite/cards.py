@@ -91,6 +91,7 @@ class Card:
             "configs": f"{self.configs:,}, {'all' if self.info.exhaustive else 'not all'} of the space",
             "failed": self._failures(),
             **self._speeds(),
+            "timed": self.info.timed,
             "spread of the repeats": "" if self.info.noise is None else f"{100 * self.info.noise:.1f} % (median)",
             **self._random_search(),
             "measured on": _pairs({**header.host, **header.machine}),

@@ -59,7 +59,8 @@ def read_manifest(suite: Suite) -> Manifest:
 def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> Manifest:
     """Write the card of each table, and the manifest.
 
-    Raises SearchlabError if a table is missing, or if a table of an earlier manifest is in another split now.
+    Raises SearchlabError if a table is missing, if its times depend on when they were read, or if a table of an earlier
+    manifest is in another split now.
     """
     split = split_of(suite)
     if (suite.directory / FILE).exists():
@@ -77,7 +78,10 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             old.unlink()
         for table in suite.tables:
             on_table(table.name)
-            (cards / f"{table.entry.name}.md").write_text(Card(RecordedTable(table)).text(), encoding="utf-8")
+            card = Card(RecordedTable(table))
+            if card.info.unsteady:
+                raise SearchlabError(f"{table.name} is refused: {card.info.unsteady}; build this table again")
+            (cards / f"{table.entry.name}.md").write_text(card.text(), encoding="utf-8")
         files = {name: digest_of(path) for name, path in files_of(suite).items()}
         manifest = Manifest(suite.spec.version, split, split_digest(split), files)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import SearchlabError
 from ..measure.suite import Suite, digest_of, find_suite
 from ..run.study import searched_table
+from ..tables.steadiness import unsteady
 from .cards import Card
 from .manifest import FILE, Manifest, files_of, read_manifest, split_digest, split_of
 from .replay import replay
@@ -114,7 +115,7 @@ def _split(suite: Suite, manifest: Manifest) -> list[str]:
 def _table(recorded: RecordedTable) -> list[str]:
     table, records = recorded.table, recorded.log.records
     space = searched_table(table).space
-    problems = []
+    problems = [f"{table.name} is refused: {text}"] if (text := unsteady(recorded.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads, not {table.entry.threads}")
     if len(recorded.places) < len(records):

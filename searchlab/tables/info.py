@@ -57,6 +57,17 @@ class TableInfo:
         return unsteady(self.log)
 
     @property
+    def timed(self) -> str:
+        """How its programs were timed, if in passes."""
+        passes = self.log.header.passes
+        if passes is None:
+            return ""
+        return (
+            f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the "
+            f"fastest {passes.finalists} in turn, {passes.rounds} times"
+        )
+
+    @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
 
@@ -112,7 +123,7 @@ def info_table(info: TableInfo) -> Table:
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
         **_speeds(info),
         "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
-        "timed": _passes(info),
+        "timed": info.timed,
         "refused": info.unsteady,
         "seconds charged": f"{info.seconds:,.0f}",
     }
@@ -128,16 +139,6 @@ def _configs(info: TableInfo) -> str:
     if size is None:
         return f"{count:,} of a space that was not counted"
     return f"{count:,}, all of the space" if info.exhaustive else f"{count:,} of {size:,} ({100 * count / size:.1f} %)"
-
-
-def _passes(info: TableInfo) -> str:
-    passes = info.log.header.passes
-    if passes is None:
-        return ""
-    return (
-        f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the fastest "
-        f"{passes.finalists} in turn, {passes.rounds} times"
-    )
 
 
 def _speeds(info: TableInfo) -> dict[str, str]:

@@ -136,6 +136,23 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     assert problems(copy) == []
 
 
+def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
+    path = copy / "tables" / "gemm-4x5x6-knob-1t.jsonl.gz"
+    first, *lines = gzip.decompress(path.read_bytes()).splitlines()
+    passes = {"count": 2, "block": 32, "sentinel": [[0.0, 1e-6], [1.0, 1e-6], [2.0, 1.3e-6]]}
+    path.write_bytes(
+        gzip.compress(b"\n".join([json.dumps(json.loads(first) | {"passes": passes}).encode(), *lines, b""]))
+    )
+    assert any("is refused" in said and "1.30 times as long at 2 s" in said for said in problems(copy))
+    with pytest.raises(SearchlabError, match="is refused: .*build this table again"):
+        seal(find_suite(copy))
+    passes["sentinel"] = [[0.0, 1e-6]]
+    path.write_bytes(
+        gzip.compress(b"\n".join([json.dumps(json.loads(first) | {"passes": passes}).encode(), *lines, b""]))
+    )
+    assert "in 2 passes, each in another order" in Card(RecordedTable(find_suite(copy).tables[0])).text()
+
+
 def test_the_split_is_frozen_once_it_is_sealed(copy: Path) -> None:
     toml = (copy / "suite.toml").read_text()
     (copy / "suite.toml").write_text(toml.replace('split = "dev"', 'split = "test"'))
