@@ -124,7 +124,7 @@ def info_table(info: TableInfo) -> Table:
         **_speeds(info),
         "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
         "timed": info.timed,
-        "refused": info.unsteady,
+        "refused": info.unsteady and f"{info.unsteady}; build it again, in passes, when the machine is idle",
         "seconds charged": f"{info.seconds:,.0f}",
     }
     table = Table(title=escape(str(info.log.path)), title_justify="left", box=SIMPLE_HEAD, show_header=False)

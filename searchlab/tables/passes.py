@@ -11,7 +11,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ BLOCK = 32
 EVERY = 8
 """The number of programs between two readings of the sentinel."""
 DRIFTED = 0.10
-"""A block whose sentinel deviates by more than this share from the median of all blocks is no block of a table."""
+"""A block in which the sentinel, or half of the programs, deviate by more than this share is no block of a table."""
 TRIES = 8
 """How many times deviating blocks are timed again before the table is given up for now."""
 FINAL_SHARE = 0.02
@@ -145,9 +145,17 @@ class TimedPasses:
         return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
     def deviating(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those of the blocks whose sentinel is too far from the median of all blocks."""
-        level = self._level
-        return [key for key in keys if abs(self.blocks[key].sentinel / level - 1) > DRIFTED]
+        """Those of the blocks in which the sentinel, or half of the programs, took too long or too little.
+
+        Too long is compared with the median of all blocks, and with the median of each program over all passes.
+        """
+        level, usual = self._level, {p: statistics.median(t.seconds) for p, t in self._of_passes().items() if t.seconds}
+        return [
+            key
+            for key in keys
+            if abs(self.blocks[key].sentinel / level - 1) > DRIFTED
+            or abs(_ratio(self.blocks[key], usual) - 1) > DRIFTED
+        ]
 
     @property
     def _level(self) -> float:
@@ -261,14 +269,21 @@ class TimedPasses:
         if drifted := self.deviating(keys):
             ratios = [self.blocks[key].sentinel / self._level for key in drifted]
             raise SearchlabError(
-                f"the machine is not steady: in {len(drifted)} of {len(self.blocks)} blocks the same program takes up "
-                f"to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} times as long as usual, after {TRIES} "
-                f"tries; run this again when the machine is idle, and only these blocks are timed again"
+                f"the machine is not steady: {len(drifted)} of {len(self.blocks)} blocks deviate, in which the same "
+                f"program takes up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} times as long as "
+                f"usual, after {TRIES} tries; run this again when the machine is idle, and only these blocks are timed "
+                f"again"
             )
 
     @staticmethod
     def _names(trials: Sequence[Trial]) -> tuple[str, ...]:
         return tuple(trial.measurement.program for trial in trials)
+
+
+def _ratio(block: Block, usual: Mapping[str, float]) -> float:
+    """How many times as long as usual the programs of ``block`` took, in the median."""
+    pairs = [(values, usual[name]) for values, name in zip(block.seconds, block.programs, strict=True) if name in usual]
+    return statistics.median([statistics.median(values) / seconds for values, seconds in pairs if values] or [1.0])
 
 
 def _rounded(seconds: float) -> float:

@@ -28,6 +28,10 @@ measure = { kind = "table", path = "table.jsonl" }
 """
 
 
+OLD_TABLE = Path(__file__).parents[2] / "studies" / "fidelity" / "gemm-knob-template.jsonl.gz"
+"""A table whose machine drifted while it was measured."""
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
@@ -202,6 +206,8 @@ def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:
     assert told["configs"] == 6 and told["space_size"] > 6 and not told["exhaustive"]
     shown = searchlab("table", "info", "results/tables", cwd=tmp_path).stdout
     assert "gemm:16x16x16" in shown and f"6 of {told['space_size']}" in shown and "GFLOPS" in shown
+    drifted = searchlab("table", "info", OLD_TABLE, cwd=tmp_path)
+    assert drifted.returncode == 1 and "depend on the order of measuring" in " ".join(drifted.stdout.split())
     nearest = json.dumps({"kind": "table", "path": table, "missing": "nearest"})
     words = ["tune", "gemm:16x16x16", "--space", "guided-gemm", "--policy", "random", "--log", "b.jsonl"]
     done = searchlab(*words, "--measure", nearest, cwd=tmp_path)

@@ -88,6 +88,22 @@ def test_blocks_in_which_the_machine_was_slow_are_timed_again_and_only_they(tmp_
         assert max(readings.seconds) < 1.2 * 1e-6 * (1 + int(program, 16))
 
 
+def test_a_block_in_which_only_the_programs_were_slow_is_timed_again(tmp_path: Path) -> None:
+    class Uneven(Machine):
+        """Slow for all programs but the sentinel, at one call."""
+
+        def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+            seconds = super().remeasure(space, trials, rounds)
+            if self.calls != 7:
+                return seconds
+            return [values if t is trials[0] else tuple(1.3 * s for s in values)
+                    for t, values in zip(trials, seconds, strict=True)]  # fmt: skip
+
+    timed, machine = passes(tmp_path, ran(100)), Uneven()
+    timed.time(machine)
+    assert timed.again == 1 and machine.calls == 3 * 4 + 1 + 1
+
+
 def test_a_machine_that_is_never_steady_gives_no_table_and_a_steady_one_goes_on_from_there(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="not steady.*run this again.*idle"):
         passes(tmp_path, ran(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
@@ -99,7 +115,7 @@ def test_a_machine_that_is_never_steady_gives_no_table_and_a_steady_one_goes_on_
 
 
 def test_the_fastest_programs_are_timed_again_until_the_machine_is_steady(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="in 1 of 13 blocks the same program takes up to 1.5"):
+    with pytest.raises(SearchlabError, match="1 of 13 blocks deviate, in which the same program takes up to 1.5"):
         passes(tmp_path, ran(100)).time(Machine(lambda call: 1.5 if call > 12 else 1.0))
     timed, machine = passes(tmp_path, ran(100)), Machine()
     timed.time(machine)
