@@ -6,7 +6,7 @@ import json
 import math
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -66,15 +66,7 @@ class TableSettings(
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
         """The one target, as a log's header has it, of all the logs. Raises SearchlabError where they have several."""
-        headers = read_headers(self.paths(base))
-        (first, header), *rest = headers.items()
-        for path, other in rest:
-            if other.target != header.target:
-                raise SearchlabError(
-                    f"{first} and {path} were measured for different targets, {json.dumps(header.target)} and "
-                    f"{json.dumps(other.target)}; give the target, or logs of one"
-                )
-        return header.target
+        return one_target({path: header.target for path, header in read_headers(self.paths(base)).items()})
 
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
         """The workload, and the fingerprint of the space, of each log."""
@@ -99,6 +91,18 @@ class TableSettings(
 
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self.paths(base), self.missing, self.noise, self.statistic)
+
+
+def one_target(targets: Mapping[Path, dict[str, Any]]) -> dict[str, Any]:
+    """The target of all that answer in place of a machine, by path. Raises SearchlabError where they have several."""
+    (first, target), *rest = targets.items()
+    for path, other in rest:
+        if other != target:
+            raise SearchlabError(
+                f"{first} and {path} were measured for different targets, {json.dumps(target)} and "
+                f"{json.dumps(other)}; give the target, or name only what is for one"
+            )
+    return target
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from ...records import Measurement, Statistic
 from ...space import Config, Space
 from ...target import Target
 from ..contract import KnownPrograms, Measurer
-from ..table import drawn_for
+from ..table import drawn_for, one_target
 from .manifest import NAME, Manifest, read_manifest
 from .model import TrialModel
 
@@ -54,14 +53,7 @@ class SurrogateSettings(
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
         """The one target of all the surrogates. Raises SearchlabError where they have several."""
-        (first, manifest), *rest = read_manifests(self.paths(base)).items()
-        for path, other in rest:
-            if other.target != manifest.target:
-                raise SearchlabError(
-                    f"{first} and {path} are for different targets, {json.dumps(manifest.target)} and "
-                    f"{json.dumps(other.target)}; give the target, or surrogates for one"
-                )
-        return manifest.target
+        return one_target({path: one.target for path, one in read_manifests(self.paths(base)).items()})
 
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
         """The workload, and the fingerprint of the space, of each surrogate."""
