@@ -24,7 +24,8 @@ class Measurement:
 
     seconds: time of one run of the program, a value for each repeat; empty if it failed.
     failure, message: one of :data:`FAILURES` and its text, or None and "".
-    build_seconds, run_seconds: the time of building (with scheduling) and of running.
+    build_seconds: of the CPU, for scheduling and compiling; by the clock, if building ran out of time or crashed.
+    run_seconds: by the clock, for checking and timing.
     program: structural hash of the scheduled module, or "" without a module.
     reused: whether it is an earlier measurement of the same program.
     nearest: whether it is the measurement of another config, the nearest in a table that does not hold this one.

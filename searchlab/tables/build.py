@@ -155,7 +155,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
 
 
 def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
-    """The table: ``log`` with the times of the passes, and without folder of programs."""
+    """The table: ``log`` with the times of the passes. It is ``log`` itself if no program runs."""
     trials, settings = one_a_program(log.trials), table.run.settings
     assert isinstance(settings, LocalSettings)
     if not trials:
