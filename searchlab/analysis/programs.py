@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -32,7 +32,8 @@ BUDGET = 20.0
 def run_programs(comparison: Comparison) -> list[tuple[Program, LoggedRun]]:
     """The best program of every run that has one that works, in the order of the comparison."""
     runs = [run for item in comparison.values() for run in item.runs]
-    return [(_program(run), run) for run in runs if np.isfinite(run.log.costs).any()]
+    installed = SPACES.installed()
+    return [(_program(run, installed), run) for run in runs if np.isfinite(run.log.costs).any()]
 
 
 def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[Program, LoggedRun]]:
@@ -43,20 +44,20 @@ def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[P
     return sorted(best.values(), key=lambda pair: (pair[0].workload, -pair[0].gflops, pair[0].strategy))
 
 
-def _program(run: LoggedRun) -> Program:
+def _program(run: LoggedRun, installed: Container[str]) -> Program:
     best = Result(run.log).best
     trial = best.trial
     return Program(
         workload=run.workload, strategy=run.strategy, seed=run.seed, trial=trial.index,
         gflops=best.gflops, seconds=best.seconds, as_trial=run.log.flops / trial.cost / 1e9,
         tied=None if best.tied is None else [other.index for other in best.tied],
-        config=run.log.records[trial.index].config, log=run.file, note=_unsafe(run.log.header.space),
+        config=run.log.records[trial.index].config, log=run.file, note=_unsafe(run.log.header.space, installed),
     )  # fmt: skip
 
 
-def _unsafe(space: Plugin) -> str:
+def _unsafe(space: Plugin, installed: Container[str]) -> str:
     """Why no trace is made in this space; "" where one is made."""
-    if space.name not in SPACES.installed():
+    if space.name not in installed:
         return f"its space {space.name!r} is not among the installed plug-ins"
     if names_code(space.options):
         return "an option of its space names code, which a report does not run"

@@ -30,7 +30,8 @@ def report(*where: str | Path, out: str | Path | None = None, traces: float = BU
     traces: seconds that schedule traces may take; 0 for no traces.
 
     The report is ``report.html``, one page that needs no other file and no network. Its charts are there as PNG and
-    SVG, those of all workloads as ``overall-*``, and their numbers as ``figures.json`` and ``figures.csv``.
+    SVG, those of all workloads as ``overall-*``; of more than 12 workloads these alone are drawn. The numbers of all
+    are in ``figures.json`` and ``figures.csv``.
     ``programs.json`` has the best program of each strategy on each workload, with its schedule trace (see
     :mod:`~searchlab.analysis.programs`); ``programs.csv`` the best program of every run, a row each.
     ``summary.json`` and ``summary.csv`` have the summary (a row per workload and strategy); ``contrasts.csv`` a row per
@@ -45,16 +46,13 @@ def report(*where: str | Path, out: str | Path | None = None, traces: float = BU
     return write_report(read_runs(*paths), report_directory(*paths, out=out), traces)
 
 
-def write_report(comparison: Comparison, out: Path, traces: float = BUDGET, pictures: bool = True) -> Summary:
-    """Write the report on ``comparison`` to ``out``; see :func:`report`. Raises SearchlabError if it cannot.
-
-    pictures: whether every chart of the page is written as a file too; there are many where workloads are many.
-    """
+def write_report(comparison: Comparison, out: Path, traces: float = BUDGET) -> Summary:
+    """Write the report on ``comparison`` to ``out``; see :func:`report`. Raises SearchlabError if it cannot."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         programs = run_programs(comparison)
         with Traces(best_programs(programs), traces) as made:  # in a process of their own, while all else is computed
-            return _write(out, comparison, [program for program, _ in programs], made, pictures)
+            return _write(out, comparison, [program for program, _ in programs], made)
     except OSError as error:
         raise SearchlabError(f"cannot write the report {out}: {error.strerror}") from None
 
@@ -66,12 +64,11 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     return Path(where[0]) / REPORT if len(where) == 1 and Path(where[0]).is_dir() else OUT
 
 
-def _write(out: Path, comparison: Comparison, programs: Sequence[Program], traces: Traces, pictures: bool) -> Summary:
+def _write(out: Path, comparison: Comparison, programs: Sequence[Program], traces: Traces) -> Summary:
     summary = summarize(comparison)
     charts = all_charts(summary, comparison)
     write_numbers(out, summary, comparison, charts.figures, programs)
-    if pictures:
-        draw_all(out, summary, comparison, charts)
+    draw_all(out, summary, comparison, charts)
     best = traces.programs()
     write_json(out / "programs.json", best)
     (out / "report.html").write_text(page(summary, comparison, charts, best), encoding="utf-8")

@@ -137,7 +137,7 @@ def suite_run(
             from ..analysis.report import write_report
 
             write_trajectories(directory / RESULT, new)
-            summary = write_report(comparison, directory / "report", traces=0, pictures=False)
+            summary = write_report(comparison, directory / "report", traces=0)
     shown: list[RenderableType] = [by_table(summary, new.strategy), *overall_tables(summary)]
     out.print(*shown)
     out.print(f"{new.strategy} took {new.own_seconds:.3g} s a run to propose and to learn, on {escape(new.host)}.")
@@ -146,6 +146,29 @@ def suite_run(
         out.print(
             f"whoever has the suite can replay it: searchlab suite verify {escape(str(directory))}", soft_wrap=True
         )
+
+
+@suites.command(name="report")
+def suite_report(
+    suite: Name,
+    against: Annotated[
+        str, typer.Option("--baselines", help="Of these alone, as `xgb,tpe,random` [default: all that the suite has].")
+    ] = "",
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs over each table [default: the protocol's].")] = None,
+    directory: Annotated[Path, typer.Option("--out", help="The directory for the report.")] = Path("results/baselines"),
+) -> None:
+    """Compare the baselines of a suite, from the runs that it has: nothing is searched."""
+    from ..analysis.report import write_report
+    from ..analysis.tables import overall_tables
+    from ..measure.suite import find_suite
+    from ..suite.compare import compare
+    from ..suite.trajectories import baselines
+
+    found = find_suite(suite)
+    shipped = baselines(found, against.split(",") if against else None)
+    summary = write_report(compare(found, shipped, range(seeds or found.spec.seeds)), directory, traces=0)
+    out.print(*overall_tables(summary))
+    out.print(f"the report: {escape(str(directory / 'report.html'))}", soft_wrap=True)
 
 
 @suites.command(name="verify")

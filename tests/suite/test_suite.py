@@ -271,6 +271,9 @@ def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> N
     made = searchlab("suite", "baselines", copy, results)
     assert made.returncode == 0 and "12 runs of random" in made.stdout, made.stderr
     assert searchlab("suite", "seal", copy).returncode == 0
+    report = searchlab("suite", "report", copy, "--baselines", "random,xgb", "--out", tmp_path / "page")
+    assert report.returncode == 0 and "Over 4 workloads" in " ".join(report.stdout.split()), report.stderr
+    assert (tmp_path / "page" / "report.html").exists() and (tmp_path / "page" / "overall-ranks.png").exists()
     (copy / "baselines" / "random.json.gz").unlink()
     gone = searchlab("suite", "verify", copy)
     assert gone.returncode == 1 and "baselines/random.json.gz is missing" in gone.stdout

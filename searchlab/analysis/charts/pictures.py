@@ -20,6 +20,9 @@ from .figures import Figure, Series, View
 from .line_plot import Frame, Line, draw
 from .workload import band_of
 
+MANY = 12
+"""Of more workloads than these no picture of each is drawn, only those over all: a suite would have hundreds."""
+
 
 def picture_name(workload: str, chart: str) -> str:
     """File name, without its ending, of the picture of a workload's ``chart``; of one over all workloads for ""."""
@@ -30,9 +33,9 @@ def draw_all(out: Path, summary: Summary, comparison: Comparison, charts: Charts
     """Every view of every figure, and the bars, into the directory ``out``.
 
     The picture of the first view is named after its figure, that of another view after both; the pictures of
-    convergence are named after the view alone.
+    convergence are named after the view alone. Where there are many workloads, the page alone has the charts of each.
     """
-    for item in summary.workloads:
+    for item in summary.workloads if len(summary.workloads) <= MANY else ():
         for figure in charts.figures[item.workload]:
             if figure.key == "convergence":
                 for view in figure.views:
