@@ -9,6 +9,7 @@ from ..errors import SearchlabError
 from ..log.result import Best, Result, load_log
 from ..measure.code import compile_program, reason
 from ..target import Target
+from .threads import use_threads_of
 
 if TYPE_CHECKING:
     import tvm
@@ -31,11 +32,15 @@ def apply_best(log: str | Path | Result) -> Applied:
         schedule, module = searchlab.apply_best("a.jsonl")
         executable = tvm.compile(module, target=searchlab.load_log("a.jsonl").space.target.tvm)
 
+    From then on TVM runs programs in this process with as many threads as the trials had, unless ``TVM_NUM_THREADS``
+    is set; by default it takes half of the cores. Warns if TVM's threads run already, and are fewer.
+
     Raises SearchlabError if the log has no successful trial, if it was imported for analysis only, or if its space is
     not installed here or has changed since.
     """
     result = log if isinstance(log, Result) else load_log(log)
     schedule = result.best.schedule()
+    use_threads_of(result.space.target)
     return Applied(schedule, schedule.mod)
 
 
@@ -44,11 +49,13 @@ def build_best(best: Best) -> tvm.runtime.Executable:
 
         function = build_best(load_log("a.jsonl").best).jit()["main"]
 
-    ``function`` takes the tensors of the workload, the result last. TVM chooses the number of threads, which may be
-    half of the cores; set ``TVM_NUM_THREADS`` first to choose it. Raises SearchlabError if the program has no schedule
-    any more or does not compile.
+    ``function`` takes the tensors of the workload, the result last, and runs with as many threads as the trials had,
+    as :func:`apply_best` says. Raises SearchlabError if the program has no schedule any more or does not compile.
     """
-    return build(best.schedule().mod, best.result.space.target)
+    target = best.result.space.target
+    built = build(best.schedule().mod, target)
+    use_threads_of(target)
+    return built
 
 
 def build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:

@@ -15,6 +15,7 @@ from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
 from ..target import Target, resolve_target
 from ..workload import Gemm, Workload, parse_workload
+from .threads import use_threads_of
 
 if TYPE_CHECKING:
     import tvm
@@ -41,6 +42,9 @@ def apply_history_best(
         configs have no schedule here, do not.
     target: what to build for, as :func:`~searchlab.target.resolve_target` takes it; logs of other targets do not
         count. None: that of the logs, if it is the same for all.
+
+    TVM then runs programs in this process with as many threads as the trials had, see
+    :func:`~searchlab.apply.best.apply_best`.
 
     Warns (SearchlabWarning) of each workload that no function computes. Raises SearchlabError where a log cannot be
     read, and where none counts.
@@ -73,6 +77,8 @@ def apply_history_best(
     applied = mod.clone()
     for variable, function in replaced.items():
         applied.update_func(variable, function)
+    if replaced:
+        use_threads_of(next(iter(best.values())).result.space.target)
     return applied
 
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import SearchlabError, last_line
 from ..log.format import find_logs
 from ..log.result import load_log
 from ..measure.code import Objects, to_objects
 from .best import build
+from .threads import THREADS
 
 SUFFIXES = (".so", ".o")
 
 
-def export_library(paths: Sequence[Path], out: Path) -> str:
+class Exported(NamedTuple):
+    """How a library is called, and what to set in the process that calls it; "" for nothing."""
+
+    call: str
+    setting: str
+
+
+def export_library(paths: Sequence[Path], out: Path) -> Exported:
     """Build the best program of the one log at ``paths`` into ``out``, ``*.so`` or ``*.o``; how it is called.
 
     Its function is ``main``; it takes the workload's tensors in order, the result last, and writes that. They must be
@@ -45,7 +54,8 @@ def export_library(paths: Sequence[Path], out: Path) -> str:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
     name, arguments = json.dumps(str(out), ensure_ascii=False), ", ".join(result.space.workload.shapes)
-    return f'{loader}.load_module({name})["main"]({arguments})'
+    setting = f"{THREADS}={target.cores}" if target.kind == "llvm" else ""
+    return Exported(f'{loader}.load_module({name})["main"]({arguments})', setting)
 
 
 def _compiler(foreign: bool, triple: str) -> str:

@@ -19,6 +19,7 @@ from ..measure.code import program_hash
 from ..measure.replay import why_not_replayed
 from ..target import Target
 from ..workload import Workload
+from .threads import THREADS
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -43,11 +44,16 @@ def python_script(schedule: Schedule, workload: Workload, target: Target, title:
     lines = statements(schedule)
     body = "\n".join(f"    {line}" for line in lines or ["pass"])
     spec = {"num-cores": target.cores, **target.spec} if target.kind == "llvm" else target.spec
+    threads = (
+        f'import os\n\nos.environ.setdefault("{THREADS}", "{target.cores}")  # as in the trials; TVM takes half\n\n'
+        if target.kind == "llvm"
+        else ""
+    )
     intrinsics = "".join(_registration(name) for name in _intrinsics(schedule))
     return f'''\
 # {" ".join(title.split())}
 # Written by searchlab; it needs nothing but TVM (apache-tvm {tvm.__version__}).
-import tvm
+{threads}import tvm
 from tvm.s_tir import Schedule{", TensorIntrin" if intrinsics else ""}
 from tvm_ffi import structural_hash
 

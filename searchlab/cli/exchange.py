@@ -121,10 +121,17 @@ def export(
     if to is None or to is Destination.library:
         from ..apply.library import export_library
 
-        call = escape(export_library(logs, place))
+        made = export_library(logs, place)
+        call = escape(made.call)
         out.print(
             f"built {escape(str(place))}; with TVM alone, on arrays by tvm.runtime.tensor: {call}", soft_wrap=True
         )
+        if made.setting:
+            out.print(
+                f"to run as fast as its log says, set {made.setting} in the process that calls it: TVM's default "
+                f"is half of the cores",
+                soft_wrap=True,
+            )
         return
     from ..exchange.exports import LOST, export_logs
 

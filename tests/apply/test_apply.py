@@ -110,7 +110,8 @@ def test_a_library_is_called_as_it_says_without_searchlab(
             patch.delenv("CXX", raising=False)
         code, line = command("export", real_log, "--out", name)
     assert code == 0, line
-    call = line.strip().partition(" by tvm.runtime.tensor: ")[2]
+    call, _, hint = line.strip().partition(" by tvm.runtime.tensor: ")[2].partition("\n")
+    assert f"TVM_NUM_THREADS={searchlab.load_log(real_log).space.target.cores} in the process that calls it" in hint
     if name == "best.so":
         assert call == 'tvm.runtime.load_module("best.so")["main"](A, B, bias, C)'
     done = subprocess.run([sys.executable, "-c", CALL, call], capture_output=True, text=True, cwd=tmp_path)
@@ -148,7 +149,7 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
 
 
 def test_a_library_for_cuda_holds_its_kernels(cuda_log: Path, tmp_path: Path) -> None:
-    assert "load_module" in export_library([cuda_log], tmp_path / "best.so")
+    assert "load_module" in (made := export_library([cuda_log], tmp_path / "best.so")).call and not made.setting
     assert b"main_kernel" in (tmp_path / "best.so").read_bytes()
 
 
@@ -180,7 +181,7 @@ def test_a_config_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
 
 
 def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> None:
-    call = export_library([real_log], tmp_path / 'a"b.o')
+    call = export_library([real_log], tmp_path / 'a"b.o').call
     assert ast.literal_eval(call.partition("load_module(")[2].partition(")[")[0]) == str(tmp_path / 'a"b.o')
 
 

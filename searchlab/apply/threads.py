@@ -1,0 +1,36 @@
+"""The threads of a program: TVM takes half of the logical cores by default, and trials run with all."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from ..errors import SearchlabWarning
+from ..target import Target
+
+THREADS = "TVM_NUM_THREADS"
+"""What TVM reads when its pool of threads starts."""
+
+
+def use_threads_of(target: Target) -> None:
+    """Have programs for ``target`` run in this thread with as many threads of TVM's pool as their trials had.
+
+    Nothing changes where ``TVM_NUM_THREADS`` is set, nor for a GPU or another machine. Warns (SearchlabWarning) if the
+    pool runs already and is smaller: TVM never makes it larger.
+    """
+    from tvm_ffi import get_global_func
+
+    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS):
+        return
+    os.environ[THREADS] = str(target.cores)
+    try:
+        threads = int(get_global_func("runtime.NumThreads")())  # starts the pool, unless it runs
+    finally:
+        del os.environ[THREADS]  # it would also limit the cores that later runs use
+    if threads < target.cores:
+        warnings.warn(
+            f"the trials ran with {target.cores} threads, and programs run with {threads} here, since TVM's threads "
+            f"started before; set {THREADS}={target.cores} before this process runs anything with TVM",
+            SearchlabWarning,
+            stacklevel=3,
+        )
