@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import analysis, apply, conformance
     from .apply import apply_best, apply_history_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .space import Config, Knob, ProductSpace, Space
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
+
+    __version__: str
 
 _HOMES = {
     "apply": ("apply_best", "apply_history_best"),
@@ -33,6 +36,7 @@ _HOMES = {
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_ROOMS = ("analysis", "apply", "conformance")
 
 __all__ = [
     "Config",
@@ -53,6 +57,7 @@ __all__ = [
     "UnsupportedSpace",
     "UnsupportedWorkload",
     "Workload",
+    "__version__",
     "apply_best",
     "apply_history_best",
     "conv2d",
@@ -65,10 +70,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("searchlab")
+    if name in _ROOMS:
+        return import_module(f".{name}", __name__)
     if name not in _HOME_OF:
         raise AttributeError(f"module 'searchlab' has no attribute {name!r}")
     return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *__all__, *_ROOMS]
