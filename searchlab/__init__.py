@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import analysis, apply, conformance
+    from . import analysis as analysis
+    from . import apply as apply
+    from . import conformance as conformance
     from .apply import apply_best, apply_history_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
