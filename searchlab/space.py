@@ -8,7 +8,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, chain, islice
@@ -43,8 +43,29 @@ class Config(Mapping[str, Value]):
         self._values: dict[str, Value] = {k: tuple(v) if isinstance(v, list) else v for k, v in items}
         self._hash: int | None = None
 
+    @classmethod
+    def of(cls, values: dict[str, Value]) -> Self:
+        """The config of these very values: no copy is made, and no list becomes a tile."""
+        config = cls.__new__(cls)
+        config._values, config._hash = values, None
+        return config
+
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
+
+    # The four methods below follow from the others; a search calls them for every config that it thinks of.
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._values.get(name, default)
+
+    def keys(self) -> KeysView[str]:
+        return self._values.keys()
+
+    def items(self) -> ItemsView[str, Value]:
+        return self._values.items()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -204,11 +225,7 @@ class Space(ABC):
         weights: for each role, the weight of all its knobs together; ``"other"`` is for all roles without a weight.
             Roles that the config does not have are left out. If no weight is left, all its knobs are drawn alike.
         """
-        roles: dict[str, list[Knob]] = {}
-        for knob in self.knobs(config):
-            if len(knob.choices) > 1:
-                role = knob.role or knob.kind
-                roles.setdefault(role if role in weights else "other", []).append(knob)
+        roles = self.roles(config, weights)
         if not roles:
             return config
         limits = list(accumulate(weights.get(role, 0.0) for role in roles))
@@ -218,6 +235,15 @@ class Space(ABC):
             knobs = list(chain(*roles.values()))
         knob = knobs[int(rng.integers(len(knobs)))]
         return self.repaired({**config, knob.name: knob.moved(config[knob.name], rng)}, rng)
+
+    def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
+        """The open knobs of ``config`` by role; ``"other"`` are those whose role is not in ``weights``."""
+        roles: dict[str, list[Knob]] = {}
+        for knob in self.knobs(config):
+            if len(knob.choices) > 1:
+                role = knob.role or knob.kind
+                roles.setdefault(role if role in weights else "other", []).append(knob)
+        return roles
 
     def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """A child that takes each knob from one parent or the other, repaired (uniform crossover)."""
@@ -283,8 +309,38 @@ class ProductSpace(Space):
         super().__init__(workload, target)
         self.axes = tuple(knobs)
 
+    @property
+    def independent(self) -> bool:
+        """Whether every choice goes with all others; a subclass with a ``decide`` of its own may leave some out."""
+        return type(self).decide is ProductSpace.decide
+
     def decide(self, choose: Choose) -> Config:
         return Config([(knob.name, choose(knob)) for knob in self.axes])
+
+    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        if not self.independent:
+            return super().repaired(wanted, rng)
+        values: dict[str, Value] = {}
+        for knob, position in zip(self.axes, self._positions, strict=True):
+            value = wanted.get(knob.name)
+            if value is None or value not in position:
+                value = knob.choices[int(rng.integers(len(knob.choices)))]
+            values[knob.name] = value
+        return Config.of(values)
+
+    def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
+        if not self.independent:
+            return super().roles(config, weights)
+        self.knobs(config)  # says which knob is wrong
+        names = tuple(weights)
+        if names not in self._roles:
+            self._roles[names] = super().roles(config, weights)
+        return self._roles[names]
+
+    @cached_property
+    def _roles(self) -> dict[tuple[str, ...], Mapping[str, list[Knob]]]:
+        """The knobs by role, for the roles that have weights."""
+        return {}
 
     def __len__(self) -> int:
         """The same as :meth:`size`; for more than 2^63 - 1, Python raises OverflowError."""
@@ -332,10 +388,12 @@ class ProductSpace(Space):
         return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        if len(config) == len(self.axes) and all(
-            config.get(knob.name) in position for knob, position in zip(self.axes, self._positions, strict=True)
-        ):
-            return list(self.axes)
+        if len(config) == len(self.axes):
+            for knob, position in zip(self.axes, self._positions, strict=True):
+                if config.get(knob.name) not in position:
+                    break
+            else:
+                return list(self.axes)
         return super().knobs(config)
 
     def indices(self, configs: Sequence[Config]) -> np.ndarray[Any, np.dtype[np.int64]]:
