@@ -47,12 +47,11 @@ class Knob:
 
     def redrawn(self, value: Value, rng: np.random.Generator) -> Value:
         """Another choice than ``value``. There must be one."""
-        try:
-            position = self.choices.index(value)
-        except ValueError:
-            position = len(self.choices)
-        other = int(rng.integers(len(self.choices) - (position < len(self.choices))))
-        return self.choices[other + (other >= position)]
+        choices = self.choices
+        if value not in choices:
+            return choices[int(rng.integers(len(choices)))]
+        other = int(rng.integers(len(choices) - 1))
+        return choices[other + (other >= choices.index(value))]
 
     def moved(self, value: Value, rng: np.random.Generator) -> Value:
         """The tile ``value`` with one factor, prime or composite, moved from one level to another; it stays a choice.

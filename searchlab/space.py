@@ -217,7 +217,9 @@ class Space(ABC):
         if not open_knobs:
             return config
         knob = open_knobs[int(rng.integers(len(open_knobs)))]
-        return self.repaired({**config, knob.name: knob.redrawn(config[knob.name], rng)}, rng)
+        wanted = dict(config.items())
+        wanted[knob.name] = knob.redrawn(config[knob.name], rng)
+        return self.repaired(wanted, rng)
 
     def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
         """As :meth:`mutate`, but roles of knobs are drawn by weight, and a tile moves one factor (:meth:`Knob.moved`).
@@ -234,7 +236,9 @@ class Space(ABC):
         else:
             knobs = list(chain(*roles.values()))
         knob = knobs[int(rng.integers(len(knobs)))]
-        return self.repaired({**config, knob.name: knob.moved(config[knob.name], rng)}, rng)
+        wanted = dict(config.items())
+        wanted[knob.name] = knob.moved(config[knob.name], rng)
+        return self.repaired(wanted, rng)
 
     def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
         """The open knobs of ``config`` by role; ``"other"`` are those whose role is not in ``weights``."""
@@ -320,6 +324,8 @@ class ProductSpace(Space):
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
         if not self.independent:
             return super().repaired(wanted, rng)
+        if self._holds(wanted):
+            return Config.of({name: wanted[name] for name in self._names})
         values: dict[str, Value] = {}
         for knob, position in zip(self.axes, self._positions, strict=True):
             value = wanted.get(knob.name)
@@ -388,13 +394,19 @@ class ProductSpace(Space):
         return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        if len(config) == len(self.axes):
-            for knob, position in zip(self.axes, self._positions, strict=True):
-                if config.get(knob.name) not in position:
-                    break
-            else:
-                return list(self.axes)
-        return super().knobs(config)
+        return list(self.axes) if self._holds(config) else super().knobs(config)
+
+    def _holds(self, config: Mapping[str, Value]) -> bool:
+        """Whether ``config`` is in the product."""
+        return len(config) == len(self.axes) and config.items() <= self._choices
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [knob.name for knob in self.axes]
+
+    @cached_property
+    def _choices(self) -> frozenset[tuple[str, Value]]:
+        return frozenset((knob.name, value) for knob in self.axes for value in knob.choices)
 
     def indices(self, configs: Sequence[Config]) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The positions of the choices: an int array of shape (len(configs), number of knobs)."""

@@ -1,12 +1,12 @@
 """CPU seconds of a run over recorded tables, by strategy: what a study over tables costs.
 
-    python studies/benchmarks/cpu.py TABLE... [--study studies/suite/baselines.toml] [--seeds 3] [--out DIR] [--json FILE]
+    python studies/benchmarks/cpu.py TABLE... [--study FILE] [--seeds 3] [--out DIR] [--compare DIR] [--json FILE]
 
-Each strategy of the study searches each table from each seed, one run after the other in this process. The CPU seconds
-are those of all its threads; planning and reading the table are left out. The first run of each strategy is made twice,
-and counts the second time: the first time imports its libraries. ``--out`` keeps the logs, which are the same on every
-machine but for clock times. ``--compare`` names such logs of earlier, and says which of the new ones propose anything
-else: so a change that makes a strategy quicker can show that it changes nothing else.
+Each strategy of the study, by default the baselines of the suite, searches each table from each seed, one run after the
+other in this process. The CPU seconds are those of all its threads; planning and reading the table are left out, and a
+first run of each strategy over each table, which imports its libraries. ``--out`` keeps the logs. ``--compare`` names
+logs that were kept earlier, and says which of the new ones hold other trials than those, clock times aside: a change
+that makes a strategy quicker must change no trial.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[st
     named = [(entry if isinstance(entry, dict) else {"name": entry}) for entry in kept["policies"]]
     kept["policies"] = [entry for entry in named if not only or entry["name"] in only]
     return Study.from_dict({
-        **kept, "workloads": [header.workload], "spaces": [{"name": header.space.name, "options": header.space.options}],
+        **kept, "workloads": [header.workload],
+        "spaces": [{"name": header.space.name, "options": header.space.options}],
         "seeds": seeds, "trials": trials, "measure": {"kind": "table", "path": str(table.resolve())},
     })  # fmt: skip
 

@@ -6,7 +6,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -146,7 +145,9 @@ class StudyTrial(FrozenTrial):
         )  # fmt: skip
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return copy(self)
+        alone = type(self).__new__(type(self))
+        alone.__dict__.update(self.__dict__)
+        return alone
 
     def at(self, cost: float) -> StudyTrial:
         """The same trial at another cost."""

@@ -12,7 +12,6 @@ from ...space import Config, Space, Value
 from ..contract import Array
 from .base import Columns, Features
 
-
 _Cells = tuple[list[int], list[float]]
 """Columns, and the number in each."""
 
