@@ -47,8 +47,11 @@ class Knob:
 
     def redrawn(self, value: Value, rng: np.random.Generator) -> Value:
         """Another choice than ``value``. There must be one."""
-        others = [other for other in self.choices if other != value]
-        return others[int(rng.integers(len(others)))]
+        choices = self.choices
+        if value not in choices:
+            return choices[int(rng.integers(len(choices)))]
+        other = int(rng.integers(len(choices) - 1))
+        return choices[other + (other >= choices.index(value))]
 
     def moved(self, value: Value, rng: np.random.Generator) -> Value:
         """The tile ``value`` with one factor, prime or composite, moved from one level to another; it stays a choice.
@@ -60,10 +63,17 @@ class Knob:
             pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
             while pairs:
                 x, y = pairs.pop(int(rng.integers(len(pairs))))
-                moves = (_moved(value, x, y, factor) for factor in _divisors(value[x])[1:])
-                if legal := [tile for tile in moves if tile in self.choices]:
+                if (value, x, y) not in self._moves:
+                    moves = (_moved(value, x, y, factor) for factor in _divisors(value[x])[1:])
+                    self._moves[value, x, y] = [tile for tile in moves if tile in self.choices]
+                if legal := self._moves[value, x, y]:
                     return legal[int(rng.integers(len(legal)))]
         return self.redrawn(value, rng)
+
+    @cached_property
+    def _moves(self) -> dict[tuple[Value, int, int], list[tuple[int, ...]]]:
+        """The choices that a tile becomes if a factor moves from one level to another; filled as they are asked for."""
+        return {}
 
 
 def _moved(tile: tuple[int, ...], x: int, y: int, factor: int) -> tuple[int, ...]:

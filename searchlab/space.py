@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .config import Config as Config
 from .errors import InvalidConfig
 from .knob import Kind as Kind
 from .knob import Knob as Knob
@@ -30,43 +31,6 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 Choose = Callable[[Knob], Value]
-
-
-class Config(Mapping[str, Value]):
-    """The choices by knob name, in the order in which they were asked for. Immutable and hashable."""
-
-    __slots__ = ("_hash", "_values")
-
-    def __init__(self, values: Mapping[str, Any] | Sequence[tuple[str, Any]] = ()) -> None:
-        items = values.items() if isinstance(values, Mapping) else values
-        # JSON has no tuples: a list read from a file is a tile.
-        self._values: dict[str, Value] = {k: tuple(v) if isinstance(v, list) else v for k, v in items}
-        self._hash: int | None = None
-
-    def __getitem__(self, name: str) -> Value:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        if self._hash is None:
-            self._hash = hash(frozenset(self._values.items()))
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Config):
-            return self._values == other._values
-        return NotImplemented
-
-    def __repr__(self) -> str:
-        return f"Config({self._values})"
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self._values)
 
 
 class Space(ABC):
@@ -196,7 +160,9 @@ class Space(ABC):
         if not open_knobs:
             return config
         knob = open_knobs[int(rng.integers(len(open_knobs)))]
-        return self.repaired({**config, knob.name: knob.redrawn(config[knob.name], rng)}, rng)
+        wanted = dict(config.items())
+        wanted[knob.name] = knob.redrawn(config[knob.name], rng)
+        return self.repaired(wanted, rng)
 
     def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
         """As :meth:`mutate`, but roles of knobs are drawn by weight, and a tile moves one factor (:meth:`Knob.moved`).
@@ -204,11 +170,7 @@ class Space(ABC):
         weights: for each role, the weight of all its knobs together; ``"other"`` is for all roles without a weight.
             Roles that the config does not have are left out. If no weight is left, all its knobs are drawn alike.
         """
-        roles: dict[str, list[Knob]] = {}
-        for knob in self.knobs(config):
-            if len(knob.choices) > 1:
-                role = knob.role or knob.kind
-                roles.setdefault(role if role in weights else "other", []).append(knob)
+        roles = self.roles(config, weights)
         if not roles:
             return config
         limits = list(accumulate(weights.get(role, 0.0) for role in roles))
@@ -217,7 +179,18 @@ class Space(ABC):
         else:
             knobs = list(chain(*roles.values()))
         knob = knobs[int(rng.integers(len(knobs)))]
-        return self.repaired({**config, knob.name: knob.moved(config[knob.name], rng)}, rng)
+        wanted = dict(config.items())
+        wanted[knob.name] = knob.moved(config[knob.name], rng)
+        return self.repaired(wanted, rng)
+
+    def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
+        """The open knobs of ``config`` by role; ``"other"`` are those whose role is not in ``weights``."""
+        roles: dict[str, list[Knob]] = {}
+        for knob in self.knobs(config):
+            if len(knob.choices) > 1:
+                role = knob.role or knob.kind
+                roles.setdefault(role if role in weights else "other", []).append(knob)
+        return roles
 
     def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """A child that takes each knob from one parent or the other, repaired (uniform crossover)."""
@@ -283,8 +256,40 @@ class ProductSpace(Space):
         super().__init__(workload, target)
         self.axes = tuple(knobs)
 
+    @property
+    def independent(self) -> bool:
+        """Whether every choice goes with all others; a subclass with a ``decide`` of its own may leave some out."""
+        return type(self).decide is ProductSpace.decide
+
     def decide(self, choose: Choose) -> Config:
         return Config([(knob.name, choose(knob)) for knob in self.axes])
+
+    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        if not self.independent:
+            return super().repaired(wanted, rng)
+        if self._holds(wanted):
+            return Config.of({name: wanted[name] for name in self._names})
+        values: dict[str, Value] = {}
+        for knob, position in zip(self.axes, self._positions, strict=True):
+            value = wanted.get(knob.name)
+            if value is None or value not in position:
+                value = knob.choices[int(rng.integers(len(knob.choices)))]
+            values[knob.name] = value
+        return Config.of(values)
+
+    def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
+        if not self.independent:
+            return super().roles(config, weights)
+        self.knobs(config)  # says which knob is wrong
+        names = tuple(weights)
+        if names not in self._roles:
+            self._roles[names] = super().roles(config, weights)
+        return self._roles[names]
+
+    @cached_property
+    def _roles(self) -> dict[tuple[str, ...], Mapping[str, list[Knob]]]:
+        """The knobs by role, for the roles that have weights."""
+        return {}
 
     def __len__(self) -> int:
         """The same as :meth:`size`; for more than 2^63 - 1, Python raises OverflowError."""
@@ -332,11 +337,19 @@ class ProductSpace(Space):
         return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        if len(config) == len(self.axes) and all(
-            config.get(knob.name) in position for knob, position in zip(self.axes, self._positions, strict=True)
-        ):
-            return list(self.axes)
-        return super().knobs(config)
+        return list(self.axes) if self._holds(config) else super().knobs(config)
+
+    def _holds(self, config: Mapping[str, Value]) -> bool:
+        """Whether ``config`` is in the product."""
+        return len(config) == len(self.axes) and config.items() <= self._choices
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [knob.name for knob in self.axes]
+
+    @cached_property
+    def _choices(self) -> frozenset[tuple[str, Value]]:
+        return frozenset((knob.name, value) for knob in self.axes for value in knob.choices)
 
     def indices(self, configs: Sequence[Config]) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The positions of the choices: an int array of shape (len(configs), number of knobs)."""

@@ -25,6 +25,7 @@ FLOORS = [
     {"plugins", "options", "schema"},
     {"workload", "machine", "target"},
     {"knob"},
+    {"config"},
     {"space"},
     {"metaschedule", "records"},
     {"policy"},

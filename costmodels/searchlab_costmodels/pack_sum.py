@@ -95,7 +95,7 @@ class PackSum(CostModel):
             return np.full(len(features), self._mean)
         predicted = np.zeros(len(features))
         if len(stores):
-            scores = self._trees.predict(xgboost.DMatrix(stores, nthread=1))
+            scores = self._trees.inplace_predict(stores)
             predicted += np.bincount(programs, weights=scores, minlength=len(features))
         return predicted
 

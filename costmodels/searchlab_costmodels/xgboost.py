@@ -71,7 +71,9 @@ class XGBoost(CostModel):
         self._trees = None
         if features.shape[1]:  # XGBoost takes no matrix without columns, which a space without knobs has
             data = xgboost.DMatrix(features, label=scores, qid=groups if self.ranks else None, nthread=1)
-            self._trees = xgboost.train(self.parameters, data, num_boost_round=self.rounds)
+            self._trees = xgboost.Booster(self.parameters, [data])
+            for number in range(self.rounds):  # without xgboost.train, whose callbacks take a third of the time
+                self._trees.update(data, number)
             if self.ranks:
                 self._scale = Scale.of(self._ranked(self._trees, features), scores)
 
@@ -82,4 +84,4 @@ class XGBoost(CostModel):
 
     @staticmethod
     def _ranked(trees: xgboost.Booster, features: Array) -> Array:
-        return np.asarray(trees.predict(xgboost.DMatrix(features, nthread=1)), dtype=np.float64)
+        return np.asarray(trees.inplace_predict(features), dtype=np.float64)

@@ -134,6 +134,32 @@ class Skewed(toys.Dependent):
         return Config([("sketch", sketch), *digits])
 
 
+class Asked(toys.Large):
+    """The same configs as Large, with a ``decide`` of its own: each knob is asked for."""
+
+    def decide(self, choose: Choose) -> Config:
+        return super().decide(choose)
+
+
+@given(seeds)
+def test_a_product_takes_the_same_random_choices_whether_each_knob_is_asked_for_or_not(seed: int) -> None:
+    def walk(space: ProductSpace) -> list[list[tuple[str, object]]]:
+        rng = np.random.default_rng(seed)
+        a, b = space.sample(rng), space.sample(rng)
+        backwards = Config(list(reversed(list(b.items()))))
+        dropped = {name: value for name, value in a.items() if rng.random() < 0.5}
+        steps = [space.mutate(a, rng), space.mutate(backwards, rng), space.mutate_by_role(b, rng, WEIGHTS)]
+        steps += [
+            space.crossover(a, b, rng),
+            space.repaired({**dropped, "stranger": 1}, rng),
+            *space.neighbours(a, rng),
+        ]
+        return [list(config.items()) for config in steps]
+
+    assert toys.Large().independent and not Asked().independent
+    assert walk(toys.Large()) == walk(Asked())
+
+
 def test_sample_new_finds_what_is_left_of_a_skewed_space_at_once() -> None:
     space, rng = Skewed(), np.random.default_rng(0)
     seen = {Config({"sketch": i}) for i in range(9)}

@@ -7,13 +7,14 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Self
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from searchlab.errors import InvalidConfig
 from searchlab.options import whole
@@ -71,16 +72,18 @@ class OptunaPolicy(NeverTwice):
             return []
         batch: dict[Config, None] = {}
         with quiet():
-            study = optuna.create_study(
-                storage=optuna.storages.InMemoryStorage(), sampler=self.sampler(int(rng.integers(2**31)))
-            )
-            study.add_trials(self.remembered())
-            study.add_trials(_running(*self.parameters.encode(c)) for c in self.seen if c not in self._told)
+            storage = optuna.storages.InMemoryStorage()
+            study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
+            # Past study.add_trial, which validates each trial: these are valid by their making.
+            study_id = storage.get_study_id_from_name(study.study_name)
+            pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._told]
+            for trial in (*self.remembered(), *pending):
+                storage.create_new_trial(study_id, trial)
             for _ in range(n):
                 config = self.renewed(self._suggestion(study), rng, besides=batch)
                 if config not in self.seen and config not in batch:
                     batch[config] = None
-                    study.add_trial(_running(*self.parameters.encode(config)))
+                    storage.create_new_trial(study_id, StudyTrial(*self.parameters.encode(config)))
         return list(batch)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -91,7 +94,7 @@ class OptunaPolicy(NeverTwice):
                 params, distributions = self.parameters.encode(trial.config)
             except InvalidConfig:
                 continue
-            self._known.append(Known(trial.cost, params, distributions))
+            self._known.append(Known(trial.cost, params, StudyTrial(params, distributions, trial.cost)))
             self.learn(self._known[-1])
 
     def learn(self, known: Known) -> None:
@@ -106,12 +109,7 @@ class OptunaPolicy(NeverTwice):
             latest = sorted(ranked[self.memory // 4 :])[len(best) - self.memory :]
             known = [known[i] for i in sorted(best + latest)]
         worst = max((trial.cost for trial in known if np.isfinite(trial.cost)), default=1.0)
-        return [
-            create_trial(
-                params=trial.params, distributions=trial.distributions, value=float(np.log(min(trial.cost, worst)))
-            )
-            for trial in known
-        ]
+        return [trial.told if np.isfinite(trial.cost) else trial.told.at(worst) for trial in known]
 
     def _suggestion(self, study: optuna.Study) -> Config:
         """A suggestion of Optuna, whose trial is failed at once, for a sampler to ignore: another config may be run."""
@@ -128,18 +126,41 @@ class OptunaPolicy(NeverTwice):
         return config
 
 
+class StudyTrial(FrozenTrial):
+    """A trial of a study, complete at the logarithm of its cost; running, without one.
+
+    A storage takes a deep copy of each trial that it is given, and only replaces what it changes. So for every study to
+    share the parameters of a trial, which are never changed, it copies itself alone. Samplers look at no time.
+    """
+
+    def __init__(
+        self, params: dict[str, int], distributions: dict[str, BaseDistribution], cost: float | None = None
+    ) -> None:
+        running = cost is None
+        super().__init__(
+            number=-1, trial_id=-1, state=TrialState.RUNNING if running else TrialState.COMPLETE,
+            value=None if cost is None else float(np.log(cost)), datetime_start=datetime.min,
+            datetime_complete=None if running else datetime.min, params=params, distributions=distributions,
+            user_attrs={}, system_attrs={}, intermediate_values={},
+        )  # fmt: skip
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        alone = type(self).__new__(type(self))
+        alone.__dict__.update(self.__dict__)
+        return alone
+
+    def at(self, cost: float) -> StudyTrial:
+        """The same trial at another cost."""
+        return StudyTrial(self.params, self.distributions, cost)
+
+
 @dataclass(frozen=True)
 class Known:
-    """A trial as a sampler is told it."""
+    """A trial, and how a sampler is told it, unless it failed."""
 
     cost: float
     params: dict[str, int]
-    distributions: dict[str, BaseDistribution]
-
-
-def _running(params: dict[str, int], distributions: dict[str, BaseDistribution]) -> FrozenTrial:
-    # Optuna declares the distributions invariantly.
-    return create_trial(state=TrialState.RUNNING, params=dict[str, Any](params), distributions=distributions)
+    told: StudyTrial
 
 
 @contextmanager

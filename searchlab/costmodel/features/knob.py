@@ -12,6 +12,9 @@ from ...space import Config, Space, Value
 from ..contract import Array
 from .base import Columns, Features
 
+_Cells = tuple[list[int], list[float]]
+"""Columns, and the number in each."""
+
 
 class KnobFeatures(Features):
     """The choices of a config: a tile as log2 of each factor, a number unchanged, a word as a 0/1 column for each word.
@@ -40,6 +43,7 @@ class KnobFeatures(Features):
 
     def settle(self, columns: Columns) -> None:
         self.columns = columns
+        self._cells: dict[tuple[str, Value], _Cells] = {}
         self._columns = {column: i for i, column in enumerate(columns)}
         self._words: dict[str, list[int]] = {}
         for (name, part), i in self._columns.items():
@@ -47,17 +51,36 @@ class KnobFeatures(Features):
                 self._words.setdefault(name, []).append(i)
 
     def __call__(self, configs: Sequence[Config]) -> Array:
-        matrix = np.full((len(configs), len(self.columns)), np.nan)
-        for row, config in zip(matrix, configs, strict=True):
+        counts: list[int] = []
+        columns: list[int] = []
+        numbers: list[float] = []
+        for config in configs:
+            before = len(columns)
             for name, value in config.items():
-                if isinstance(value, tuple) and name not in self._tiles:
-                    value = self._settled(name, value, config)
-                if isinstance(value, str) and name in self._words:
-                    row[self._words[name]] = 0.0
-                for part, number in self._coordinates(value):
-                    if (name, part) in self._columns:
-                        row[self._columns[name, part]] = number
+                cells = self._cells.get((name, value)) or self._filled(name, value, config)
+                columns += cells[0]
+                numbers += cells[1]
+            counts.append(len(columns) - before)
+        matrix = np.full((len(configs), len(self.columns)), np.nan)
+        rows = np.repeat(np.arange(len(configs)), np.array(counts, dtype=np.intp))
+        matrix[rows, np.array(columns, dtype=np.intp)] = numbers
         return matrix
+
+    def _filled(self, name: str, value: Value, config: Config) -> _Cells:
+        """The columns that a choice fills, and the number in each; kept for all configs with this choice."""
+        spelled = value
+        if isinstance(value, tuple) and name not in self._tiles:
+            spelled = self._settled(name, value, config)
+        row: dict[int, float] = {}
+        if isinstance(spelled, str):
+            row.update(dict.fromkeys(self._words.get(name, ()), 0.0))
+        for part, number in self._coordinates(spelled):
+            if (name, part) in self._columns:
+                row[self._columns[name, part]] = number
+        cells = list(row), list(row.values())
+        if not isinstance(value, tuple) or name in self._tiles or name in self._orders:
+            self._cells[name, value] = cells
+        return cells
 
     def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
         """``value`` if it is a tile, or else the word that spells it."""

@@ -32,6 +32,10 @@ class FilteredProduct(ProductSpace):
 
     filter: MultiFilter | None = None
 
+    @property
+    def independent(self) -> bool:
+        return self.filter is None
+
     def decide(self, choose: Choose) -> Config:
         return super().decide(choose) if self.filter is None else self.filter.decide(self.axes, choose)
 

@@ -1,0 +1,114 @@
+"""CPU seconds of a run over recorded tables, by strategy: what a study over tables costs.
+
+    python studies/benchmarks/cpu.py TABLE... [--study FILE] [--seeds 3] [--out DIR] [--compare DIR] [--json FILE]
+
+Each strategy of the study, by default the baselines of the suite, searches each table from each seed, one run after the
+other in this process. The CPU seconds are those of all its threads; planning and reading the table are left out, and a
+first run of each strategy over each table, which imports its libraries. ``--out`` keeps the logs. ``--compare`` names
+logs that were kept earlier, and says which of the new ones hold other trials than those, clock times aside: a change
+that makes a strategy quicker must change no trial.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from searchlab.log.format import read_header, read_log
+from searchlab.run.loop import search
+from searchlab.run.study import Study
+
+CLOCKS = {"propose_seconds": 0.0, "train_seconds": 0.0, "time": 0.0}
+
+
+def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[str]) -> Study:
+    """The strategies of the study at ``path``, over one table."""
+    header = read_header(table)
+    data = tomllib.loads(path.read_text())
+    kept = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
+    named = [(entry if isinstance(entry, dict) else {"name": entry}) for entry in kept["policies"]]
+    kept["policies"] = [entry for entry in named if not only or entry["name"] in only]
+    return Study.from_dict({
+        **kept, "workloads": [header.workload],
+        "spaces": [{"name": header.space.name, "options": header.space.options}],
+        "seeds": seeds, "trials": trials, "measure": {"kind": "table", "path": str(table.resolve())},
+    })  # fmt: skip
+
+
+def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
+    """The name of the strategy of each run, and the CPU seconds that the run took."""
+    runs = study.plan()[0]
+    warm: set[str] = set()
+    with tempfile.TemporaryDirectory() as scratch, runs[0].settings.make(runs[0].space.target, {}) as measurer:
+        for run in runs:
+            if run.strategy.name not in warm:
+                search(replace(run, log=Path(scratch) / run.log), measurer)
+                warm.add(run.strategy.name)
+            start = time.process_time()
+            search(replace(run, log=out / run.log), measurer)
+            yield run.strategy.name, time.process_time() - start
+
+
+def difference(old: Path, new: Path) -> str:
+    """In which trial two logs differ, other than in clock times; empty if they do not."""
+    before, after = read_log(old).records, read_log(new).records
+    for one, other in zip(before, after, strict=False):
+        if _timeless(one) != _timeless(other):
+            return f"trial {one.index}"
+    return "" if len(before) == len(after) else f"{len(before)} and {len(after)} trials"
+
+
+def _timeless(record: Any) -> Any:
+    model = record.model
+    if model is not None:
+        model = msgspec.structs.replace(model, train_seconds=0.0, predict_seconds=0.0)
+    return msgspec.json.encode(msgspec.structs.replace(record, **CLOCKS, model=model))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+", type=Path, metavar="TABLE")
+    parser.add_argument("--study", type=Path, default=Path(__file__).parents[1] / "suite" / "baselines.toml")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--trials", type=int, default=128)
+    parser.add_argument("--policies", nargs="+", default=[], metavar="P", help="only these of the study")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the logs here; it must not hold any")
+    parser.add_argument("--compare", type=Path, metavar="DIR", help="logs that must not differ but for clock times")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the seconds here")
+    options = parser.parse_args(argv)
+    taken: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        out = options.out or Path(scratch)
+        for table in options.tables:
+            study = study_of(table, options.study, options.seeds, options.trials, options.policies)
+            for strategy, seconds in cpu_seconds(study, out / table.name.split(".")[0]):
+                taken.setdefault(strategy, []).append(seconds)
+        print(f"{'strategy':32} CPU s a run    least     most")
+        for strategy, each in taken.items():
+            print(f"{strategy:32} {statistics.mean(each):11.3f} {min(each):8.3f} {max(each):8.3f}")
+        print(f"{'all of them':32} {sum(map(statistics.mean, taken.values())):11.3f}")
+        logs = sorted(log.relative_to(out) for log in out.rglob("*.jsonl"))
+        if options.compare:
+            common = [log for log in logs if (options.compare / log).exists()]
+            where = {log: difference(options.compare / log, out / log) for log in common}
+            for log in common:
+                if where[log]:
+                    print(f"{log} differs: {where[log]}")
+            same = sum(not where[log] for log in common)
+            print(f"{same} of {len(logs)} logs are the same but for clock times, {len(logs) - len(common)} are new")
+    if options.json:
+        options.json.write_text(json.dumps(taken, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
