@@ -90,7 +90,7 @@ def _finite(value: float) -> float | None:
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """Seconds charged, summed over seeds. The seconds of building are divided by the workers that shared them."""
+    """Seconds charged, summed over seeds: see :attr:`searchlab.log.format.Log.charged`."""
 
     total: float
     propose: float

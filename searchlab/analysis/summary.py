@@ -150,13 +150,5 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
 
 
 def _seconds(group: StrategyRuns) -> Seconds:
-    parts = zip(
-        *(
-            (r.propose_seconds, r.train_seconds, r.build_seconds / run.log.header.workers, r.run_seconds)
-            for run in group.runs
-            for r in run.log.records
-        ),
-        strict=True,
-    )
-    propose, train, build, run_ = (math.fsum(part) for part in parts)
-    return Seconds(math.fsum((propose, train, build, run_)), propose, train, build, run_)
+    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in group.runs]).T]
+    return Seconds(math.fsum(parts), *parts)

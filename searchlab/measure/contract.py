@@ -50,6 +50,10 @@ class Measurer(ABC):
         """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""
         return None
 
+    def extract_seconds(self) -> float:
+        """Seconds of the CPU that :meth:`extract` has taken in other processes, divided by those that shared them."""
+        return 0.0
+
     def optimum(self, space: Space) -> float | None:
         """The least cost of any config of ``space``, in seconds; None if it is not known, or if every config fails."""
         return None

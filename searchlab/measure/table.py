@@ -199,6 +199,9 @@ class TableMeasurer(Measurer):
             rows = here.extract(configs)
         return rows
 
+    def extract_seconds(self) -> float:
+        return self._extractor.seconds if self._pool is not None else 0.0
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()

@@ -35,7 +35,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
 
 
 def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) -> list[Trial]:
-    searcher = Searcher(run)
+    searcher = Searcher(run, measurer.extract_seconds)
     replay = Replay(writer, on_trial)
     recorder = Recorder(run, writer, measurer, searcher, on_trial)
     done: list[Trial] = []

@@ -26,8 +26,8 @@ def only(directory: Path) -> WorkloadSummary:
 
 
 def test_every_number_by_hand(tmp_path: Path) -> None:
-    write(tmp_path, "slow", 0, [1, "crash", 5, 10], spent=(0.5, 0.25, 2, 1), workers=2)
-    write(tmp_path, "slow", 1, [2, 4, "invalid", "crash"], spent=(0.5, 0.25, 2, 1), workers=2)
+    write(tmp_path, "slow", 0, [1, "crash", 5, 10], spent=(0.5, 0.25, 2, 1), workers=2, batch=2)
+    write(tmp_path, "slow", 1, [2, 4, "invalid", "crash"], spent=(0.5, 0.25, 2, 1), workers=2, batch=2)
     write(tmp_path, "quick", 0, [5, 9.5, 1, 1])
     write(tmp_path, "quick", 1, [10, 1, 1, 1])
     item = only(tmp_path)
