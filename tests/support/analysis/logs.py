@@ -49,7 +49,9 @@ def write(
         writer.append(
             Record(
                 index=index,
-                config={"tile": [index, 1], "of": shared[index] if index < len(shared) else f"{made.name} {seed}"},
+                config={"of": shared[index]}
+                if index < len(shared)
+                else {"tile": [index, 1], "of": f"{made.name} {seed}"},
                 seconds=() if isinstance(value, str) else (1e-3 / value,),
                 failure=failure,
                 propose_seconds=propose,
