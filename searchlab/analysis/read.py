@@ -159,7 +159,7 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     if again := sum(run.log.final is not None for run in runs):
         whose = "1 run" if again == 1 else f"{again} runs"
         notes.append(
-            f"The fastest trials of {whose} were measured again at the end. The best programs go by that; the "
+            f"The fastest trials of {whose} were timed once more after the search. The best programs go by that; the "
             f"comparison goes by the trials as they were measured during the search."
         )
     by_strategy: dict[str, list[LoggedRun]] = {}

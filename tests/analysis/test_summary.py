@@ -364,7 +364,9 @@ def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
     writer.append(Final(final=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))
     writer.close()
     (note,) = only(tmp_path).notes
-    assert note.startswith("The fastest trials of 1 run were measured again at the end. The best programs go by that;")
+    assert note.startswith(
+        "The fastest trials of 1 run were timed once more after the search. The best programs go by that;"
+    )
 
 
 def test_the_random_start_that_all_share_is_left_out_of_the_score(tmp_path: Path) -> None:
