@@ -1,79 +1,116 @@
 """Which strategies differ by more than the noise of their seeds: every pair of them, with Holm's correction.
 
-**Which test.** Runs of one seed begin with the same random trials, whatever the policy, so that seeds pair the runs of
-two strategies. The signed-rank test uses this: the luck of a seed's random trials cancels within its pair, and with
-ten seeds it finds differences for which the rank-sum test needs twice as many. Yet n pairs cannot give it less than
-p = 2 / 2^n, and with m pairs of strategies Holm's correction asks one of them for 0.05 / m. Where the seeds are too few
-for that with one to spare, or are not the same, the rank-sum test is taken, whose least p-value 2 / C(2n, n) falls far
-faster. Trials in common only make its p-values larger: they draw the two samples together, which
-narrows the spread of the rank sum under the hypothesis that the strategies are the same. The choice depends on the
-numbers of seeds and of strategies alone, never on their results, so the chance that any two equal strategies are
-called different stays at most 5 %.
+**Which test.** Most policies begin with the random trials of their seed, so that runs of one seed begin alike and
+seeds pair the runs of two strategies. Policies with a start of their own (cmaes, qmc) share no trials; pairs by seed
+are then no better than any other pairs, and no worse. The signed-rank test uses pairs: the luck of a seed's random
+trials cancels within its pair, and with ten seeds it finds differences for which the rank-sum test needs twice as
+many. Yet n pairs cannot give it less than p = 2 / 2^n, and with m pairs of strategies Holm's correction asks one of
+them for 0.05 / m. Where two strategies have too few seeds in common for that with one to spare, the rank-sum test is
+taken, whose least p-value 2 / C(2n, n) falls far faster. Trials in common only make its p-values larger: they draw
+the two samples together, which narrows the spread of the rank sum under the hypothesis that the strategies are the
+same. The choice depends on the numbers of seeds and of strategies alone, never on their results, so the chance that
+any two equal strategies are called different stays at most 5 %.
+
+Effect, direction, interval and p-value of a pair are of the same runs: of the pairs, or of both samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from math import comb
 
+import msgspec
 import numpy as np
 
-from .model import Contrast
-from .stats.aggregates import Sample, improvement, improvement_interval
+from .model import NO_SEED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast
+from .stats.aggregates import (
+    Sample,
+    improvement,
+    improvement_interval,
+    paired_improvement,
+    paired_improvement_interval,
+)
 from .stats.curves import Floats
-from .stats.ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
+from .stats.ranks import ALPHA, holm, pairs, rank_sum_test, rounded, signed_rank_effect, signed_rank_test
 
-RANK_SUM, SIGNED_RANK = "rank-sum", "signed-rank"
-
-Runs = Mapping[tuple[str, int], float]
+About = Callable[..., Contrast]
+Key = tuple[str, int]
+Runs = Mapping[Key, float]
 """A number for each run of a strategy, by workload and seed; lower is better, infinity is censored."""
 
 
-def contrasts(measure: str, runs: Mapping[str, Runs]) -> list[Contrast]:
+def contrasts(measure: str, runs: Mapping[str, Runs], single: Collection[str] = ()) -> list[Contrast]:
     """Every pair of strategies, in order, by the test that the head of this file justifies.
 
-    Where there is more than one workload, all strategies must have runs on the same workloads with the same seeds:
-    else strategies would differ in the pooled values of a rank-sum test merely because workloads do.
+    single: the strategies that make the same run from every seed; there is no sample to test them by.
+
+    Where there are several workloads, two strategies are compared over the workloads and seeds that both have: else
+    they would differ in the pooled values of a rank-sum test merely because workloads do. If they have no seed in
+    common on one of the workloads, they are not tested.
     """
+    runs = _rounded(runs)
+    workloads = {workload for of_one in runs.values() for workload, _ in of_one}
     names = list(runs)
     which = [(names[i], names[j]) for i, j in pairs(len(names))]
-    tests = [_test(runs[one], runs[other], ALPHA / len(which)) for one, other in which]
-    adjusted = holm(np.array([p for _, p in tests]))
-    samples = {name: _sample(numbers) for name, numbers in runs.items()}
-    compared = []
-    for (one, other), (test, p), corrected in zip(which, tests, adjusted, strict=True):
-        lower, upper = improvement_interval(samples[one], samples[other])
-        compared.append(
-            Contrast(
-                first=one,
-                second=other,
-                measure=measure,
-                test=test,
-                runs=min(len(runs[one]), len(runs[other])),
-                improvement=improvement(samples[one], samples[other]),
-                lower=lower,
-                upper=upper,
-                p=p,
-                adjusted=float(corrected),
-            )
-        )
-    return compared
+    needed = ALPHA / max(1, sum(one not in single and other not in single for one, other in which))
+    compared: list[Contrast] = []
+    for first, second in which:
+        common = runs[first].keys() & runs[second].keys()
+        of_both = {workload for workload, _ in common}
+        about = partial(Contrast, first=first, second=second, measure=measure)
+        if first in single or second in single:
+            compared.append(_untested(about, ONE_RUN, runs[first], runs[second]))
+        elif len(workloads) > 1 and of_both != workloads:
+            compared.append(_untested(about, NO_SEED, runs[first], runs[second]))
+        elif 2.0 ** (2 - len(common)) <= needed:
+            compared.append(_paired(about, *_samples(runs[first], runs[second], common)))
+        else:
+            kept = common if len(workloads) > 1 else runs[first].keys() | runs[second].keys()
+            compared.append(_pooled(about, *_samples(runs[first], runs[second], kept)))
+    adjusted = iter(holm(np.array([c.p for c in compared if c.p is not None])).tolist())
+    return [c if c.p is None else msgspec.structs.replace(c, adjusted=next(adjusted)) for c in compared]
 
 
-def _test(one: Runs, other: Runs, needed: float) -> tuple[str, float]:
-    if one.keys() == other.keys() and 2.0 ** (2 - len(one)) <= needed:
-        return SIGNED_RANK, signed_rank_test(_values(one), _values(other))
-    return RANK_SUM, rank_sum_test(_values(one), _values(other))
+def _rounded(runs: Mapping[str, Runs]) -> dict[str, Runs]:
+    every = iter(rounded(np.array([value for of_one in runs.values() for value in of_one.values()])).tolist())
+    return {name: {key: next(every) for key in of_one} for name, of_one in runs.items()}
 
 
-def _values(runs: Runs) -> Floats:
-    return np.array([runs[key] for key in sorted(runs)], dtype=np.float64)
+def _samples(one: Runs, other: Runs, kept: Collection[Key]) -> tuple[Sample, Sample]:
+    """The numbers of the runs in ``kept``, by workload and then by seed; higher is better."""
+    workloads = sorted({workload for workload, _ in kept})
+
+    def sample(runs: Runs) -> list[Floats]:
+        keys = sorted(key for key in runs if key in kept)
+        return [-np.array([runs[key] for key in keys if key[0] == workload]) for workload in workloads]
+
+    return sample(one), sample(other)
 
 
-def _sample(runs: Runs) -> Sample:
-    """The runs by workload, higher is better."""
-    workloads = sorted({workload for workload, _ in runs})
-    return [-np.array([value for key, value in runs.items() if key[0] == workload]) for workload in workloads]
+def _paired(about: About, one: Sample, other: Sample) -> Contrast:
+    ours, theirs = np.concatenate(one), np.concatenate(other)
+    lower, upper = paired_improvement_interval(one, other)
+    return about(
+        test=SIGNED_RANK, runs=len(ours), improvement=paired_improvement(one, other), lower=lower, upper=upper,
+        effect=signed_rank_effect(ours, theirs), p=signed_rank_test(ours, theirs),
+    )  # fmt: skip
+
+
+def _pooled(about: About, one: Sample, other: Sample) -> Contrast:
+    ours, theirs = np.concatenate(one), np.concatenate(other)
+    lower, upper = improvement_interval(one, other)
+    return about(
+        test=RANK_SUM, runs=min(len(ours), len(theirs)), improvement=improvement(one, other), lower=lower, upper=upper,
+        effect=2 * improvement([ours], [theirs]) - 1, p=rank_sum_test(ours, theirs),
+    )  # fmt: skip
+
+
+def _untested(about: About, why: str, one: Runs, other: Runs) -> Contrast:
+    of_both = {workload for workload, _ in one} & {workload for workload, _ in other}
+    samples = _samples(one, other, [key for key in (*one, *other) if key[0] in of_both])
+    better = improvement(*samples)
+    return about(test=why, runs=min(len(one), len(other)), improvement=better, effect=2 * better - 1)
 
 
 def seeds_needed(strategies: int) -> int:

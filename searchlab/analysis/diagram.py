@@ -9,7 +9,7 @@ import numpy as np
 from .model import Diagram
 from .stats.cliques import cliques
 from .stats.curves import Floats
-from .stats.ranks import ALPHA, average_ranks, friedman_test, holm, pairs, signed_rank_test
+from .stats.ranks import ALPHA, average_ranks, friedman_test, holm, pairs, rounded, signed_rank_test
 
 
 def diagram(strategies: Sequence[str], scores: Floats) -> Diagram:
@@ -21,6 +21,7 @@ def diagram(strategies: Sequence[str], scores: Floats) -> Diagram:
     post-hoc tests based on mean-ranks?", JMLR 17, 2016). Where Friedman's test finds no difference at all, all
     strategies are one clique. It takes six workloads for a pair to differ at all: 2 / 2^5 is more than 0.05.
     """
+    scores = rounded(scores)
     average = average_ranks(scores)
     order = sorted(range(len(strategies)), key=lambda i: (average[i], strategies[i]))
     placed = scores[:, order]

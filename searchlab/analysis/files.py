@@ -48,8 +48,8 @@ _SUMMARY = (
     "area_median", "area_q1", "area_q3",
     "trials_to_target_lower", "trials_to_target_upper", "trials_ert", "trials_par10",
     "seconds_to_target_lower", "seconds_to_target_upper", "seconds_ert", "seconds_par10",
-    "score", "score_lower", "score_upper", "score_trials", "anytime_median", "ecdf_area", "batch", "unit",
-    "seconds", "propose_seconds", "train_seconds", "build_seconds", "run_seconds", *FAILURES,
+    "score", "score_lower", "score_upper", "score_first", "score_trials", "anytime_median", "ecdf_area", "batch",
+    "unit", "seconds", "propose_seconds", "train_seconds", "build_seconds", "run_seconds", *FAILURES,
 )  # fmt: skip
 
 
@@ -63,7 +63,8 @@ def _summary_rows(summary: Summary) -> Iterable[Sequence[Any]]:
                 row.trials_to_target.reached, row.trials_to_target.median, row.seconds_to_target.median,
                 row.area.median, row.area.lower, row.area.upper,
                 *_reached(row.trials_to_target), *_reached(row.seconds_to_target),
-                *_estimate(row.score), row.score_trials, row.anytime.median, row.ecdf_area, row.batch, item.unit,
+                *_estimate(row.score), row.score_first, row.score_trials, row.anytime.median, row.ecdf_area,
+                row.batch, item.unit,
                 spent.total, spent.propose, spent.train, spent.build, spent.run,
             )  # fmt: skip
             yield [*fields, *row.failures.values()]

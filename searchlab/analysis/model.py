@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -16,6 +16,9 @@ from .stats.targets import expected_running_time, penalised_average
 
 TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
 """Measures that strategies are compared by: fields of :class:`StrategySummary`."""
+
+RANK_SUM, SIGNED_RANK, ONE_RUN, NO_SEED = "rank-sum", "signed-rank", "one run", "no seed in common"
+"""How two strategies were tested, or why they were not: see :class:`Contrast`."""
 
 TARGET = 0.95
 """The part of the best known throughput that counts as having converged."""
@@ -67,19 +70,23 @@ class Reached(msgspec.Struct, frozen=True):
     by_seed: list[float | None]
 
     @classmethod
-    def of(cls, values: list[float], spent: list[float], budget: float) -> Self:
+    def of(
+        cls, values: list[float], spent: list[float], budget: float, interrupted: Sequence[tuple[float, float]] = ()
+    ) -> Self:
         """values: what each seed took, infinity where its run ended before. spent: what each run had at its end.
 
-        budget: the budget of PAR-10.
+        budget: the budget of PAR-10. interrupted: both of each run that was stopped early. Only ERT counts these, which
+        needs no run to go to the same end.
         """
         hits = np.array(values)
+        more_hits, more_spent = np.array(interrupted).reshape(-1, 2).T
         lower, upper = bootstrap([hits], median)
         return cls(
             reached=int(np.isfinite(hits).sum()),
             median=_finite(float(median([hits]))),
             lower=_finite(lower),
             upper=_finite(upper),
-            expected=_finite(expected_running_time(hits, np.array(spent))),
+            expected=_finite(expected_running_time(np.append(hits, more_hits), np.append(np.array(spent), more_spent))),
             penalised=penalised_average(hits, budget),
             by_seed=[_finite(value) for value in values],
         )
@@ -90,7 +97,7 @@ def _finite(value: float) -> float | None:
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """Seconds charged, summed over seeds. The seconds of building are divided by the workers that shared them."""
+    """Seconds charged, summed over seeds: see :attr:`searchlab.log.format.Log.charged`."""
 
     total: float
     propose: float
@@ -118,8 +125,14 @@ class BestKnown(msgspec.Struct, frozen=True):
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """Two strategies on one measure.
 
-    runs: the number of runs of the strategy that has fewer. improvement: probability that a run of ``first`` is better
-    than a run of ``second`` on the same workload, where a tie counts half; lower, upper: its 95 % bootstrap interval.
+    test: "signed-rank" pairs runs by workload and seed, and "rank-sum" does not. The pair is not tested, and has no
+    interval and no p, where it is "one run": one of the two makes the same run from every seed; or "no seed in common":
+    there is none on one of several workloads.
+    runs: the number of pairs, or of the runs of the strategy that has fewer.
+    improvement: the part of the pairs in which the run of ``first`` is better; or, without pairs, the probability that
+    a run of ``first`` is better than a run of ``second`` on the same workload. A tie counts half. lower, upper: its
+    95 % bootstrap interval.
+    effect: the rank-biserial correlation of the test, in [-1, 1], above 0 where ``first`` is better.
     p: two-sided, of this pair alone. adjusted: p with Holm's correction over all pairs.
     """
 
@@ -129,39 +142,44 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     test: str
     runs: int
     improvement: float
-    lower: float
-    upper: float
-    p: float
-    adjusted: float
+    effect: float
+    lower: float | None = None
+    upper: float | None = None
+    p: float | None = None
+    adjusted: float | None = None
 
     @property
     def significant(self) -> bool:
-        return self.adjusted <= ALPHA
+        return self.adjusted is not None and self.adjusted <= ALPHA
 
     def ahead(self, one: str, other: str) -> bool:
         """Whether the contrast says that ``one`` is better than ``other``."""
         if (one, other) == (self.first, self.second):
-            return self.significant and self.improvement > 0.5
-        return (other, one) == (self.first, self.second) and self.significant and self.improvement < 0.5
+            return self.significant and self.effect > 0
+        return (other, one) == (self.first, self.second) and self.significant and self.effect < 0
 
 
 class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     """One strategy on one workload.
 
     batch: the number of configs that the policy was asked for at a time.
-    trials: the number of trials that all its seeds have; trials_by_seed: the number that each seed has. They are all
-    the same where ``complete``, but for the runs that ended by themselves, ``ended`` of them: these hold their best up
-    to ``trials``, the horizon where all ended so. best_gflops, trials_to_target, seconds_to_target and area (see
-    :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the first ``trials`` trials of each seed;
-    failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a logarithmic scale (see
-    :func:`~searchlab.analysis.stats.targets.anytime`). ecdf_area: the area under the ECDF of all (seed, target) pairs,
-    with the targets of :func:`~searchlab.analysis.stats.targets.precision_targets`. Both hold the last value of a run
-    up to the horizon.
+    trials: the most trials that at least half of its runs have; trials_by_seed: the number that each run has. They are
+    all the same where ``complete``, but for the runs that ended by themselves, ``ended`` of them: these hold their best
+    as long as the others go on. seeds: of the runs that are compared; interrupted: of those that were stopped before
+    the horizon, and are left out. one_run: whether the strategy makes the same run from every seed; then only one of
+    them is compared, and nothing tests it.
+
+    best_gflops, trials_to_target, seconds_to_target and area (see
+    :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the trials up to the horizon of the workload, of
+    each of ``seeds``; failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a
+    logarithmic scale (see :func:`~searchlab.analysis.stats.targets.anytime`). ecdf_area: the area under the ECDF of all
+    (seed, target) pairs, with the targets of :func:`~searchlab.analysis.stats.targets.precision_targets`.
 
     score: mean over seeds of the score against random search in the strategy's own space and the best known there (see
-    :func:`~searchlab.analysis.stats.random_search.score`), over the first ``score_trials`` trials. Scores in different
-    spaces are not comparable. The runs of the policy ``random`` in a space say what random search is worth there; the
-    score is None where there are no such runs, or where random search has nothing to gain.
+    :class:`~searchlab.analysis.stats.random_search.RandomSearch`), in log latency, over the trials from ``score_first``
+    to ``score_trials``. Scores in different spaces are not comparable. A complete table, or else the runs of the policy
+    ``random`` in a space, say what random search is worth there; the score is None where there is neither, or where
+    random search has nothing to gain.
     """
 
     strategy: str
@@ -170,6 +188,8 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     cost_model: str | None
     batch: int
     seeds: list[int]
+    interrupted: list[int]
+    one_run: bool
     trials: int
     trials_by_seed: list[int]
     complete: bool
@@ -182,6 +202,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     ecdf_area: float
     score: Estimate | None
     score_by_seed: list[float] | None
+    score_first: int | None
     score_trials: int | None
     failures: dict[str, int]
     seconds: Seconds
@@ -191,9 +212,9 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The comparison on one workload, the strategy that converges fastest first.
 
     flops: the floating-point operations of one run of the workload. unit: of all throughputs, "GFLOPS"; or "runs/s"
-    where the FLOPs are not known, and ``flops`` is 10^9 then. horizon: the most trials that all seeds of any strategy
-    have; areas are over this many. target_gflops: the throughput that counts as converged, None while nothing has
-    succeeded. contrasts: every pair of strategies by trials to the target, by seconds to it and by area.
+    where the FLOPs are not known, and ``flops`` is 10^9 then. horizon: the number of trials that every strategy has;
+    all of them are compared over this many. target_gflops: the throughput that counts as converged, None while nothing
+    has succeeded. contrasts: every pair of strategies by trials to the target, by seconds to it and by area.
     """
 
     workload: str
@@ -211,6 +232,12 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     def batches_differ(self) -> bool:
         """Whether a reader should know the batch of each strategy."""
         return len({row.batch for row in self.strategies}) > 1
+
+    @property
+    def score_ranges(self) -> str:
+        """The trials that scores are over, "17 to 52"; several where spaces differ. Empty without a score."""
+        ranges = {(row.score_first, row.score_trials) for row in self.strategies if row.score}
+        return " or ".join(f"{first} to {last}" for first, last in sorted(ranges, key=str))
 
     @property
     def by_strategy(self) -> dict[str, StrategySummary]:

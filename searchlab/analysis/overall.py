@@ -8,31 +8,55 @@ import numpy as np
 
 from .contrasts import contrasts
 from .diagram import diagram
-from .model import AREA, Estimate, Overall, OverallStrategy, StrategySummary, WorkloadSummary
+from .model import AREA, NO_SEED, Estimate, Overall, OverallStrategy, StrategySummary, WorkloadSummary
 from .stats.aggregates import interquartile_mean
 from .verdict import significance
+from .words import listed
 
 
-def overall(workloads: Sequence[WorkloadSummary]) -> Overall | None:
-    """None for one workload, and where no two strategies ran on all of them, with a seed in common on each."""
+def overall(workloads: Sequence[WorkloadSummary], *, so_far: bool = False) -> Overall | None:
+    """None for one workload, and where no two strategies ran on all of them, with a seed in common on each.
+
+    so_far: whether a run has yet to begin.
+    """
     rows = [item.by_strategy for item in workloads]
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
-    common = [set.intersection(*(set(row[name].seeds) for name in names)) for row in rows] if names else []
-    if len(workloads) < 2 or len(names) < 2 or not all(common):
+    if len(workloads) < 2 or len(names) < 2:
         return None
     strategies = sorted((_strategy([row[name] for row in rows]) for name in names), key=lambda s: -s.area.value)
     names = [strategy.strategy for strategy in strategies]
-    compared = contrasts(AREA, {name: _numbers([row[name] for row in rows], workloads, common) for name in names})
+    single = [name for name in names if any(row[name].one_run for row in rows)]
+    compared = contrasts(AREA, {name: _numbers([row[name] for row in rows], workloads) for name in names}, single)
+    if all(contrast.test == NO_SEED for contrast in compared):
+        return None
     means = np.array([[np.mean(row[name].area.by_seed) for name in names] for row in rows])
     first, second = (_area_text(strategy.area) for strategy in strategies[:2])
+    so_far = so_far or not all(row[name].complete for row in rows for name in names)
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
         contrasts=compared,
         diagram=diagram(names, means),
-        verdict=f"Over {len(workloads)} workloads {names[0]} converges fastest by area under the curve "
-        f"({first}, {names[1]} {second}); {significance(names, compared, AREA, unit='run')}.",
+        verdict=f"{'So far, over' if so_far else 'Over'} {len(workloads)} workloads {names[0]} converges fastest by "
+        f"area under the curve ({first}, {names[1]} {second}); {significance(names, compared, AREA, unit='run')}."
+        + _left_out(workloads, names),
     )
+
+
+def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> str:
+    """Sentences on what the verdict does not rest on: runs that were stopped early, trials that some do not have."""
+    rows = [item.by_strategy[name] for item in workloads for name in names]
+    said = ""
+    if stopped := [row for row in rows if row.interrupted]:
+        number = sum(len(row.interrupted) for row in stopped)
+        whose = listed(list(dict.fromkeys(row.strategy for row in stopped)))
+        said += (
+            f" {number} run{'s' * (number > 1)} of {whose} stopped early, and {'are' if number > 1 else 'is'} left out."
+        )
+    if unequal := [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]:
+        budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
+        said += f" Strategies have unequal trials, and are compared over those that all have: {budgets}."
+    return said
 
 
 def _strategy(rows: Sequence[StrategySummary]) -> OverallStrategy:
@@ -51,13 +75,10 @@ def _area_text(area: Estimate) -> str:
     return f"{area.value:.2f}" + f" [{area.lower:.2f}, {area.upper:.2f}]" * (area.lower < area.upper)
 
 
-def _numbers(
-    rows: Sequence[StrategySummary], workloads: Sequence[WorkloadSummary], seeds: Sequence[set[int]]
-) -> dict[tuple[str, int], float]:
-    """(workload, seed) -> the negative area of that run, for the ``seeds`` of each workload: lower is better."""
+def _numbers(rows: Sequence[StrategySummary], workloads: Sequence[WorkloadSummary]) -> dict[tuple[str, int], float]:
+    """(workload, seed) -> the negative area of that run: lower is better."""
     return {
         (item.workload, seed): -area
-        for row, item, wanted in zip(rows, workloads, seeds, strict=True)
+        for row, item in zip(rows, workloads, strict=True)
         for seed, area in zip(row.seeds, row.area.by_seed, strict=True)
-        if seed in wanted
     }

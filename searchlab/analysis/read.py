@@ -140,8 +140,8 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     """What a reader should know of the logs of a workload, a sentence each.
 
     They say in what the logs differ, how far the machine drifted, how many trials a table answered with a config that
-    is not the one asked for, which strategies could not use their options as they are, which made the same run from
-    every seed, and in which spaces a surrogate answered.
+    is not the one asked for, whether fastest trials were measured again, which strategies could not use their options
+    as they are, and in which spaces a surrogate answered.
     """
     notes = [
         f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
@@ -155,6 +155,12 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
         most = "" if len(drifted) == 1 else f"{len(drifted)} of {len(drifts)} runs, most in "
         notes.append(
             f"The machine drifted during {most}{run.file}: its first program once took {ratio:.2f} times as long."
+        )
+    if again := sum(run.log.final is not None for run in runs):
+        whose = "1 run" if again == 1 else f"{again} runs"
+        notes.append(
+            f"The fastest trials of {whose} were timed once more after the search. The best programs go by that; the "
+            f"comparison goes by the trials as they were measured during the search."
         )
     by_strategy: dict[str, list[LoggedRun]] = {}
     for run in runs:
@@ -170,10 +176,4 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
             shares.append(f"{100 * sum(near) / len(near):.1f} % of the trials of {strategy}")
     if shares:
         notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
-    for strategy, own in by_strategy.items():
-        if len(own) > 1 and len({run.log.costs.tobytes() for run in own}) == 1:
-            notes.append(
-                f"{strategy} is the same run from each of {len(own)} seeds: its intervals and tests say nothing of "
-                f"what another start would give."
-            )
     return notes + surrogate_notes(runs)

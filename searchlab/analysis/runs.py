@@ -13,10 +13,10 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from ..log.format import Log
+from ..log.format import Log, Record
 from .model import TARGET, BestKnown
 from .stats.curves import Band, Floats, band_over_seconds, band_over_trials, best_so_far, gflops
-from .stats.random_search import RandomSearch
+from .stats.random_search import Draws, RandomSearch
 from .stats.targets import hitting_times, precision_targets, seconds_of_hits
 
 RANDOM = "random"
@@ -58,17 +58,21 @@ class LoggedRun:
         """Seconds charged up to the end of each trial: shape (trials,)."""
         return self.log.elapsed
 
+    def reaches(self, trials: int) -> bool:
+        """Whether it has so many trials, or ended by itself before: then it holds its best up to there."""
+        return len(self.log.records) >= trials or self.log.ended
+
 
 @dataclass(frozen=True)
 class StrategyRuns:
     """The runs of one strategy on one workload, by seed: at least one, each with a trial.
 
-    Arrays of shape (runs, trials) go as far as all runs do. A run that ended by itself goes on without limit: it holds
-    its last values. budget: how far, if all runs ended so.
+    horizon: the number of trials over which the strategies are compared. A run that ended by itself goes on without
+    limit: it holds its last values.
     """
 
     runs: Sequence[LoggedRun]
-    budget: int
+    horizon: int
 
     @property
     def strategy(self) -> str:
@@ -85,39 +89,77 @@ class StrategyRuns:
 
     @cached_property
     def trials(self) -> int:
-        """The number of trials that all runs have, as far as they did not end by themselves."""
-        return fewest(self.runs) or self.budget
+        """The number of trials of the strategy: see :func:`reach`."""
+        return reach(self.runs) or self.horizon
+
+    @cached_property
+    def one_run(self) -> bool:
+        """Whether its runs make the same proposals from every seed: they are one run, and no sample."""
+        whole = [run.log.records for run in self._whole]
+        return len(whole) > 1 and alike(whole) == min(map(len, whole))
+
+    @cached_property
+    def compared(self) -> list[LoggedRun]:
+        """The runs that go to the horizon; the first of them where they are all one."""
+        return self._whole[:1] if self.one_run else [run for run in self.runs if run.reaches(self.horizon)]
+
+    @cached_property
+    def interrupted(self) -> list[LoggedRun]:
+        """The runs that were stopped before the horizon: they say nothing of the trials that they do not have."""
+        return [run for run in self.runs if not run.reaches(self.horizon)]
 
     @cached_property
     def lowest(self) -> Floats:
-        """Lowest cost so far in seconds: shape (runs, trials)."""
-        return np.stack([self._held(run.lowest) for run in self.runs])
+        """Lowest cost so far in seconds of the runs that are compared: shape (runs, horizon)."""
+        return held([run.lowest for run in self.compared], self.horizon)
 
     @cached_property
     def curves(self) -> Floats:
-        """Best GFLOPS so far: shape (runs, trials)."""
-        return np.stack([self._held(run.curve) for run in self.runs])
+        """Best GFLOPS so far of the runs that are compared: shape (runs, horizon)."""
+        return held([run.curve for run in self.compared], self.horizon)
 
     @cached_property
     def elapsed(self) -> Floats:
-        """Seconds charged up to the end of each trial: shape (runs, trials)."""
-        return np.stack([self._held(run.elapsed) for run in self.runs])
+        """Seconds charged up to the end of each trial, of the runs that are compared: shape (runs, horizon)."""
+        return held([run.elapsed for run in self.compared], self.horizon)
 
-    def _held(self, values: Floats) -> Floats:
-        return np.pad(values[: self.trials], (0, max(0, self.trials - len(values))), "edge")
+    @cached_property
+    def _whole(self) -> list[LoggedRun]:
+        """The runs that have all trials of the strategy."""
+        return [run for run in self.runs if run.reaches(self.trials)]
 
     @cached_property
     def band_over_trials(self) -> Band:
-        return band_over_trials(self.curves)
+        """Over all trials of the strategy, beyond the horizon too."""
+        return band_over_trials(held([run.curve for run in self._whole], self.trials))
 
     @cached_property
     def band_over_seconds(self) -> Band:
-        return band_over_seconds(self.curves, self.elapsed)
+        """Over all trials of the strategy, beyond the horizon too."""
+        curves, elapsed = ([getattr(run, name) for run in self._whole] for name in ("curve", "elapsed"))
+        return band_over_seconds(held(curves, self.trials), held(elapsed, self.trials))
 
 
-def fewest(runs: Sequence[LoggedRun]) -> int:
-    """The fewest trials of the runs that did not end by themselves; 0 if all did."""
-    return min((len(run.log.records) for run in runs if not run.log.ended), default=0)
+def held(values: Sequence[Floats], trials: int) -> Floats:
+    """The first ``trials`` of each of ``values``, the last one held where there are fewer: shape (runs, trials)."""
+    return np.stack([np.pad(one[:trials], (0, max(0, trials - len(one))), "edge") for one in values])
+
+
+def reach(runs: Sequence[LoggedRun]) -> int:
+    """The most trials that at least half of the runs have which did not end by themselves; 0 if all did.
+
+    So a few runs that were interrupted do not shorten the others.
+    """
+    lengths = sorted((len(run.log.records) for run in runs if not run.log.ended), reverse=True)
+    return lengths[(len(lengths) - 1) // 2] if lengths else 0
+
+
+def alike(runs: Sequence[Sequence[Record]]) -> int:
+    """How many trials the runs have in common from the start: the same configs in the same order."""
+    for number, records in enumerate(zip(*runs, strict=False)):
+        if any(record.config != records[0].config for record in records):
+            return number
+    return min(map(len, runs), default=0)
 
 
 @dataclass(frozen=True)
@@ -157,21 +199,33 @@ class WorkloadRuns:
 
     @cached_property
     def horizon(self) -> int:
-        """The most trials that all runs of any strategy have; where all ended by themselves, the longest counts."""
-        longest = (fewest(runs) or max(len(run.log.records) for run in runs) for runs in self._begun.values())
-        return max(longest, default=0)
+        """The number of trials that every strategy has (:func:`reach`), over which all are compared.
+
+        Where all runs of all strategies ended by themselves, the longest run counts.
+        """
+        reached = [trials for runs in self._begun.values() if (trials := reach(runs))]
+        return min(reached, default=max((len(run.log.records) for run in self.runs), default=0))
 
     @cached_property
     def longest(self) -> float:
-        """The most seconds that any run was charged for the trials that all runs of its strategy have."""
+        """The most seconds that any run was charged up to the horizon."""
         return max((float(group.elapsed[:, -1].max()) for group in self.strategies.values()), default=0.0)
 
     @cached_property
     def best(self) -> BestKnown | None:
-        """None while nothing has succeeded, if no optimum is known."""
+        """None while nothing has succeeded, if no optimum is known.
+
+        Where a table answered with ``noise``, a lucky draw of a program is no faster program: there the optimum counts,
+        though trials may be faster, or else the least median of a config over the runs.
+        """
         succeeded = [run for run in self.runs if run.log.records and run.curve[-1] > 0]
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
         optimum = least_optimum(self.runs)
+        if any(run.log.header.measure.get("noise") for run in self.runs):
+            costs = [float(np.median(of_one)) for of_one in by_config(self.runs).values()]
+            optimum = optimum if math.isfinite(optimum) else min(costs, default=math.inf)
+            if math.isfinite(optimum):
+                return BestKnown(gflops=self.flops / optimum / 1e9, seconds=optimum)
         if optimum < fastest:
             return BestKnown(gflops=self.flops / optimum / 1e9, seconds=optimum)
         if not succeeded:
@@ -190,11 +244,8 @@ class WorkloadRuns:
 
     @cached_property
     def held(self) -> dict[str, Floats]:
-        """strategy -> lowest seconds so far, its last value held up to the horizon: shape (runs, horizon)."""
-        return {
-            name: np.pad(group.lowest, ((0, 0), (0, self.horizon - group.trials)), "edge")
-            for name, group in self.strategies.items()
-        }
+        """strategy -> lowest seconds so far: shape (runs, horizon)."""
+        return {name: group.lowest for name, group in self.strategies.items()}
 
     @cached_property
     def targets(self) -> Floats:
@@ -213,22 +264,21 @@ class WorkloadRuns:
 
     @cached_property
     def random_search(self) -> dict[str, RandomSearch]:
-        """space -> random search there, from its runs; without the spaces in which it has no run that succeeded.
-
-        A config that several runs measured counts once, at its median: the configs that random draws without
-        replacement have met between them are themselves such a draw.
-        """
-        by_space: dict[str, list[LoggedRun]] = {}
+        """space -> random search there: from a complete table, or else from its runs; not where neither is there."""
+        by_space: dict[str, list[StrategyRuns]] = {}
         for group in self.strategies.values():
-            by_space.setdefault(group.space, []).extend(group.runs)
+            by_space.setdefault(group.space, []).append(group)
         searches: dict[str, RandomSearch] = {}
-        for space, runs in by_space.items():
-            sample = _random_sample(runs)
-            if np.isfinite(sample).any():
-                costs = np.concatenate([run.log.costs for run in runs])
-                working = costs[np.isfinite(costs)]
-                best = min(float(working.min()), least_optimum(runs))
-                searches[space] = RandomSearch.of(sample, self.horizon, best, float(working.max()))
+        for space, groups in by_space.items():
+            runs = [run for group in groups for run in group.runs]
+            costs = np.concatenate([run.log.costs for run in runs])
+            working = costs[np.isfinite(costs)]
+            if not len(working):
+                continue
+            best = min(float(working.min()), least_optimum(runs))
+            draws = _draws_of_table(runs) or _draws_of_runs(runs, self.horizon, float(working.max()))
+            if draws:
+                searches[space] = RandomSearch.of(draws, best, self.horizon, _shared_start(groups))
         return searches
 
     @cached_property
@@ -253,14 +303,51 @@ def least_optimum(runs: Sequence[LoggedRun]) -> float:
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
-def _random_sample(runs: Sequence[LoggedRun]) -> Floats:
-    """The median cost of each config that the runs of random search measured: shape (configs,)."""
-    costs: dict[bytes, list[float]] = {}
+def _draws_of_table(runs: Sequence[LoggedRun]) -> Draws | None:
+    """What random search finds, as the complete table that answered says; None if none did."""
+    known = [run.log.header.random for run in runs if run.log.header.random]
+    if not known:
+        return None
+    most = max(known, key=lambda random: len(random.expected))
+    return Draws(np.array(most.expected), most.median, most.slowest)
+
+
+def _draws_of_runs(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | None:
+    """What random search finds, from all draws of its runs; None if there are none that work.
+
+    A config that several runs measured counts at its median, and comes up as often as the runs drew it: more often, in
+    a space whose knobs depend on each other, than a config with fewer ways to be drawn.
+    """
+    costs = list(by_config([run for run in runs if _is_random(run)]).values())
+    sample = np.array([np.median(of_one) for of_one in costs])
+    if not np.isfinite(sample).any():
+        return None
+    return Draws.of(sample, trials, np.array([float(len(of_one)) for of_one in costs]), slowest)
+
+
+def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
+    """The cost of each trial of a config in ``runs``, in seconds, by space and config."""
+    costs: dict[tuple[str, bytes], list[float]] = {}
     for run in runs:
-        if run.log.header.policy.name == RANDOM:
-            for record, cost in zip(run.log.records, run.log.costs.tolist(), strict=True):
-                costs.setdefault(msgspec.json.encode(record.config, order="sorted"), []).append(cost)
-    return np.array([np.median(measured) for measured in costs.values()])
+        for record, cost in zip(run.log.records, run.log.costs.tolist(), strict=True):
+            config = msgspec.json.encode(record.config, order="sorted")
+            costs.setdefault((run.space, config), []).append(cost)
+    return costs
+
+
+def _shared_start(groups: Sequence[StrategyRuns]) -> int:
+    """The trials with which at least half of the other strategies begin as random search does from the same seed."""
+    randoms = {run.seed: run for group in groups for run in group.compared if _is_random(run)}
+    shares = []
+    for group in groups:
+        pairs = [(run, randoms[run.seed]) for run in group.compared if run.seed in randoms]
+        if pairs and not _is_random(pairs[0][0]):
+            shares.append(min(alike([run.log.records, other.log.records]) for run, other in pairs))
+    return sorted(shares, reverse=True)[(len(shares) - 1) // 2] if shares else 0
+
+
+def _is_random(run: LoggedRun) -> bool:
+    return run.log.header.policy.name == RANDOM
 
 
 def strategy_order(comparison: Comparison) -> list[str]:

@@ -25,7 +25,7 @@ from .model import (
 from .overall import overall
 from .read import footing_notes
 from .runs import Comparison, StrategyRuns, WorkloadRuns
-from .stats.curves import area_under_curve, gflops, trials_to_target
+from .stats.curves import area_under_curve, trials_to_target
 from .stats.targets import anytime, ecdf_area, seconds_of_hits
 from .surrogates import surrogate_caveats
 from .verdict import ranked, verdict
@@ -35,15 +35,17 @@ from .words import listed
 def summarize(comparison: Comparison) -> Summary:
     """The summary of what :func:`~searchlab.analysis.read.read_runs` read; equal logs give equal numbers."""
     workloads = [_workload(item) for item in comparison.values()]
-    return Summary(TARGET, workloads, overall(workloads), surrogate_caveats(comparison))
+    waiting = any(item.waiting for item in comparison.values())
+    return Summary(TARGET, workloads, overall(workloads, so_far=waiting), surrogate_caveats(comparison))
 
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:
     rows = ranked([_strategy(item, group) for group in item.strategies.values()])
+    single = [row.strategy for row in rows if row.one_run]
     compared = [
         contrast
         for measure in (TRIALS, SECONDS, AREA)
-        for contrast in contrasts(measure, _numbers(item.workload, rows, measure))
+        for contrast in contrasts(measure, _numbers(item.workload, rows, measure), single)
     ]
     return WorkloadSummary(
         workload=item.workload,
@@ -60,33 +62,29 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
-    """Sentences on the runs without a trial, and on the strategies whose runs have fewer trials than others."""
+    """Sentences on the runs that are left out of the comparison, on its budget, and on strategies that are one run."""
     notes = []
     if waiting := [run.file for run in item.waiting]:
         has, are = ("has", "is") if len(waiting) == 1 else ("have", "are")
         notes.append(f"{listed(waiting)} {has} no trial yet and {are} not counted.")
-    for row in rows:
-        if row.ended:
-            notes.append(_ended_note(item, row.strategy))
-        if not row.complete:
-            has = ", ".join(map(str, row.trials_by_seed))
-            notes.append(f"{row.strategy} is incomplete (its seeds have {has} trials): compared over {row.trials}.")
-        elif row.trials < item.horizon:
-            notes.append(
-                f"{row.strategy} has {row.trials} of {item.horizon} trials: its area holds its best from there on, and "
-                f"a target that it has not reached by then counts as not reached."
-            )
+    notes += [_ended_note(item, row.strategy) for row in rows if row.ended]
     if len({row.trials for row in rows}) > 1:
-        common = min(row.trials for row in rows)
-        best = {row.strategy: _median_gflops(item, row.strategy, common) for row in rows}
-        shown = ", ".join(f"{name} {best[name]:.1f}" for name in sorted(best, key=lambda name: -best[name]))
-        notes.append(f"After {common} trials, which every strategy has, the median best is: {shown} {item.unit}.")
+        longer = listed([f"{row.strategy} has {row.trials}" for row in rows if row.trials > item.horizon])
+        notes.append(f"All are compared over the first {item.horizon} trials, which every strategy has: {longer}.")
+    for row in rows:
+        if row.interrupted:
+            runs = item.strategies[row.strategy].interrupted
+            was, it_is = ("were", "they are") if len(runs) > 1 else ("was", "it is")
+            notes.append(
+                f"{listed([run.file for run in runs])} {was} stopped before trial {item.horizon}: {it_is} left out of "
+                f"the comparison, but for ERT."
+            )
+        if row.one_run:
+            notes.append(
+                f"{row.strategy} makes the same run from each of {len(row.trials_by_seed)} seeds: it counts as one "
+                f"run, without an interval and without a test."
+            )
     return notes
-
-
-def _median_gflops(item: WorkloadRuns, strategy: str, trials: int) -> float:
-    """The median over seeds of the best GFLOPS after so many trials."""
-    return float(np.median(gflops(item.held[strategy][:, trials - 1], item.flops)))
 
 
 def _ended_note(item: WorkloadRuns, strategy: str) -> str:
@@ -114,9 +112,9 @@ def _numbers(workload: str, rows: Sequence[StrategySummary], measure: str) -> di
 def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
     header = group.runs[0].log.header
     best = item.best.gflops if item.best else 0.0
-    held = item.held[group.strategy]
     hits = [trials_to_target(curve, TARGET * best) for curve in group.curves]
     hits_in_seconds = seconds_of_hits(np.array(hits)[:, np.newaxis], group.elapsed)[:, 0].tolist()
+    spent = [float(min(len(run.log.records), item.horizon)) for run in group.compared]
     curves = item.score_curves.get(group.strategy)
     search = item.random_search.get(group.space)
     scores = search.mean_scores(curves) if search and curves is not None else None
@@ -127,7 +125,9 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
         policy=header.policy.name,
         cost_model=header.cost_model.name if header.cost_model else None,
         batch=header.batch,
-        seeds=[run.seed for run in group.runs],
+        seeds=[run.seed for run in group.compared],
+        interrupted=[run.seed for run in group.interrupted],
+        one_run=group.one_run,
         trials=group.trials,
         trials_by_seed=group.lengths,
         complete=all(
@@ -136,27 +136,37 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
         ),
         ended=sum(run.log.ended for run in group.runs),
         best_gflops=Spread.of(group.curves[:, -1].tolist()),
-        trials_to_target=Reached.of(hits, [min(length, group.trials) for length in group.lengths], item.horizon),
-        seconds_to_target=Reached.of(hits_in_seconds, group.elapsed[:, -1].tolist(), item.longest),
+        trials_to_target=Reached.of(hits, spent, item.horizon, _interrupted(group, TARGET * best, seconds=False)),
+        seconds_to_target=Reached.of(
+            hits_in_seconds, group.elapsed[:, -1].tolist(), item.longest,
+            _interrupted(group, TARGET * best, seconds=True),
+        ),
         area=Spread.of([area_under_curve(curve, best, item.horizon) for curve in group.curves]),
-        anytime=Spread.of(anytime(held, item.flops / best / 1e9).tolist() if best else [0.0] * len(hits)),
+        anytime=Spread.of(
+            anytime(group.lowest, item.flops / best / 1e9).tolist() if best else [0.0] * len(group.compared)
+        ),
         ecdf_area=ecdf_area(item.hits[group.strategy], item.horizon),
         score=Estimate.of([scores]) if scores is not None else None,
         score_by_seed=scores.tolist() if scores is not None else None,
-        score_trials=len(search.baseline) if search and scores is not None else None,
+        score_first=search.first if search and scores is not None else None,
+        score_trials=search.last if search and scores is not None else None,
         failures={kind: sum(record.failure == kind for record in records) for kind in FAILURES},
         seconds=_seconds(group),
-    )
+    )  # fmt: skip
+
+
+def _interrupted(group: StrategyRuns, target: float, *, seconds: bool) -> list[tuple[float, float]]:
+    """Of each run that was stopped early: the trials or seconds that it took to ``target`` GFLOPS, and all it had."""
+    pairs = [(trials_to_target(run.curve, target), float(len(run.curve))) for run in group.interrupted]
+    if not seconds:
+        return pairs
+    ends = [np.append(run.elapsed, math.inf) for run in group.interrupted]
+    return [
+        (float(end[int(min(hit, len(end))) - 1]), float(end[int(spent) - 1]))
+        for end, (hit, spent) in zip(ends, pairs, strict=True)
+    ]
 
 
 def _seconds(group: StrategyRuns) -> Seconds:
-    parts = zip(
-        *(
-            (r.propose_seconds, r.train_seconds, r.build_seconds / run.log.header.workers, r.run_seconds)
-            for run in group.runs
-            for r in run.log.records
-        ),
-        strict=True,
-    )
-    propose, train, build, run_ = (math.fsum(part) for part in parts)
-    return Seconds(math.fsum((propose, train, build, run_)), propose, train, build, run_)
+    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in group.runs]).T]
+    return Seconds(math.fsum(parts), *parts)

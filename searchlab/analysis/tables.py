@@ -39,7 +39,10 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
         finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
         best = f"best known {item.best.gflops:.1f} {item.unit}, {finder}"
     table = _table(f"{item.workload}: {best}")
-    columns = ("seeds", "trials", item.unit, "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area", "score")
+    columns = [
+        "seeds", "trials", item.unit, "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area",
+        f"score, trials\n{item.score_ranges}",
+    ]  # fmt: skip
     scored = any(row.score for row in item.strategies)
     if item.batches_differ:
         table.add_column("batch", justify="right", no_wrap=True)

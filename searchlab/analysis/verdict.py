@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .contrasts import seeds_needed
-from .model import AREA, SECONDS, TRIALS, Contrast, Reached, StrategySummary
+from .model import AREA, NO_SEED, ONE_RUN, SECONDS, TRIALS, Contrast, Reached, StrategySummary
 from .words import listed
 
 
@@ -51,11 +51,24 @@ def verdict(
 
 def significance(names: Sequence[str], contrasts: Sequence[Contrast], measure: str, unit: str = "seed") -> str:
     """A clause: what the contrasts of ``measure`` say of the leader, the first of ``names``, against the others."""
-    leader, others = names[0], names[1:]
+    leader = names[0]
     about = {
         name: next(c for c in contrasts if c.measure == measure and {c.first, c.second} == {leader, name})
-        for name in others
+        for name in names[1:]
     }
+    others = [name for name in names[1:] if about[name].p is not None]
+    untested = {why: [name for name in about if about[name].test == why] for why in (ONE_RUN, NO_SEED)}
+    without = [f"{listed(left_out)} ({why})" for why, left_out in untested.items() if left_out]
+    if not others:
+        if len(names) == 2:
+            return f"there is no test of the difference ({about[names[1]].test})"
+        return f"there is no test of {leader} ({about[names[1]].test})"
+    said = _difference(leader, others, about, unit)
+    return f"{said}; there is no test of {' and '.join(without)}" if without else said
+
+
+def _difference(leader: str, others: Sequence[str], about: Mapping[str, Contrast], unit: str) -> str:
+    """A clause on the ``others`` that the leader was tested against. about: by them, the contrasts with the leader."""
     behind = [name for name in others if about[name].ahead(leader, name)]
     ahead = [name for name in others if about[name].ahead(name, leader)]
     level = [name for name in others if name not in behind and name not in ahead]
@@ -67,10 +80,10 @@ def significance(names: Sequence[str], contrasts: Sequence[Contrast], measure: s
         return f"{whose} significant, {_most(about[name] for name in behind)}"
     runs = min(about[name].runs for name in level)
     can = f"that {runs} {unit}{'s' * (runs != 1)} can show"
-    if runs < (needed := seeds_needed(len(names))):
-        can += f" ({len(names)} strategies take {needed} at the least)"
+    if runs < (needed := seeds_needed(len(others) + 1)):
+        can += f" ({len(others) + 1} strategies take {needed} at the least)"
     elif len(level) == 1:
-        can += f" ({_p(about[level[0]].adjusted)})"
+        can += f" ({_most([about[level[0]]])})"
     if behind:
         than = f"a significant one from {listed(behind)}, {_most(about[name] for name in behind)}"
         return f"no difference from {listed(level)} {can}, {than}"
@@ -79,7 +92,7 @@ def significance(names: Sequence[str], contrasts: Sequence[Contrast], measure: s
 
 def _most(about: Iterable[Contrast]) -> str:
     """The largest p-value of some contrasts."""
-    values = [contrast.adjusted for contrast in about]
+    values = [contrast.adjusted for contrast in about if contrast.adjusted is not None]
     return _p(max(values), "=" if len(values) == 1 else "at most")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.stats.curves import Floats
-from ..analysis.stats.random_search import RandomSearch
+from ..analysis.stats.random_search import Draws, RandomSearch
 from ..measure.table import TableMeasurer
 from ..records import Trial
 from ..run.loop import search
@@ -56,15 +56,18 @@ class Problem:
 def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
     """The problem of ``run``, scored over at most its trials; None if no config is faster than another.
 
-    Random search is exact if the table holds the whole space, and estimated without bias from a random sample of it.
+    Random search is exact if the table holds the whole space, and estimated from a random sample of it. Its trials are
+    counted after those that the policy draws at random by default: no option changes what these find.
     """
     costs = np.array([measurement.cost for measurement in measurer.recorded(run.space)])
     working = costs[np.isfinite(costs)]
     if len(working) == 0 or working.min() == working.max():
         return None
-    best, slowest = float(working.min()), float(working.max())
+    whole = measurer.whole(run.space)
+    draws = Draws.of(costs, run.trials, whole.weights if whole else None)
     digest = hashlib.sha256(costs.tobytes()).hexdigest()[:12]
-    return Problem(run, RandomSearch.of(costs, run.trials, best, slowest), digest)
+    policy, _ = run.start()
+    return Problem(run, RandomSearch.of(draws, float(working.min()), run.trials, policy.n_startup), digest)
 
 
 @dataclass(frozen=True)

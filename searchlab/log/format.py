@@ -13,9 +13,10 @@ from __future__ import annotations
 import gzip
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -148,15 +149,26 @@ class Log:
         return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property
-    def elapsed(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Seconds charged up to the end of each trial: training, proposing, running, and building on all workers.
+    def charged(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Seconds charged for proposing, training, building and running each trial: shape (trials, 4).
 
-        A reused measurement is charged at its recorded time, so that the second run has no advantage.
+        A batch is built by at most as many workers as it has programs; the seconds of building are divided by their
+        number. A reused measurement is charged at its recorded time, so that the second run has no advantage.
         """
-        return np.cumsum([
-            r.train_seconds + r.propose_seconds + r.build_seconds / self.header.workers + r.run_seconds
-            for r in self.records
-        ])  # fmt: skip
+        return np.array(
+            [
+                (r.propose_seconds, r.train_seconds, r.build_seconds / builders, r.run_seconds)
+                for batch in batches(self.records, self.header.batch)
+                for builders in [min(self.header.workers, len(batch))]
+                for r in batch
+            ],
+            dtype=np.float64,
+        ).reshape(-1, 4)
+
+    @cached_property
+    def elapsed(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Seconds charged up to the end of each trial: shape (trials,)."""
+        return np.cumsum(self.charged.sum(axis=1))
 
     @cached_property
     def flops(self) -> int:
@@ -167,6 +179,21 @@ class Log:
     def unit(self) -> str:
         """The unit of throughputs: see :attr:`~searchlab.workload.Workload.unit`."""
         return parse_workload(self.header.workload).unit
+
+
+def batches(records: Sequence[Record], size: int) -> list[Sequence[Record]]:
+    """``records`` by the batches that their policy gave, of at most ``size`` configs each.
+
+    A policy may give fewer configs than it is asked for. A log does not mark where a batch ends, but the trials of a
+    batch are charged equal shares of proposing and training it: a trial with other shares begins the next batch.
+    """
+    starts: list[int] = []
+    for index, record in enumerate(records):
+        before = records[index - 1]
+        shares = record.propose_seconds, record.train_seconds
+        if not starts or index - starts[-1] == size or shares != (before.propose_seconds, before.train_seconds):
+            starts.append(index)
+    return [records[start:end] for start, end in pairwise([*starts, len(records)])]
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

@@ -40,6 +40,18 @@ class StandIn(msgspec.Struct, frozen=True):
     failed: tuple[str, ...] = ()
 
 
+class RandomDraws(msgspec.Struct, frozen=True):
+    """What random draws find in a space of which a complete table holds every config, in logarithms of seconds.
+
+    expected: of the lowest latency after 1, 2, ... draws. median: of the configs that work, as often as they are drawn.
+    slowest: of the slowest config that works.
+    """
+
+    expected: tuple[float, ...]
+    median: float
+    slowest: float
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
 
@@ -66,6 +78,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     space_size: int | None = None  # None if its configs were not counted
     optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """The least cost of any config of the space, in seconds, if a complete table answered; None if it is not known."""
+    random: RandomDraws | None = None
+    """What random search finds in as many trials as the run was to have, if a complete table answered."""
     effective: dict[str, Any] = {}
     """Options of the policy whose value it could not use, defaults too, with the values that it used."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -20,6 +21,18 @@ KnownPrograms = MutableMapping[str, Measurement]
 
 class CannotMeasure(Exception):
     """A program that was measured before fails now; the text says how."""
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A space of which every config was measured.
+
+    costs: in seconds, infinite for a failure, shape (N,). weights: how often a random draw gives each config, of any
+    sum, shape (N,).
+    """
+
+    costs: Array
+    weights: Array
 
 
 class Measurer(ABC):
@@ -48,6 +61,14 @@ class Measurer(ABC):
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
         """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""
+        return None
+
+    def extract_seconds(self) -> float:
+        """Seconds of the CPU that :meth:`extract` has taken in other processes, divided by those that shared them."""
+        return 0.0
+
+    def whole(self, space: Space) -> Whole | None:
+        """Every config of ``space``, the same object at each call; None if it is not known."""
         return None
 
     def optimum(self, space: Space) -> float | None:

@@ -29,9 +29,12 @@ class Extractor:
 
     A config that a process dies of, or takes longer for than programs may take to build, has no features. The first of
     them is warned of.
+
+    seconds: of the CPU, for all that it has extracted; those of a batch are divided by the processes that shared it.
     """
 
     def __init__(self, pool: BuildPool) -> None:
+        self.seconds = 0.0
         self._pool = pool
         self._warned = False
 
@@ -44,6 +47,7 @@ class Extractor:
             return None
         batch = _Batch(self._pool, space, features, configs)
         batch.run()
+        self.seconds += batch.seconds
         if batch.lost and not self._warned:
             self._warned = True
             index, fate = batch.lost[0]
@@ -70,7 +74,9 @@ class _Batch:
         size = min(CHUNK, -(-len(configs) // pool.workers))
         indices = range(len(configs))
         self.waiting = deque(indices[start : start + size] for start in range(0, len(configs), size))
-        self.idle = pool.ready(space, min(pool.workers, len(self.waiting)))
+        self.sharing = min(pool.workers, len(self.waiting))
+        self.idle = pool.ready(space, self.sharing)
+        self.seconds = 0.0
         self.busy: dict[MeasuringWorker, tuple[range, float]] = {}
         self.rows = [np.empty(0)] * len(configs)
         self.lost: list[tuple[int, str]] = []
@@ -107,6 +113,8 @@ class _Batch:
             return
         assert isinstance(answer, Extracted)
         worker.extracts.add(self.features)
+        if chunk:  # the empty chunk takes the imports of a new process
+            self.seconds += answer.seconds / self.sharing
         for index, row in zip(chunk, answer.rows, strict=True):
             self.rows[index] = row
         del self.busy[worker]

@@ -147,6 +147,9 @@ class LocalMeasurer(Remeasurer):
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
         return self._extractor.extract(space, features, configs)
 
+    def extract_seconds(self) -> float:
+        return self._extractor.seconds
+
     def close(self) -> None:
         self._builders.close()
         self._end_runner()

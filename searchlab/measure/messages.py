@@ -108,9 +108,10 @@ class Extract(NamedTuple):
 
 
 class Extracted(NamedTuple):
-    """The features (d,) of each config; empty for one that makes no program."""
+    """The features (d,) of each config; empty for one that makes no program. seconds: of the CPU, for all of them."""
 
     rows: list[Array]
+    seconds: float
 
 
 # --- running on this machine --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,10 +24,10 @@ from ..log.header import Header
 from ..machine.host import own_cores
 from ..plugins import Plugin
 from ..records import Measurement, Statistic
-from ..space import Config, Space
+from ..space import Config, ProductSpace, Space, Value
 from ..target import Target
 from .build_pool import BuildPool
-from .contract import KnownPrograms, Measurer, RunSettings
+from .contract import KnownPrograms, Measurer, RunSettings, Whole
 from .extractor import Extractor
 from .nearest import Nearest
 
@@ -125,6 +126,26 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
     return headers
 
 
+def draw_weights(space: Space, configs: Sequence[Config]) -> Array:
+    """How often ``space.sample`` gives each of ``configs``, which are all that there are: shape (N,), of any sum.
+
+    All alike in a product space. Elsewhere each knob is drawn uniformly from its choices, which depend on the choices
+    before: they are those of the configs that begin alike, so that no knob need be asked for, which may take long.
+    """
+    weights = np.ones(len(configs))
+    if isinstance(space, ProductSpace):
+        return weights
+    nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # a way to begin, and the choice after it -> that beginning
+    ways = [[0] for _ in configs]
+    for way, config in zip(ways, configs, strict=True):
+        for item in config.items():
+            way.append(nodes.setdefault((way[-1], item), len(nodes) + 1))
+    choices = Counter(node for node, _ in nodes)
+    for index, way in enumerate(ways):
+        weights[index] = 1 / math.prod(choices[node] for node in way[:-1])
+    return weights
+
+
 def drawn_for(seed: int, config: Config) -> np.random.Generator:
     """The random numbers of the noise of ``config`` in a run from ``seed``."""
     return np.random.default_rng([seed, zlib.crc32(json.dumps(config.to_json()).encode())])
@@ -199,6 +220,9 @@ class TableMeasurer(Measurer):
             rows = here.extract(configs)
         return rows
 
+    def extract_seconds(self) -> float:
+        return self._extractor.seconds if self._pool is not None else 0.0
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
@@ -206,6 +230,9 @@ class TableMeasurer(Measurer):
     def recorded(self, space: Space) -> list[Measurement]:
         """The measurements that the logs hold of this space, one a config."""
         return self._table(space).answers
+
+    def whole(self, space: Space) -> Whole | None:
+        return self._table(space).whole
 
     def optimum(self, space: Space) -> float | None:
         """The least recorded cost, if the logs hold every config of ``space``."""
@@ -267,9 +294,15 @@ class _Table:
     @cached_property
     def optimum(self) -> float | None:
         """The least cost, if every config of the space is in the logs, and one of them runs."""
-        complete = self._size is not None and len(self.measured) >= self._size
-        least = min((measurement.cost for measurement in self.answers), default=math.inf)
-        return least if complete and math.isfinite(least) else None
+        return float(self.whole.costs.min()) if self.whole else None
+
+    @cached_property
+    def whole(self) -> Whole | None:
+        """Every config of the space, if they are in the logs, and one of them runs."""
+        if self._size is None or len(self.measured) < self._size:
+            return None
+        costs = np.array([measurement.cost for measurement in self.answers])
+        return Whole(costs, draw_weights(self._space, list(self.measured))) if np.isfinite(costs).any() else None
 
     @cached_property
     def answers(self) -> list[Measurement]:

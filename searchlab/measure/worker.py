@@ -132,11 +132,12 @@ class Workbench:
         return Built(objects, scheduling + cpu_seconds() - start)
 
     def extract(self, name: str, configs: list[Config]) -> Extracted:
+        start = cpu_seconds()
         if name not in self.features:
             features = make_features(name, self.space)
             assert isinstance(features, ScheduledFeatures)
             self.features[name] = features
-        return Extracted(self.features[name].extract(configs))
+        return Extracted(self.features[name].extract(configs), cpu_seconds() - start)
 
     def check(self, objects: Objects, seed: int) -> Right | Failed:
         limit_memory(0)  # the inputs and the reference are no candidate either

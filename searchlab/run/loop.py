@@ -11,6 +11,7 @@ from ..log.format import Log
 from ..log.writer import LogWriter
 from ..measure.contract import Measurer
 from ..records import Trial
+from .draws import random_draws
 from .finalists import finish
 from .plan import OnTrial, Run
 from .recorder import Recorder
@@ -24,7 +25,12 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
     another config than the log holds.
     """
-    header = run.header(measurer.workers, measurer.optimum(run.space), measurer.stand_in(run.space))
+    header = run.header(
+        measurer.workers,
+        measurer.optimum(run.space),
+        measurer.stand_in(run.space),
+        random_draws(measurer.whole(run.space), run.trials),
+    )
     with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
         whole = writer.ended or len(writer.records) >= run.trials
@@ -35,7 +41,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
 
 
 def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) -> list[Trial]:
-    searcher = Searcher(run)
+    searcher = Searcher(run, measurer.extract_seconds)
     replay = Replay(writer, on_trial)
     recorder = Recorder(run, writer, measurer, searcher, on_trial)
     done: list[Trial] = []

@@ -12,7 +12,7 @@ from typing import Any
 from ..costmodel import COST_MODELS, Surrogate, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.header import Header, StandIn
+from ..log.header import Header, RandomDraws, StandIn
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginSpec
@@ -162,11 +162,17 @@ class Run:
         policy = Plugin(self.strategy.policy.name, dict(options))
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
-    def header(self, workers: int, optimum: float | None = None, surrogate: StandIn | None = None) -> Header:
+    def header(
+        self,
+        workers: int,
+        optimum: float | None = None,
+        surrogate: StandIn | None = None,
+        random: RandomDraws | None = None,
+    ) -> Header:
         """The header of its log.
 
         workers: the number of programs that its measurer builds at the same time. optimum: as its measurer knows it.
-        surrogate: the one that answers, if one does.
+        surrogate: the one that answers, if one does. random: what random search finds there, if that is known.
         """
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
@@ -190,6 +196,7 @@ class Run:
             space_label=self.searched.label,
             space_size=self.searched.size,
             optimum=optimum,
+            random=random,
             effective=dict(self.effective),
             workers=workers,
             versions=dict(library_versions()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..costmodel import scores_of
 from ..costmodel.quality import ModelQuality, model_quality
@@ -17,10 +17,11 @@ class Searcher:
     """A new policy that has learned from the warm start of its run.
 
     batches: how many batches it was asked for. batch_size: how many configs the last of them has.
-    train_seconds, propose_seconds: the time to learn from the last batch, and to propose the batch after that.
+    train_seconds, propose_seconds: of the CPU, to learn from the last batch, and to propose the batch after that. Other
+        work on the machine is not charged. elsewhere: tells the seconds that other processes have taken for the policy.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
         self.policy, self.surrogate = run.start()
         self.batches = 0
         self.propose_seconds = 0.0
@@ -28,16 +29,17 @@ class Searcher:
         self._asked: set[Config] = set()
         self.batch_size = 0
         self._predict_seconds = 0.0
-        start = time.perf_counter()
+        self._elsewhere = elsewhere
+        start = self._seconds()
         run.warm_start.feed(self.policy, self.surrogate)
-        self.train_seconds = time.perf_counter() - start
+        self.train_seconds = self._seconds() - start
 
     def ask(self, n: int) -> Sequence[Config]:
         """The next batch; empty if the policy has no more. Raises SearchlabError for a breach of the contract."""
         predicted = self.surrogate.predict_seconds if self.surrogate else 0.0
-        start = time.perf_counter()
+        start = self._seconds()
         configs = self.policy.ask(n)
-        self.propose_seconds = time.perf_counter() - start
+        self.propose_seconds = self._seconds() - start
         self._predict_seconds = self.surrogate.predict_seconds - predicted if self.surrogate else 0.0
         self._check(configs, n)
         self._asked.update(configs)
@@ -48,9 +50,12 @@ class Searcher:
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
         if len(trials) == self.batch_size:
-            start = time.perf_counter()
+            start = self._seconds()
             self.policy.tell(trials)
-            self.train_seconds = time.perf_counter() - start
+            self.train_seconds = self._seconds() - start
+
+    def _seconds(self) -> float:
+        return time.process_time() + self._elsewhere()
 
     @property
     def share(self) -> float:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, Runs, contrasts, seeds_needed
+from searchlab.analysis.contrasts import Runs, contrasts, seeds_needed
+from searchlab.analysis.model import NO_SEED, ONE_RUN, RANK_SUM, SIGNED_RANK
 from searchlab.analysis.stats.ranks import holm, rank_sum_test, signed_rank_test
 
 INF = math.inf
@@ -49,8 +50,65 @@ def test_seeds_are_paired_where_there_are_enough_of_them(seeds: int, strategies:
     assert contrasts("m", values)[0].p == (signed_rank_test if test == SIGNED_RANK else rank_sum_test)(first, second)
 
 
-def test_other_seeds_are_not_paired() -> None:
-    assert contrasts("m", {"a": runs(*range(9)), "b": runs(*range(9), first=1)})[0].test == RANK_SUM
+def test_only_seeds_in_common_are_paired() -> None:
+    (compared,) = contrasts("m", {"a": runs(*range(9)), "b": runs(*range(9), first=5)})
+    assert (compared.test, compared.runs) == (RANK_SUM, 9)
+    (compared,) = contrasts("m", {"a": runs(*range(10)), "b": runs(*range(10), first=1)})
+    assert (compared.test, compared.runs) == (SIGNED_RANK, 9)
+    assert compared.improvement == 0, "a has 1 more with each seed"
+
+
+def test_effect_and_direction_are_those_of_the_pairs() -> None:
+    """Once, the direction came from all pairs of runs: here b is said to be better though it loses 29 of 30 seeds."""
+    a = [*range(29), 1000.0]
+    b = [*(value + 0.5 for value in range(29)), -1000.0]
+    (compared,) = contrasts("m", {"a": runs(*a), "b": runs(*b)})
+    assert compared.test == SIGNED_RANK and compared.improvement == pytest.approx(29 / 30)
+    assert compared.lower is not None and compared.lower > 0.8 and compared.upper == 1
+    assert compared.p is not None and compared.p < 1e-5 and compared.effect > 0.8
+    assert compared.ahead("a", "b") and not compared.ahead("b", "a")
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9) | st.just(INF)), min_size=8, max_size=20))
+def test_a_significant_pair_has_the_direction_of_its_effect(pairs: list[tuple[int, float]]) -> None:
+    first, second = zip(*pairs, strict=True)
+    (compared,) = contrasts("m", {"a": runs(*first), "b": runs(*second)})
+    (turned,) = contrasts("m", {"b": runs(*second), "a": runs(*first)})
+    assert turned.effect == pytest.approx(-compared.effect) and turned.p == pytest.approx(compared.p)
+    assert turned.improvement == pytest.approx(1 - compared.improvement)
+    if compared.significant:
+        assert compared.effect != 0 and compared.ahead("a", "b") == (compared.effect > 0)
+
+
+def test_sums_in_another_order_tie() -> None:
+    """0.1 + 0.2 and 0.3 are one number, and so are their distances; once, they were ranked."""
+    exact = [0.1 + 0.1 * i for i in range(9)]
+    summed = [sum([0.1] * (i + 1)) for i in range(9)]
+    assert exact != summed
+    (compared,) = contrasts("m", {"a": runs(*exact), "b": runs(*summed)})
+    assert (compared.effect, compared.p, compared.improvement) == (0, 1, 0.5)
+    first = np.array([0.3, 0.6, 0.7, 0.1, 0.9, 0.2, 0.5, 0.8])
+    pairs = first, first + np.array([0.1, -0.1, 0.1, 0.1, -0.1, 0.1, 0.1, 0.1])
+    whole = np.rint(10 * pairs[0]), np.rint(10 * pairs[1])
+    assert signed_rank_test(*pairs) == signed_rank_test(*whole)
+
+
+def test_a_strategy_that_is_one_run_is_in_no_test() -> None:
+    values = {"a": runs(*range(9)), "b": runs(*range(5, 14)), "grid": runs(100)}
+    compared = contrasts("m", values, single=["grid"])
+    assert [(c.test, c.p is None) for c in compared] == [(SIGNED_RANK, False), (ONE_RUN, True), (ONE_RUN, True)]
+    assert compared[0].adjusted == compared[0].p and compared[1].improvement == 1
+    assert not compared[1].significant and not compared[1].ahead("a", "grid")
+
+
+def test_of_several_workloads_each_pair_has_its_own_seeds_in_common() -> None:
+    """Once, a third strategy with two seeds left two for all."""
+    many = {**runs(*range(6), workload="v"), **runs(*range(6), workload="w")}
+    worse = {key: value + 0.5 for key, value in many.items()}
+    few = {**runs(1, 2, workload="v"), **runs(1, 2, workload="w")}
+    assert [c.runs for c in contrasts("m", {"a": many, "b": worse, "c": few})] == [12, 4, 4]
+    other = {**runs(1, 2, workload="v"), **runs(1, 2, workload="w", first=50)}
+    assert [c.test for c in contrasts("m", {"a": many, "b": worse, "c": other})] == [SIGNED_RANK, NO_SEED, NO_SEED]
 
 
 def test_runs_of_several_workloads() -> None:

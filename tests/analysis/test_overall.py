@@ -58,11 +58,41 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
 
 
 def test_only_strategies_and_seeds_that_all_workloads_have(tmp_path: Path) -> None:
-    write(study(tmp_path), "extra", 0, [5.0])
+    write(study(tmp_path), "extra", 0, [5.0, 5.0, 5.0, 5.0])
     write(tmp_path, "good", 9, [5.0, 5.0, 5.0, 5.0], workload=WORKLOADS[0])
     found = overall(tmp_path)
     assert found is not None
     assert [row.strategy for row in found.strategies] == ["good", "random"] and found.contrasts[0].runs == 8
+
+
+def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
+    write(study(tmp_path), "good", 4, [1.0], workload=WORKLOADS[1])
+    found = overall(tmp_path)
+    assert found is not None and found.verdict.startswith("So far, over 2 workloads good converges fastest")
+    assert found.verdict.endswith(" 1 run of good stopped early, and is left out.")
+    assert found.contrasts[0].runs == 8
+
+
+def test_unequal_budgets_reach_the_verdict(tmp_path: Path) -> None:
+    study(tmp_path)
+    for seed in range(4):
+        write(tmp_path, "third", seed, [8, 9], workload=WORKLOADS[0])
+        write(tmp_path, "third", seed, [8, 9, 9, 9], workload=WORKLOADS[1])
+    found = overall(tmp_path)
+    assert found is not None and found.verdict.endswith(
+        " Strategies have unequal trials, and are compared over those that all have: 2 on gemm:100x100x50."
+    )
+
+
+def test_one_thin_strategy_leaves_the_others_their_seeds(tmp_path: Path) -> None:
+    study(tmp_path)
+    for workload in WORKLOADS:
+        write(tmp_path, "thin", 0, [1, 1, 1, 1], workload=workload)
+    found = overall(tmp_path)
+    assert found is not None
+    assert {(c.first, c.second): c.runs for c in found.contrasts} == {
+        ("good", "random"): 8, ("good", "thin"): 2, ("random", "thin"): 2,
+    }  # fmt: skip
 
 
 def test_there_is_none_without_two_to_compare(tmp_path: Path) -> None:

@@ -35,7 +35,10 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
         ("a", 0, 2, 3.0, 3.0, None), ("a", 1, 2, 3.7, 3.9, []), ("a", 2, 0, 3.6, 5.0, [1]), ("b", 0, 0, 9.0, 9.0, None),
     ]  # fmt: skip
     best = best_programs(programs)
-    assert [(p.strategy, p.seed, p.config) for p, _ in best] == [("b", 0, {"tile": [0, 1]}), ("a", 1, {"tile": [2, 1]})]
+    assert [(p.strategy, p.seed, p.config) for p, _ in best] == [
+        ("b", 0, {"tile": [0, 1], "of": "b 0"}),
+        ("a", 1, {"tile": [2, 1], "of": "a 1"}),
+    ]
     assert all(p.seconds * p.gflops * 1e3 == pytest.approx(1) and run.log.path.name == p.log for p, run in programs)
     report(tmp_path, traces=0.0)
     page = (tmp_path / "report" / "report.html").read_text()

@@ -132,12 +132,3 @@ def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:
     path.unlink()
     write(tmp_path, "b", 0, [1])
     assert set(read_runs(tmp_path)["gemm:100x100x50"].strategies) == {"a", "b"}
-
-
-def test_runs_that_are_the_same_from_every_seed_are_told(tmp_path: Path) -> None:
-    for seed in range(3):
-        write(tmp_path, "fixed", seed, [3, 2, 1])
-        write(tmp_path, "free", seed, [3, 2, 1 + seed])
-    runs = read_runs(tmp_path)[WORKLOAD].runs
-    (note,) = footing_notes(runs)
-    assert note.startswith("fixed is the same run from each of 3 seeds")

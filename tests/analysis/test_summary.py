@@ -4,13 +4,18 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.analysis.model import Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
+from searchlab.analysis.stats.random_search import Draws
 from searchlab.analysis.summary import summarize
+from searchlab.log.format import Final, Finalist, read_log
+from searchlab.log.header import RandomDraws
+from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES
 from tests.support.analysis.logs import WORKLOAD, write
@@ -26,8 +31,8 @@ def only(directory: Path) -> WorkloadSummary:
 
 
 def test_every_number_by_hand(tmp_path: Path) -> None:
-    write(tmp_path, "slow", 0, [1, "crash", 5, 10], spent=(0.5, 0.25, 2, 1), workers=2)
-    write(tmp_path, "slow", 1, [2, 4, "invalid", "crash"], spent=(0.5, 0.25, 2, 1), workers=2)
+    write(tmp_path, "slow", 0, [1, "crash", 5, 10], spent=(0.5, 0.25, 2, 1), workers=2, batch=2)
+    write(tmp_path, "slow", 1, [2, 4, "invalid", "crash"], spent=(0.5, 0.25, 2, 1), workers=2, batch=2)
     write(tmp_path, "quick", 0, [5, 9.5, 1, 1])
     write(tmp_path, "quick", 1, [10, 1, 1, 1])
     item = only(tmp_path)
@@ -36,7 +41,10 @@ def test_every_number_by_hand(tmp_path: Path) -> None:
     assert item.best is not None
     assert item.best.gflops == pytest.approx(10) and item.best.seconds == pytest.approx(1e-4)
     assert (item.best.strategy, item.best.seed, item.best.trial) == ("quick", 1, 0)
-    assert (item.best.config, item.best.log) == ({"tile": [0, 1]}, "gemm-100x100x50-knob-quick-1.jsonl")
+    assert (item.best.config, item.best.log) == (
+        {"tile": [0, 1], "of": "quick 1"},
+        "gemm-100x100x50-knob-quick-1.jsonl",
+    )
 
     quick, slow = item.strategies
     assert quick.strategy == "quick" and quick.seeds == [0, 1] and quick.trials_by_seed == [4, 4] and quick.complete
@@ -67,38 +75,98 @@ def test_the_median_counts_runs_that_never_reach_the_target(tmp_path: Path) -> N
     assert row.trials_to_target.by_seed == [2, 3, None]
 
 
-def test_seeds_of_different_length_are_compared_as_far_as_all_go(tmp_path: Path) -> None:
+def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2, 10, 10])
     write(tmp_path, "a", 1, [1, 2])
     write(tmp_path, "b", 0, [1, 1, 1, 5])
     write(tmp_path, "b", 1, [])
     item = only(tmp_path)
-    b, a = item.strategies
-    assert (a.trials, a.trials_by_seed, a.complete) == (2, [4, 2], False)
-    assert a.best_gflops.by_seed == pytest.approx([2, 2])
-    assert a.trials_to_target.reached == 0
+    a, b = item.strategies
+    assert (a.seeds, a.interrupted, a.trials, a.trials_by_seed, a.complete) == ([0], [1], 4, [4, 2], False)
+    assert a.best_gflops.by_seed == pytest.approx([10])
+    assert a.trials_to_target.by_seed == [3] and a.trials_to_target.median == 3
+    assert a.trials_to_target.expected == 3 + 2, "ERT counts what it spent"
     assert item.best is not None and item.best.gflops == pytest.approx(10), "the best known is over all there is"
     assert item.horizon == 4
-    assert a.area.by_seed == pytest.approx([(1 + 2 * 3) / 40] * 2)
+    assert a.area.by_seed == pytest.approx([(1 + 2 + 10 + 10) / 40])
     assert (b.seeds, b.complete) == ([0], True), "a run without a trial is not counted"
     assert item.verdict.startswith("So far, ")
     assert item.notes == [
         "gemm-100x100x50-knob-b-1.jsonl has no trial yet and is not counted.",
-        "a is incomplete (its seeds have 4, 2 trials): compared over 2.",
-        "After 2 trials, which every strategy has, the median best is: a 2.0, b 1.0 GFLOPS.",
+        "gemm-100x100x50-knob-a-1.jsonl was stopped before trial 4: it is left out of the comparison, but for ERT.",
     ]
 
 
-def test_a_strategy_with_fewer_trials_keeps_what_it_found(tmp_path: Path) -> None:
-    write(tmp_path, "small-space", 0, [10, 10])
-    write(tmp_path, "random", 0, [5, 5, 5, 5])
+def test_a_stopped_seed_that_reached_the_target_counts_for_ert_in_seconds_too(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 1, 1, 1])
+    write(tmp_path, "a", 1, [1, 1, 1, 10])
+    write(tmp_path, "a", 2, [1, 10], spent=(0, 0, 0, 3))
+    write(tmp_path, "a", 3, [1], spent=(0, 0, 0, 3))
+    write(tmp_path, "a", 4, [1, 1, 1, 1])
+    (a,) = only(tmp_path).strategies
+    assert (a.seeds, a.interrupted) == ([0, 1, 4], [2, 3])
+    assert a.trials_to_target.expected == (4 + 4 + 4 + 2 + 1) / 2
+    assert a.seconds_to_target.expected == (4 + 4 + 4 + 6 + 3) / 2
+    assert (a.trials_to_target.reached, a.trials_to_target.median) == (1, None)
+
+
+def test_one_stopped_seed_in_ten_makes_no_strategy_worse(tmp_path: Path) -> None:
+    """Once, all its seeds were cut to the shortest and held against the longer runs of the others."""
+    for seed in range(10):
+        run = [1, 2, 3, *[4 + (seed + i) % 3 for i in range(6)], 10]
+        write(tmp_path, "one", seed, run)
+        write(tmp_path, "same", seed, run if seed else run[:2])
     item = only(tmp_path)
-    assert item.strategies[0].area.median == pytest.approx(1)
+    same, one = item.by_strategy["same"], item.by_strategy["one"]
+    assert same.area.by_seed == one.area.by_seed[1:]
+    assert not any(contrast.significant for contrast in item.contrasts) and item.verdict.startswith("So far, ")
+
+
+def test_strategies_with_unequal_trials_are_compared_at_the_common_budget(tmp_path: Path) -> None:
+    """Once, each was compared over its own trials: the same strategy with more of them was better, significantly."""
+    for seed in range(10):
+        run = [1, 2, 3 + seed % 3, 4, 5, 6, 7, 10]
+        write(tmp_path, "long", seed, run)
+        write(tmp_path, "short", seed, run[:4])
+    item = only(tmp_path)
+    long, short = item.by_strategy["long"], item.by_strategy["short"]
+    assert (item.horizon, long.trials, short.trials, long.complete) == (4, 8, 4, True)
+    assert (long.area, long.trials_to_target) == (short.area, short.trials_to_target)
+    assert {contrast.adjusted for contrast in item.contrasts} == {1}
+    assert item.notes == ["All are compared over the first 4 trials, which every strategy has: long has 8."]
+    assert not item.verdict.startswith("So far")
+
+
+def test_a_strategy_that_makes_the_same_run_from_every_seed_is_one_run(tmp_path: Path) -> None:
+    """Once, it was tested as a sample of equal runs."""
+    for seed in range(12):
+        write(tmp_path, "grid", seed, [1, 1, 1], shared=["x", "y", "z"])
+        write(tmp_path, "random", seed, [1, 2, 4 + seed])
+        write(tmp_path, "other", seed, [1, 3, 4 + (seed * 7) % 12])
+    item = only(tmp_path)
+    grid = item.by_strategy["grid"]
+    assert (grid.seeds, grid.one_run, grid.trials_by_seed) == ([0], True, [3] * 12)
+    assert grid.trials_to_target.lower == grid.trials_to_target.upper
+    tests = {(c.first, c.second): c for c in item.contrasts if c.measure == "area"}
+    for (first, second), contrast in tests.items():
+        one_run = "grid" in (first, second)
+        assert (contrast.test == "one run", contrast.p is None, contrast.lower is None) == (one_run,) * 3
+        assert not (one_run and contrast.significant)
+    assert tests["other", "random"].p == tests["other", "random"].adjusted, "it is the only test"
+    assert "can show (p = 0.25); there is no test of grid (one run). No strategy" in item.verdict
     assert item.notes == [
-        "small-space has 2 of 4 trials: its area holds its best from there on, and a target that it has not reached by "
-        "then counts as not reached.",
-        "After 2 trials, which every strategy has, the median best is: small-space 10.0, random 5.0 GFLOPS.",
+        "grid makes the same run from each of 12 seeds: it counts as one run, without an interval and without a test."
     ]
+
+
+def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
+    for seed in range(5):
+        write(tmp_path, "grid", seed, [10], shared=["x"])
+        write(tmp_path, "a", seed, [1])
+    assert only(tmp_path).verdict.endswith("; there is no test of the difference (one run).")
+    for seed in range(5):
+        write(tmp_path, "b", seed, [1])
+    assert only(tmp_path).verdict.endswith("; there is no test of grid (one run).")
 
 
 def test_a_run_that_ended_by_itself_keeps_its_best_up_to_the_budget(tmp_path: Path) -> None:
@@ -131,11 +199,11 @@ def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tm
     write(tmp_path, "a", 2, [1])
     item = only(tmp_path)
     a = item.by_strategy["a"]
-    assert (a.trials, a.complete, a.ended) == (1, False, 1) and a.best_gflops.by_seed == pytest.approx([1, 1, 1])
+    assert (a.trials, a.complete, a.ended) == (4, False, 1) and a.best_gflops.by_seed == pytest.approx([10, 4])
     assert item.notes[:2] == [
         "1 run of a ended by itself after 2 of 4 trials, where the policy had nothing more to propose: it keeps its "
         "best from there on.",
-        "a is incomplete (its seeds have 2, 4, 1 trials): compared over 1.",
+        "gemm-100x100x50-knob-a-2.jsonl was stopped before trial 4: it is left out of the comparison, but for ERT.",
     ]
 
 
@@ -149,15 +217,15 @@ def test_where_all_runs_ended_by_themselves_the_longest_is_the_budget(tmp_path: 
 
 def test_a_run_that_ends_sooner_is_punished_no_less(tmp_path: Path) -> None:
     """PAR-10 has one budget for all of a workload, in trials and in seconds; ERT counts what each run spent."""
-    write(tmp_path, "short", 0, [1, 1])
+    write(tmp_path, "short", 0, [1, 1], ended=True)
     write(tmp_path, "long", 0, [1, 1, 1, 1], spent=(0, 0, 0, 3))
-    write(tmp_path, "good", 0, [1, 10])
-    rows = {row.strategy: row for row in only(tmp_path).strategies}
+    write(tmp_path, "good", 0, [1, 10, 1, 1])
+    rows = only(tmp_path).by_strategy
     assert rows["short"].trials_to_target.penalised == rows["long"].trials_to_target.penalised == 40
     assert rows["short"].seconds_to_target.penalised == rows["long"].seconds_to_target.penalised == 120
     assert rows["good"].trials_to_target.penalised == rows["good"].trials_to_target.expected == 2
-    write(tmp_path, "short", 1, [1, 10])
-    short = next(row for row in only(tmp_path).strategies if row.strategy == "short")
+    write(tmp_path, "short", 1, [1, 10], ended=True)
+    short = only(tmp_path).by_strategy["short"]
     assert short.trials_to_target.expected == 4 and short.trials_to_target.penalised == (40 + 2) / 2
 
 
@@ -272,3 +340,61 @@ def test_a_run_that_found_the_optimum_is_named_and_noise_may_go_below_it(tmp_pat
     assert (best := only(tmp_path).best) is not None and (best.strategy, best.trial) == ("a", 1)
     write(tmp_path, "b", 0, [5, 25], optimum=1e6 / 20 / 1e9)
     assert (best := only(tmp_path).best) is not None and (best.strategy, best.gflops) == ("b", pytest.approx(25))
+
+
+def test_a_lucky_draw_of_noise_is_no_target(tmp_path: Path) -> None:
+    """Once, one draw of 25 GFLOPS of a program that has 20 was what all others had to reach."""
+    noisy = {"measure": {"kind": "table", "noise": True}, "shared": ["x", "y"]}
+    write(tmp_path, "a", 0, [5, 25], **noisy)
+    write(tmp_path, "b", 0, [5, 20], **noisy)
+    write(tmp_path, "b", 1, [5, 19.8], **noisy)
+    item = only(tmp_path)
+    assert item.best is not None and (item.best.gflops, item.best.strategy) == (pytest.approx(20), None)
+    assert [row.trials_to_target.reached for row in item.strategies] == [1, 1]
+    assert max(item.by_strategy["a"].area.by_seed) == pytest.approx((5 / 20 + 1) / 2)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    write(tmp_path, "a", 0, [5, 25], optimum=1e6 / 20 / 1e9, **noisy)
+    assert (best := only(tmp_path).best) is not None and best.gflops == pytest.approx(20)
+
+
+def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 0, [5, 10])
+    writer = LogWriter(path, read_log(path).header)
+    writer.append(Final(final=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))
+    writer.close()
+    (note,) = only(tmp_path).notes
+    assert note.startswith(
+        "The fastest trials of 1 run were timed once more after the search. The best programs go by that;"
+    )
+
+
+def test_the_random_start_that_all_share_is_left_out_of_the_score(tmp_path: Path) -> None:
+    """Once, a score was the mean over trials that were mostly this start, and all strategies had much the same."""
+    for seed in range(3):
+        start = [f"start {seed} {trial}" for trial in range(4)]
+        write(tmp_path, "random", seed, [1, 2, 3, 4, 4, 5, 5, 6 + seed], shared=start)
+        write(tmp_path, "learns", seed, [1, 2, 3, 4, 9, 9, 9, 9], shared=start)
+        write(tmp_path, "own", seed, [1, 2, 3, 4, 9, 9, 9, 9])
+    item = only(tmp_path)
+    rows = item.by_strategy
+    assert {row.score_first for row in rows.values()} == {5} and rows["random"].score_trials == 8
+    assert item.score_ranges == "5 to 8"
+    assert rows["learns"].score_by_seed == rows["own"].score_by_seed == pytest.approx([1] * 3)
+
+
+def test_random_search_over_a_complete_table_is_as_its_runs_say_where_they_drew_it_whole(tmp_path: Path) -> None:
+    gflops = np.array([1.0, 2, 4, 8, 16, 3, 5])
+    costs = 1e-3 / gflops
+    draws = Draws.of(costs, 7)
+    known = RandomDraws(tuple(draws.expected.tolist()), draws.median, draws.slowest)
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(7)
+        run, names = gflops[order].tolist(), [f"config {i}" for i in order]
+        write(tmp_path / "runs", "random", seed, run, shared=names)
+        write(tmp_path / "table", "random", seed, run, shared=names, random=known, optimum=float(costs.min()))
+        write(tmp_path / "table", "other", seed, [16.0] * 7)
+    (row,) = only(tmp_path / "runs").strategies
+    rows = only(tmp_path / "table").by_strategy
+    assert row.score_by_seed == pytest.approx(rows["random"].score_by_seed)
+    assert rows["other"].score_by_seed == pytest.approx([1] * 3)

@@ -15,7 +15,7 @@ from searchlab.analysis.model import Summary
 from searchlab.analysis.runs import LoggedRun, WorkloadRuns
 from searchlab.analysis.stats.aggregates import bootstrap, mean_of_means
 from searchlab.analysis.stats.curves import Floats, best_so_far
-from searchlab.analysis.stats.random_search import cutoff, expected_best, score
+from searchlab.analysis.stats.random_search import Draws, RandomSearch
 from searchlab.analysis.stats.ranks import rank_sum_test, signed_rank_test
 from searchlab.analysis.summary import summarize
 from searchlab.log.format import Log, Record
@@ -117,18 +117,18 @@ def test_pairing_by_seed_finds_more() -> None:
 
 def test_random_search_scores_0_and_an_oracle_1() -> None:
     random, best = np.random.default_rng(3), float(TABLE.min())
-    baseline = expected_best(TABLE, TRIALS)
-    baseline = baseline[: cutoff(TABLE, baseline, best)]
+    search = RandomSearch.of(Draws.of(TABLE, TRIALS), best, TRIALS)
     covered, means = 0, []
     for _ in range(100):
-        drawn = np.array([TABLE[random.permutation(len(TABLE))[: len(baseline)]] for _ in range(20)])
-        scores = score(np.minimum.accumulate(drawn, axis=1), baseline, best)
+        drawn = np.array([TABLE[random.permutation(len(TABLE))[:TRIALS]] for _ in range(20)])
+        scores = search.scores(np.minimum.accumulate(drawn, axis=1))
+        assert scores is not None
         lower, upper = bootstrap([scores], mean_of_means, replicates=500)
         covered += lower <= 0 <= upper
         means.append(scores.mean())
     assert covered >= 85
     assert abs(np.mean(means)) < 4 * np.std(means) / 10
-    assert score(np.full(len(baseline), best), baseline, best) == 1
+    assert search.scores(np.full((1, TRIALS), best)) == pytest.approx([1])
 
 
 def test_the_scores_of_a_study() -> None:
@@ -175,7 +175,7 @@ def test_scores_end_where_random_search_does() -> None:
     generator = np.random.default_rng(10)
     (drawn, *_), (other, *_) = runs(generator, 1, [0.0, 0.0])
     rows = summary({"random": [drawn[:9]], "other": [other]}).workloads[0].strategies
-    assert {row.score_trials for row in rows} == {9}
+    assert {(row.score_first, row.score_trials) for row in rows} == {(1, 9)}, "both go as random search does"
 
 
 def test_a_baseline_that_covers_the_space_is_exact() -> None:
@@ -183,8 +183,7 @@ def test_a_baseline_that_covers_the_space_is_exact() -> None:
     generator = np.random.default_rng(8)
     whole = [generator.permutation(len(TABLE)) for _ in range(4)]
     (row,) = summary({"random": whole}).workloads[0].strategies
-    baseline = expected_best(TABLE, len(TABLE))
-    baseline = baseline[: cutoff(TABLE, baseline, float(TABLE.min()))]
-    curves: Floats = np.minimum.accumulate(TABLE[np.array(whole)], axis=1)[:, : len(baseline)]
-    assert row.score_trials == len(baseline)
-    assert row.score_by_seed == pytest.approx(score(curves, baseline, float(TABLE.min())))
+    search = RandomSearch.of(Draws.of(TABLE, len(TABLE)), float(TABLE.min()), len(TABLE))
+    curves: Floats = np.minimum.accumulate(TABLE[np.array(whole)], axis=1)
+    assert (row.score_first, row.score_trials) == (1, search.last) and search.last < len(TABLE)
+    assert row.score_by_seed == pytest.approx(search.scores(curves))

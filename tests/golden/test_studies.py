@@ -13,7 +13,7 @@ import searchlab
 from searchlab.costmodel import load
 
 from .holding import MANIFEST, hold, skip_with_other_libraries
-from .today import ASKED, DATA, SINCE, as_before, as_planned, command, header_of, planned, read
+from .today import ASKED, DATA, as_before, as_planned, command, header_of, numbers_of_then, planned, read
 
 FOREIGN = DATA.parent.parent / "exchange" / "data"
 
@@ -58,11 +58,8 @@ def test_the_directory_of_a_study_is_complete_and_reported_as_before(tmp_path: P
     assert {path: path.read_bytes() for path in results.rglob("*.jsonl")} == before
     code, said = command("report", results, "--json")
     assert code == 0
-    summary = json.loads(said)
-    for row in (row for item in summary["workloads"] for row in item["strategies"]):
-        for name in SINCE:
-            row.pop(name, None)
-    hold(as_before(summary), json.loads((DATA / "results" / "summary.json").read_text()))
+    then = json.loads((DATA / "results" / "summary.json").read_text())
+    hold(as_before(numbers_of_then(json.loads(said))), numbers_of_then(then))
 
 
 def test_the_directory_of_a_study_goes_on(tmp_path: Path) -> None:

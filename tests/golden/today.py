@@ -38,8 +38,11 @@ REGISTERED = {
 }
 """Plug-ins as golden data names them by module and class -> the names by which runs go today."""
 
-SINCE = ("batch", "ended")
-"""What the summary of a strategy has had since version 0.1."""
+SINCE = ("batch", "ended", "interrupted", "one_run", "score_first", "effect")
+"""What the summary of a strategy, or of two, has had since version 0.1."""
+
+RECKONED = ("score", "score_by_seed", "score_trials")
+"""What is reckoned in another way than in version 0.1: scores are of log latency, and go further."""
 
 ADDED: dict[str, Any] = {"unit": "GFLOPS", "unsteady": "", "passes": None, "caveats": []}
 """What has been told since version 0.1 of a best, of a table and in a summary, and what it is for logs of then."""
@@ -186,6 +189,19 @@ def planned(path: Path) -> dict[str, Any]:
         "runs": {place: {name: header[name] for name in identity} for place, header in headers.items()},
         "left_out": len(left_out),
     }
+
+
+def numbers_of_then(summary: dict[str, Any]) -> dict[str, Any]:
+    """``summary`` without what strategies and contrasts have had since, and what is reckoned in another way."""
+
+    def kept(row: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in row.items() if name not in (*SINCE, *RECKONED)}
+
+    workloads = [
+        {**item, "strategies": [*map(kept, item["strategies"])], "contrasts": [*map(kept, item["contrasts"])]}
+        for item in summary["workloads"]
+    ]
+    return {**summary, "workloads": workloads}
 
 
 def as_before(found: dict[str, Any]) -> dict[str, Any]:

@@ -38,9 +38,11 @@ def test_rows_are_the_same_here_and_elsewhere(pool: BuildPool, native: Target, s
     searched = SPACES.make(Plugin(space), parse_workload("gemm:32x32x32"), native)
     configs = searched.sample_new(np.random.default_rng(0), 40, ())
     here = make_features(features, searched)(configs)
-    with extracted_by(Extractor(pool).extract):
+    extractor = Extractor(pool)
+    with extracted_by(extractor.extract):
         there = make_features(features, searched)
         np.testing.assert_array_equal(there(configs[::-1]), here[::-1])
+    assert extractor.seconds > 0
     with extracted_by(_unwanted):  # every row was kept
         np.testing.assert_array_equal(there(configs), here)
     alone = [make_features(features, searched)([config])[0] for config in configs[:5]]

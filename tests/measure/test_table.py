@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record, read_log
 from searchlab.measure.nearest import Nearest
-from searchlab.measure.table import TableMeasurer
+from searchlab.measure.table import TableMeasurer, draw_weights
 from searchlab.records import Measurement, Trial
 from searchlab.run.study import Study, tune
-from searchlab.space import Config
+from searchlab.space import Config, ProductSpace, Space
 from searchlab.target import Target
 from tests.support import toys
 from tests.support.logs import decided, write_table
@@ -286,3 +287,33 @@ def test_a_complete_table_gives_its_optimum_to_the_log_of_every_run(tmp_path: Pa
     assert run(tmp_path / "part.jsonl") is None, "a config is missing"
     assert run(write_table(tmp_path / "uncounted.jsonl", space, toys.flaky)) is None
     assert run(write_table(tmp_path / "failed.jsonl", space, toys.all_invalid, counted=True)) is None
+
+
+@pytest.mark.parametrize("space", [toys.Dependent(), toys.Small()])
+def test_the_weights_of_configs_are_how_often_samples_give_them(space: Space) -> None:
+    configs = list(space.enumerate())
+    weights = draw_weights(space, configs[::-1])[::-1]
+    rng = np.random.default_rng(0)
+    drawn = Counter(space.sample(rng) for _ in range(20_000))
+    seen = np.array([drawn[config] for config in configs]) / 20_000
+    np.testing.assert_allclose(weights / weights.sum(), seen, atol=0.015)
+    assert (len(set(weights.tolist())) > 1) == (not isinstance(space, ProductSpace))
+
+
+def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
+    """The mean over the runs of random search in a space whose knobs depend on each other."""
+    space = toys.Dependent()
+    path = write_table(tmp_path / "table.jsonl", space, toys.smooth, counted=True)
+    run = tune(
+        space.workload, space=space, policy="random", trials=12, log=tmp_path / "run.jsonl",
+        measure={"kind": "table", "path": str(path)},
+    )  # fmt: skip
+    known = run.log.header.random
+    assert known is not None and len(known.expected) == 12
+    drawn = [space.sample_new(np.random.default_rng(seed), 12, ()) for seed in range(400)]
+    costs = np.array([[toys.smooth(config).cost for config in configs] for configs in drawn])
+    lowest = np.log(np.minimum.accumulate(costs, axis=1))
+    error = lowest.std(axis=0) / np.sqrt(len(lowest))
+    assert (np.abs(lowest.mean(axis=0) - known.expected) <= 4 * error + 1e-9).all()
+    write_table(tmp_path / "part.jsonl", space, toys.smooth)
+    assert TableMeasurer([tmp_path / "part.jsonl"]).whole(space) is None

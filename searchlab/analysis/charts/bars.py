@@ -31,9 +31,9 @@ def time_bars(item: WorkloadSummary) -> Bars:
     """Where the seconds of each strategy went, on average over seeds; the total is their sum."""
     rows = []
     for row in item.strategies:
-        seeds = len(row.seeds)
-        values = [getattr(row.seconds, part) / seeds for part in TIME_PARTS]
-        rows.append(Bar(row.strategy, values, row.seconds.total / seeds))
+        runs = len(row.trials_by_seed)
+        values = [getattr(row.seconds, part) / runs for part in TIME_PARTS]
+        rows.append(Bar(row.strategy, values, row.seconds.total / runs))
     return Bars(TIME_PARTS, rows)
 
 

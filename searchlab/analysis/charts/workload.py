@@ -92,9 +92,10 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     return Figure(
         key="score", title="Score over budget", views=[view], step=False,
         brief="mean over seeds with its 95 % interval; 0: random search in the same space, 1: the best known there",
-        says="How much of what random search still had to gain at this budget a strategy has already gained: mean "
-        "over seeds with its 95 % interval. 0 is random search in the same space, 1 the best known there from the "
-        "start. It ends where random search itself is nearly there, and what is below -1 is not drawn.",
+        says="How much of what random search still had to gain at this budget, in log latency, a strategy has already "
+        "gained: mean over seeds with its 95 % interval. 0 is random search in the same space, 1 the best known there "
+        f"from the start. A score is the mean over trials {item.score_ranges}. It ends where random search itself is "
+        "nearly there, and what is below -1 is not drawn.",
     )  # fmt: skip
 
 

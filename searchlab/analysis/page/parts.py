@@ -9,7 +9,6 @@ from ..charts.bars import Bars
 from ..charts.figures import Figure
 from ..model import Contrast, StrategySummary
 from ..runs import LoggedRun
-from ..stats.ranks import ALPHA
 from ..words import number_text
 
 _BUDGETS = (1, 2, 5)  # times a power of ten: where a figure's table gives its lines
@@ -47,8 +46,9 @@ def _rows(x: Sequence[float]) -> list[int]:
 def pair_matrix(
     rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], measure: str
 ) -> list[tuple[str, list[dict[str, Any] | None]]]:
-    """For each strategy against each other: how probably a run of it is better, with the interval, and Holm's p. The
-    entry of a strategy against itself is None.
+    """For each strategy against each other: how probably a run of it is better, with the interval, and Holm's p.
+
+    The last two are None where there is no test. The entry of a strategy against itself is None.
     """
     about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
     matrix = []
@@ -61,9 +61,10 @@ def pair_matrix(
             c = about.get((one.strategy, other.strategy)) or about[other.strategy, one.strategy]
             chance, lower, upper = c.improvement, c.lower, c.upper
             if c.first != one.strategy:
-                chance, lower, upper = 1 - chance, 1 - upper, 1 - lower
-            sure = c.adjusted <= ALPHA and chance != 0.5
-            word = ("better" if chance > 0.5 else "worse") * sure
+                chance = 1 - chance
+                lower, upper = (None if end is None else 1 - end for end in (upper, lower))
+            ahead, behind = c.ahead(one.strategy, other.strategy), c.ahead(other.strategy, one.strategy)
+            word = "better" if ahead else "worse" if behind else ""
             cells.append({"chance": chance, "lower": lower, "upper": upper, "p": c.adjusted, "word": word})
         matrix.append((one.strategy, cells))
     return matrix

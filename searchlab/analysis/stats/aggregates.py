@@ -77,6 +77,26 @@ def improvement_interval(
     return _percentiles(values / len(first), level)
 
 
+def paired_improvement(first: Sample, second: Sample) -> float:
+    """The part of the pairs in which ``first`` is better than ``second``, a tie counted half, mean over workloads.
+
+    The runs of each workload are paired in order.
+    """
+    return float(mean_of_means([_outcomes(ours, theirs) for ours, theirs in zip(first, second, strict=True)]))
+
+
+def paired_improvement_interval(first: Sample, second: Sample) -> tuple[float, float]:
+    """Percentile interval of :func:`paired_improvement`: pairs are resampled, those of each workload apart."""
+    outcomes = [_outcomes(ours, theirs) for ours, theirs in zip(first, second, strict=True)]
+    return bootstrap(outcomes, mean_of_means)
+
+
+def _outcomes(ours: Floats, theirs: Floats) -> Floats:
+    """Of each pair: 1 where ``ours`` is better, 0 where ``theirs`` is, 0.5 for a tie."""
+    outcomes: Floats = (ours > theirs) + (ours == theirs) / 2
+    return outcomes
+
+
 @lru_cache(maxsize=4)  # a report asks for the intervals of thousands of pairs with the same numbers of runs
 def _draws(shapes: tuple[tuple[int, int], ...], replicates: int, seed: int) -> list[tuple[Floats, Floats]]:
     """How often each run is drawn into each resample, of both strategies of each workload: shape (replicates, runs).

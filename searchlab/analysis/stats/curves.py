@@ -39,7 +39,8 @@ def trials_to_target(curve: Floats, target: float) -> float:
 def area_under_curve(curve: Floats, reference: float, horizon: int) -> float:
     """Mean over the first ``horizon`` trials of the best throughput so far, as a part of ``reference`` GFLOPS.
 
-    In [0, 1] where ``reference`` is the best known: 1 is a run whose first trial was as good as that. A run
+    In [0, 1]: 1 is a run whose first trial was as good as ``reference``; what is better, by the luck of a measurement,
+    counts as that. A run
     that ended sooner keeps what it found, so its last value is held up to ``horizon``. The area is 0 for an empty run,
     and where no throughput above 0 is known.
 
@@ -50,7 +51,7 @@ def area_under_curve(curve: Floats, reference: float, horizon: int) -> float:
     """
     if len(curve) == 0 or reference <= 0 or horizon <= 0:
         return 0.0
-    within = curve[:horizon] / reference
+    within = np.minimum(curve[:horizon] / reference, 1.0)
     return float((within.sum() + (horizon - len(within)) * within[-1]) / horizon)
 
 

@@ -9,14 +9,19 @@ from typing import Self
 import numpy as np
 
 from .curves import Floats
+from .successive import expected_lowest
+
+PART = 0.96
+"""How far from its median to the optimum random search has gone where a score ends, as in the published methodology."""
 
 
-def expected_best(costs: Floats, trials: int, failed: float | None = None) -> Floats:
+def expected_best(costs: Floats, trials: int, failed: float | None = None, weights: Floats | None = None) -> Floats:
     """Expected lowest cost after 1, 2, ... ``trials`` random draws without replacement: shape (trials,).
 
     costs: of every config of a space, shape (N,); or of N of its configs drawn at random, for which this is the
     unbiased estimate (a U-statistic) of the same expectation over the whole space. After N draws it stays at the
-    lowest cost: a space is exhausted then, while of a sample no more can be said.
+    lowest cost: a space is exhausted then, while of a sample no more can be said. weights: how often a draw gives each
+    config, shape (N,), where that differs: see :func:`~.successive.expected_lowest`.
 
     With the costs in ascending order, E[min of t] = sum_i x_(i) C(N - i, t - 1) / C(N, t). Summed by parts that is
     x_(1) + sum_i (x_(i+1) - x_(i)) P(the i lowest are all missed), in which the probability
@@ -33,7 +38,11 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None) -> Fl
     if not finite.any():
         return np.full(trials, math.inf)
     worst = float(costs[finite].max()) if failed is None else failed
-    values = np.sort(np.where(finite, costs, worst))
+    filled = np.where(finite, costs, worst)
+    order = np.argsort(filled, kind="stable")
+    values = filled[order]
+    if weights is not None and (weights != weights[0]).any():
+        return expected_lowest(values, weights[order], trials)
     number, gaps = len(values), np.diff(values)
     left = number - np.arange(number - 1)  # N - j for j = 0 ... N - 2
     curve = np.full(trials, values[0])
@@ -63,26 +72,32 @@ def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
     return draws
 
 
-def cutoff(costs: Floats, baseline: Floats, best: float, part: float = 0.95) -> int:
-    """How many trials a score is taken over: until random search has gone ``part`` of the way from the median
-    cost that works to ``best``, or else to the end of ``baseline``.
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """The value that half of the weight does not exceed, or the mean of two where exactly half lies below."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order]) / weights.sum()
+    at = int(np.searchsorted(below, 0.5 - 1e-12))
+    upper = min(at + (below[at] <= 0.5 + 1e-12), len(order) - 1)
+    return float((values[order[at]] + values[order[upper]]) / 2)
 
-    baseline: :func:`expected_best` of ``costs``. Beyond this point a score divides by the little that random search
-    has left to gain (Willemsen et al., cited below, whose cutoff is the same, at the expected rank).
+
+def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
+    """How many trials random search takes to go ``part`` of the way from ``median`` to ``best``.
+
+    All of ``baseline``, which is :func:`expected_best`, if it does not get there. median: of the costs of random draws
+    that work. Beyond this point a score divides by the little that random search has left to gain (Willemsen et al.,
+    cited below, whose cutoff is the same, at the expected rank).
     """
-    working = costs[np.isfinite(costs)]
-    if len(working) == 0:
-        return len(baseline)
-    there = baseline <= best + (1 - part) * (float(np.median(working)) - best)
+    there = baseline <= best + (1 - part) * (median - best)
     return int(np.argmax(there)) + 1 if there.any() else len(baseline)
 
 
 def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
     """P_t = (R_t - S_t) / (R_t - best) of every trial: 0 as good as random search, 1 at the best from the start on.
 
-    so_far: S_t, lowest latency of a run up to trial t, shape (..., trials). baseline: R_t, shape (trials,). NaN where
-    random search itself stands at ``best``, as there is nothing to gain on it. The score is linear in S_t, so a mean
-    over runs of scores is the score of the mean run.
+    so_far: S_t, lowest latency of a run up to trial t, or its logarithm, shape (..., trials). baseline: R_t, shape
+    (trials,). NaN where random search itself stands at ``best``, as there is nothing to gain on it. The score is linear
+    in S_t, so a mean over runs of scores is the score of the mean run.
 
     Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation
     Computer Systems 159, 2024 (doi 10.1016/j.future.2024.05.021), and its package autotuning_methodology. There R_t is
@@ -110,34 +125,76 @@ def _mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class RandomSearch:
-    """What random search in one space is worth; runs in that space are scored against it.
+class Draws:
+    """What random draws without replacement find in a space, in log latency: natural logarithms of seconds.
 
-    baseline: R_t in seconds, up to the cutoff, shape (trials,). best: the lowest seconds known in the space. slowest:
-    the seconds that count for a run that has found nothing yet.
+    expected: of the lowest latency after 1, 2, ... draws, shape (trials,). median: of the configs that work, as often
+    as they are drawn. slowest: of all; a draw that fails counts as this.
+    """
+
+    expected: Floats
+    median: float
+    slowest: float
+
+    @classmethod
+    def of(cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None) -> Self:
+        """costs: in seconds, of configs drawn at random without replacement, or of all; a failure is infinite.
+
+        One of them at least is finite: shape (N,). weights: as in :func:`expected_best`. slowest: the seconds of the
+        slowest config, if it is not among them. A sample says nothing of more trials than it has configs.
+        """
+        logs = np.log(costs)
+        works = np.isfinite(logs)
+        weights = np.ones(len(costs)) if weights is None else weights
+        worst = float(logs[works].max()) if slowest is None else math.log(slowest)
+        expected = expected_best(logs, min(trials, len(logs)), worst, weights)
+        return cls(expected, weighted_median(logs[works], weights[works]), worst)
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """What random search in one space is worth; runs in that space are scored against it, in log latency.
+
+    So a run that fails for long is not worse without bound, as it would be in latency, whose tail is heavy.
+
+    baseline: R_t, the expected log of the lowest seconds, up to the last trial of a score: shape (last,). first: the
+    first trial of a score, from 1. best: log of the lowest seconds known in the space. slowest: the log that counts for
+    a run that has found nothing yet.
     """
 
     baseline: Floats
+    first: int
     best: float
     slowest: float
 
     @classmethod
-    def of(cls, sample: Floats, trials: int, best: float, slowest: float) -> Self:
-        """sample: costs of configs drawn at random without replacement, or of all, shape (N,); a failure is infinite.
+    def of(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
+        """best: the lowest seconds known in the space. trials: the most that a score may go to.
 
-        trials: the most that a score is taken over. A sample says nothing of more trials than it has configs, so that
-        scores end there at the latest.
+        start: so many trials at the start are the same for all, and left out. A score goes over as many trials after
+        these as random search takes for :data:`PART` of the way. If there are no others, the start counts.
         """
-        baseline = expected_best(sample, min(trials, len(sample)), slowest)
-        return cls(baseline[: cutoff(sample, baseline, best)], best, slowest)
+        baseline = draws.expected[:trials]
+        # What is left of the sums of an exhausted space is nothing to gain.
+        baseline = np.where(baseline - math.log(best) < 1e-9, math.log(best), baseline)
+        start = start if start < len(baseline) else 0
+        last = start + cutoff(draws.median, baseline, math.log(best))
+        return cls(baseline[:last], start + 1, math.log(best), draws.slowest)
+
+    @property
+    def last(self) -> int:
+        """The last trial of a score."""
+        return len(self.baseline)
 
     def score_curves(self, so_far: Floats) -> Floats:
-        """:func:`score_curve` of runs up to the cutoff. so_far: lowest seconds so far, shape (runs, trials)."""
-        return score_curve(np.minimum(so_far, self.slowest)[:, : len(self.baseline)], self.baseline, self.best)
+        """:func:`score_curve` of runs up to the last trial of a score. so_far: lowest seconds, shape (runs, trials)."""
+        logs = np.minimum(np.log(so_far), self.slowest)
+        return score_curve(logs[:, : self.last], self.baseline, self.best)
 
     def mean_scores(self, curves: Floats) -> Floats | None:
         """The score of every run, shape (runs,), from its :meth:`score_curves`; None where there is nothing to gain."""
-        scores = _mean_score(curves, self.baseline, self.best)
+        start = self.first - 1
+        scores = _mean_score(curves[:, start:], self.baseline[start:], self.best)
         return scores if np.isfinite(scores).all() else None
 
     def scores(self, so_far: Floats) -> Floats | None:

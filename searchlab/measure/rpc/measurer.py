@@ -162,6 +162,9 @@ class RpcMeasurer(Measurer):
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
         return self._extractor.extract(space, features, configs)
 
+    def extract_seconds(self) -> float:
+        return self._extractor.seconds
+
     def close(self) -> None:
         self._sessions.close()
         self._builders.close()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from searchlab.analysis.stats.curves import Floats
-from searchlab.analysis.stats.random_search import cutoff, expected_best, score, score_curve
+from searchlab.analysis.stats.random_search import (
+    Draws,
+    RandomSearch,
+    cutoff,
+    expected_best,
+    score,
+    score_curve,
+    weighted_median,
+)
 
 tables = arrays(np.float64, st.integers(1, 8), elements=st.integers(1, 20) | st.just(math.inf))
 
@@ -62,13 +70,80 @@ def test_a_million_configs_lose_no_digits(trials: int) -> None:
     assert curve[-1] == pytest.approx((n + 1) / (trials + 1), rel=1e-11)
 
 
+@given(tables, st.integers(1, 10), st.data())
+def test_unequal_draws_are_the_mean_over_all_orders(costs: Floats, trials: int, data: st.DataObject) -> None:
+    """Once, a space whose knobs depend on each other was taken for one in which all configs are drawn alike."""
+    costs = costs[:5]
+    weights = np.array(data.draw(st.lists(st.floats(0.01, 9), min_size=len(costs), max_size=len(costs))))
+    if not np.isfinite(costs).any():
+        return
+    filled = np.where(np.isfinite(costs), costs, costs[np.isfinite(costs)].max())
+    exact = np.zeros(trials)
+    for order in permutations(range(len(costs))):
+        left = weights[list(order)][::-1].cumsum()[::-1]
+        chance = float(np.prod(weights[list(order)] / left))
+        lowest = np.minimum.accumulate(filled[list(order)])
+        exact += chance * np.pad(lowest, (0, trials), "edge")[:trials]
+    np.testing.assert_allclose(expected_best(costs, trials, weights=weights), exact, atol=1e-6)
+
+
+def test_unequal_draws_are_what_successive_sampling_finds() -> None:
+    random = np.random.default_rng(0)
+    costs = random.lognormal(0, 1, 400)
+    weights = random.lognormal(0, 1, 400) / costs
+    keys = random.exponential(size=(4000, 400)) / weights
+    runs = np.minimum.accumulate(costs[np.argsort(keys, axis=1)[:, :60]], axis=1)
+    error = runs.std(axis=0) / math.sqrt(len(runs))
+    assert (np.abs(expected_best(costs, 60, weights=weights) - runs.mean(axis=0)) < 4.5 * error).all()
+    assert expected_best(costs, 60)[-1] != pytest.approx(runs.mean(axis=0)[-1], rel=0.05), "it matters"
+
+
+@pytest.mark.parametrize("configs", [30, 3000])
+def test_nearly_equal_draws_are_nearly_those_without_weights(configs: int) -> None:
+    costs = np.random.default_rng(1).lognormal(0, 1, configs)
+    weights = np.ones(configs)
+    weights[0] += 1e-9
+    np.testing.assert_allclose(expected_best(costs, 100, weights=weights), expected_best(costs, 100), rtol=1e-6)
+
+
 def test_cutoff_by_hand() -> None:
-    costs = np.array([1, 2, 3, 4, 5, math.inf])
     baseline = np.array([3.0, 2.0, 1.5, 1.1, 1.0])
-    assert cutoff(costs, baseline, 1, 0.95) == 4, "the median is 3: the first at or below 1.1"
-    assert cutoff(costs, baseline, 1, 0.5) == 2
-    assert cutoff(costs, baseline, 0.1) == 5, "the end where it is not reached"
-    assert cutoff(np.array([math.inf]), baseline, 1) == 5
+    assert cutoff(3, baseline, 1, 0.95) == 4, "the first at or below 1.1"
+    assert cutoff(3, baseline, 1, 0.5) == 2
+    assert cutoff(3, baseline, 0.1, 0.95) == 5, "the end where it is not reached"
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "expected"),
+    [([3, 1, 2], [1, 1, 1], 2), ([4, 1, 3, 2], [1, 1, 1, 1], 2.5), ([1, 2, 3], [5, 1, 1], 1), ([1, 2], [1, 1], 1.5),
+     ([7], [2], 7), ([1, 2, 3], [1, 1, 2], 2.5)],
+)  # fmt: skip
+def test_weighted_median(values: list[float], weights: list[float], expected: float) -> None:
+    assert weighted_median(np.array(values, float), np.array(weights, float)) == expected
+
+
+def test_a_score_goes_over_as_many_trials_after_the_start_as_random_search_takes() -> None:
+    costs = np.exp(np.arange(100.0))
+    draws = Draws.of(costs, 60)
+    assert draws.median == pytest.approx(49.5) and draws.expected[0] == pytest.approx(49.5)
+    alone = RandomSearch.of(draws, 1.0, 60)
+    assert (alone.first, alone.last) == (1, 33), "the first t with 101 / (t + 1) - 1 <= 0.04 * 49.5"
+    late = RandomSearch.of(draws, 1.0, 60, start=8)
+    assert (late.first, late.last) == (9, 41)
+    assert RandomSearch.of(draws, 1.0, 36, start=8).last == 36, "at most the budget"
+    assert RandomSearch.of(draws, 1.0, 8, start=8).first == 1, "all of it is the start"
+    run = np.full((1, 60), math.e**5)
+    run[0, 8:] = 1.0
+    assert late.scores(run) == pytest.approx([1])
+
+
+def test_a_run_that_finds_nothing_for_long_does_not_outweigh_all_others() -> None:
+    """In latency, whose tail is heavy, one dead run in ten gave a mean score of -46."""
+    costs = np.concatenate((np.random.default_rng(0).lognormal(0, 0.3, 200), [1e3, np.inf]))
+    search = RandomSearch.of(Draws.of(costs, 50), float(costs.min()), 50)
+    dead, good = np.full((1, 50), np.inf), np.full((9, 50), costs.min())
+    scores = search.scores(np.concatenate((dead, good)))
+    assert scores is not None and scores[1:] == pytest.approx([1] * 9) and -100 < scores[0] < 0
 
 
 def test_score_by_hand() -> None:

@@ -32,11 +32,13 @@ def write(
     *,
     spent: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
     ended: bool = False,
+    shared: Sequence[str] = (),
     **changes: Any,
 ) -> Path:
     """A log of a run that found ``gflops``, or failed; ``spent``: seconds to propose, train, build, run each trial.
 
-    ended: whether the run then ended by itself.
+    ended: whether the run then ended by itself. shared: names of its first configs, which other runs may have too; the
+    others are those of this run alone.
     """
     made = header(strategy, seed, **changes)
     path = directory / f"{made.workload.replace(':', '-')}-{made.space.name}-{made.name}-{seed}.jsonl"
@@ -47,7 +49,9 @@ def write(
         writer.append(
             Record(
                 index=index,
-                config={"tile": [index, 1]},
+                config={"of": shared[index]}
+                if index < len(shared)
+                else {"tile": [index, 1], "of": f"{made.name} {seed}"},
                 seconds=() if isinstance(value, str) else (1e-3 / value,),
                 failure=failure,
                 propose_seconds=propose,

@@ -1,0 +1,43 @@
+"""The seconds that a trial is charged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from searchlab.log.format import Log, Record, batches
+from tests.support.logs import HEADER
+
+
+def run(sizes: list[int], batch: int, workers: int) -> Log:
+    """A run whose policy gave batches of these sizes. A program takes 8 s to build, and 1 s to run."""
+    shares = [1 + number / 100 for number, size in enumerate(sizes) for _ in range(size)]
+    records = tuple(
+        Record(index=index, config={}, build_seconds=8.0, run_seconds=1.0, propose_seconds=share)
+        for index, share in enumerate(shares)
+    )
+    return Log(Path("a"), msgspec.structs.replace(HEADER, batch=batch, workers=workers), records)
+
+
+@pytest.mark.parametrize(("workers", "builders"), [(1, [1] * 4), (2, [2, 2, 2, 1]), (16, [4, 4, 3, 1])])
+def test_building_is_shared_by_no_more_workers_than_a_batch_has_programs(workers: int, builders: list[int]) -> None:
+    sizes = [4, 4, 3, 1]
+    log = run(sizes, batch=4, workers=workers)
+    assert [len(batch) for batch in batches(log.records, 4)] == sizes
+    build = np.concatenate([np.full(size, 8.0 / shared) for size, shared in zip(sizes, builders, strict=True)])
+    np.testing.assert_allclose(log.charged[:, 2], build)
+    np.testing.assert_allclose(log.elapsed, np.cumsum(log.charged[:, 0] + build + 1))
+
+
+def test_without_shares_batches_are_as_large_as_the_policy_was_asked_for() -> None:
+    records = [Record(index=index, config={}) for index in range(10)]
+    assert [len(batch) for batch in batches(records, 4)] == [4, 4, 2]
+    assert batches([], 4) == []
+
+
+def test_an_empty_run_is_charged_nothing() -> None:
+    log = run([], batch=4, workers=2)
+    assert log.charged.shape == (0, 4) and log.elapsed.tolist() == []

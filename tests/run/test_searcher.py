@@ -1,0 +1,51 @@
+"""What a policy is charged for proposing and for learning."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from searchlab import Config, NeverTwice, Study
+from searchlab.records import Trial
+from searchlab.run.searcher import Searcher
+from tests.support import toys
+from tests.support.logs import write_table
+
+WAITS = 0.2
+
+
+class Waits(NeverTwice):
+    """It waits, as on a machine that is busy with other work."""
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        time.sleep(WAITS)
+        return ()
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        time.sleep(WAITS)
+        super().tell(trials)
+
+
+def searcher(tmp_path: Path, elsewhere: list[float]) -> Searcher:
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    study = Study.from_dict(
+        {
+            "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"],
+            "policies": ["tests.run.test_searcher:Waits"], "seeds": 1, "trials": 16, "target": {"kind": "llvm"},
+            "measure": {"kind": "table", "path": "table.jsonl"},
+        },
+        tmp_path,
+    )  # fmt: skip
+    (run,), _ = study.plan()
+    return Searcher(run, lambda: elsewhere.pop(0))
+
+
+def test_waiting_is_not_charged_and_work_in_other_processes_is(tmp_path: Path) -> None:
+    one = searcher(tmp_path, [0.0, 0.0, 0.0, 5.0, 5.0, 7.0])
+    configs = one.ask(4)
+    assert 5 <= one.propose_seconds < 5 + WAITS
+    one.tell([Trial(index, config, toys.flaky(config)) for index, config in enumerate(configs)])  # type: ignore[arg-type]
+    assert 2 <= one.train_seconds < 2 + WAITS
