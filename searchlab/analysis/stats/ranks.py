@@ -75,15 +75,17 @@ def _two_sided(ways: Floats, seen: int, mean: float) -> float:
     return float(min(1.0, ways[far].sum() / ways.sum()))
 
 
-def holm(p: Floats) -> Floats:
+def holm(p: Floats, weights: Floats | None = None) -> Floats:
     """Adjusted p-values of a family of tests, shape (tests,), in the order given.
 
     Rejecting those of at most alpha keeps the chance of any false rejection at alpha, however the tests depend on
     each other (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-    Statistics 6(2), 1979).
+    Statistics 6(2), 1979). weights: above 0, of tests that matter more or less (section 4 there); all alike by default.
     """
-    order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    weights = np.ones(len(p)) if weights is None else weights
+    order = np.argsort(p / weights, kind="stable")
+    left = np.cumsum(weights[order][::-1])[::-1]  # of the tests that are not rejected yet
+    steps = np.maximum.accumulate(p[order] / weights[order] * left)
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(steps, 1.0)
     return adjusted
