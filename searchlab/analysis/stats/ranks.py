@@ -8,6 +8,8 @@ below the tests take scipy's normal approximation with its correction for ties, 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
 
@@ -36,12 +38,8 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
         return 1.0
     if len(ranks) > EXACT_RANK_SUM:
         return float(mannwhitneyu(ranks[:size], ranks[size:], method="asymptotic").pvalue)
-    # ways[k, s]: how many subsets of k of the ranks seen so far sum to s.
-    ways = np.zeros((size + 1, int(ranks.sum()) + 1))
-    ways[0, 0] = 1.0
-    for rank in ranks:
-        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
-    return _two_sided(ways[size], int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
+    ways = _subsets(tuple(sorted(ranks.tolist())), size)
+    return _two_sided(ways, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
 
 
 def signed_rank_test(first: Floats, second: Floats) -> float:
@@ -57,11 +55,28 @@ def signed_rank_test(first: Floats, second: Floats) -> float:
     ranks = _doubled(rankdata(np.abs(differences)))
     if len(ranks) > EXACT_SIGNED_RANK:
         return float(wilcoxon(np.sign(differences) * ranks, method="asymptotic").pvalue)
-    ways = np.zeros(int(ranks.sum()) + 1)
+    return _two_sided(_signs(tuple(sorted(ranks.tolist()))), int(ranks[differences > 0].sum()), ranks.sum() / 2)
+
+
+@lru_cache(maxsize=32)  # without ties the ranks are the same for all pairs of a report
+def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
+    """How many subsets of ``size`` of ``ranks`` have each sum, from 0."""
+    ways = np.zeros((size + 1, sum(ranks) + 1))  # of k of the ranks so far, in row k
+    ways[0, 0] = 1.0
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
+    subsets: Floats = ways[size]
+    return subsets
+
+
+@lru_cache(maxsize=32)
+def _signs(ranks: tuple[int, ...]) -> Floats:
+    """How many ways to give ``ranks`` signs have each sum of the positive ones, from 0."""
+    ways = np.zeros(sum(ranks) + 1)
     ways[0] = 1.0
     for rank in ranks:
         ways[rank:] += ways[: len(ways) - rank]
-    return _two_sided(ways, int(ranks[differences > 0].sum()), ranks.sum() / 2)
+    return ways
 
 
 def _doubled(ranks: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
