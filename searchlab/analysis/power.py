@@ -45,7 +45,8 @@ def power_plan(summary: Summary, difference: float, power: float, tests: int | N
     """The plan for a ``difference`` of the area under the curve, to be seen with probability ``power``.
 
     tests: over how many tests Holm's correction goes; by default all of a report by area: every pair, on each workload
-    and over all. Pairs without two seeds in common on any workload are left out.
+    and over all. Pairs without two seeds in common that differ
+    are left out.
     """
     names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
     which = [(names[i], names[j]) for i, j in pairs(len(names))]

@@ -51,7 +51,9 @@ def power(
     where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]
     plan = power_plan(summarize(read_runs(*where)), difference, chance, tests)
     if not plan.needs:
-        raise SearchlabError("no two strategies have 2 seeds in common on a workload: run more seeds first")
+        raise SearchlabError(
+            "no two strategies have 2 seeds in common on a workload that differ: run more seeds or trials"
+        )
     if as_json:
         print(json.dumps(dataclasses.asdict(plan), indent=2))
         return

@@ -14,9 +14,9 @@ from tests.support.logs import write_table
 STUDY = """
 workloads = ["gemm:64x64x64"]
 spaces = [{ name = "tests.support.toys:Small", label = "small" }]
-policies = ["random", "evolutionary"]
+policies = ["random", { name = "evolutionary", options = { population = 4 } }]
 seeds = 4
-trials = 12
+trials = 24
 target = { kind = "llvm" }
 measure = { kind = "table", path = "table.jsonl" }
 """

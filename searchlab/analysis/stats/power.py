@@ -16,6 +16,7 @@ from scipy.stats import nct
 
 from .curves import Floats
 from .inference import FEWEST_WORKLOADS
+from .intervals import DECIMALS
 
 MOST = 100_000
 """Seeds or workloads beyond which nobody goes."""
@@ -34,7 +35,7 @@ class Variation:
 
 
 def variation(differences: Sequence[Floats]) -> Variation | None:
-    """The variance components of paired differences, an array per workload; None where no workload has 2 of them.
+    """The variance components of paired differences, an array per workload; None where no workload has 2 that differ.
 
     The estimates of the analysis of variance, with means of workloads counted alike: what the means vary by, less what
     the seeds make of it, and at least 0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter 3).
@@ -44,6 +45,8 @@ def variation(differences: Sequence[Floats]) -> Variation | None:
         return None
     freedom = sum(len(own) - 1 for own in several)
     within = sum(float(((own - own.mean()) ** 2).sum()) for own in several) / freedom
+    if not round(within, 2 * DECIMALS):
+        return None
     means = np.array([own.mean() for own in differences if len(own)])
     if len(means) < 2:
         return Variation(math.sqrt(within), None)
@@ -57,8 +60,6 @@ def t_power(difference: float, error: float, df: float, alpha: float) -> float:
     error: the standard error of the estimate. From the noncentral t distribution (Cohen, "Statistical power analysis
     for the behavioral sciences", 1988, chapter 2).
     """
-    if error == 0:
-        return 1.0
     return float(nct.sf(stdtrit(df, 1 - alpha / 2), df, difference / error))
 
 
