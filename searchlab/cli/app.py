@@ -24,6 +24,7 @@ from .fleet import fleet
 from .hypertune import hypertune
 from .list import list_
 from .log import logs
+from .power import power
 from .report import report
 from .run import run
 from .schema import schema
@@ -50,6 +51,7 @@ app.command()(check)
 app.command()(schema)
 app.command(name="import")(import_)
 app.command(name="export")(export)
+app.command()(power)
 app.command()(hypertune)
 tables.command(name="surrogate")(table_surrogate)
 tables.command(name="gate")(table_gate)

@@ -8,6 +8,8 @@ below the tests take scipy's normal approximation with its correction for ties, 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
 
@@ -49,12 +51,8 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
         return 1.0
     if len(ranks) > EXACT_RANK_SUM:
         return float(mannwhitneyu(ranks[:size], ranks[size:], method="asymptotic").pvalue)
-    # ways[k, s]: how many subsets of k of the ranks seen so far sum to s.
-    ways = np.zeros((size + 1, int(ranks.sum()) + 1))
-    ways[0, 0] = 1.0
-    for rank in ranks:
-        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
-    return _two_sided(ways[size], int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
+    ways = _subsets(tuple(sorted(ranks.tolist())), size)
+    return _two_sided(ways, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
 
 
 def signed_rank_test(first: Floats, second: Floats) -> float:
@@ -69,11 +67,28 @@ def signed_rank_test(first: Floats, second: Floats) -> float:
     ranks = np.abs(signed)
     if len(ranks) > EXACT_SIGNED_RANK:
         return float(wilcoxon(signed, method="asymptotic").pvalue)
-    ways = np.zeros(int(ranks.sum()) + 1)
+    return _two_sided(_signs(tuple(sorted(ranks.tolist()))), int(ranks[signed > 0].sum()), ranks.sum() / 2)
+
+
+@lru_cache(maxsize=32)  # without ties the ranks are the same for all pairs of a report
+def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
+    """How many subsets of ``size`` of ``ranks`` have each sum, from 0."""
+    ways = np.zeros((size + 1, sum(ranks) + 1))  # of k of the ranks so far, in row k
+    ways[0, 0] = 1.0
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
+    subsets: Floats = ways[size]
+    return subsets
+
+
+@lru_cache(maxsize=32)
+def _signs(ranks: tuple[int, ...]) -> Floats:
+    """How many ways to give ``ranks`` signs have each sum of the positive ones, from 0."""
+    ways = np.zeros(sum(ranks) + 1)
     ways[0] = 1.0
     for rank in ranks:
         ways[rank:] += ways[: len(ways) - rank]
-    return _two_sided(ways, int(ranks[signed > 0].sum()), ranks.sum() / 2)
+    return ways
 
 
 def signed_rank_effect(first: Floats, second: Floats) -> float:
@@ -106,15 +121,17 @@ def _two_sided(ways: Floats, seen: int, mean: float) -> float:
     return float(min(1.0, ways[far].sum() / ways.sum()))
 
 
-def holm(p: Floats) -> Floats:
+def holm(p: Floats, weights: Floats | None = None) -> Floats:
     """Adjusted p-values of a family of tests, shape (tests,), in the order given.
 
     Rejecting those of at most alpha keeps the chance of any false rejection at alpha, however the tests depend on
     each other (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-    Statistics 6(2), 1979).
+    Statistics 6(2), 1979). weights: above 0, of tests that matter more or less (section 4 there); all alike by default.
     """
-    order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    weights = np.ones(len(p)) if weights is None else weights
+    order = np.argsort(p / weights, kind="stable")
+    left = np.cumsum(weights[order][::-1])[::-1]  # of the tests that are not rejected yet
+    steps = np.maximum.accumulate(p[order] / weights[order] * left)
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(steps, 1.0)
     return adjusted

@@ -1,0 +1,82 @@
+"""From the runs there are, how many seeds and workloads it would take to see a difference of the area."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .model import StrategySummary, Summary
+from .stats.curves import Floats
+from .stats.power import Variation, seeds_for, variation, workloads_for
+from .stats.ranks import ALPHA, pairs
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one pair of strategies takes. Numbers are None where more would be needed than anyone can run.
+
+    seeds_alone: on one workload, for a claim on it. seeds_together: on each of the workloads, for a claim on these.
+    workloads: with the present number of seeds, for a claim on workloads like these; also None for one workload.
+    """
+
+    first: str
+    second: str
+    variation: Variation
+    seeds_alone: int | None
+    seeds_together: int | None
+    workloads: int | None
+
+
+@dataclass(frozen=True)
+class PowerPlan:
+    """What all pairs take, the least first. tests: of which family a test is one. seeds: the most there are."""
+
+    difference: float
+    power: float
+    tests: int
+    workloads: int
+    seeds: int
+    needs: list[Need]
+
+
+def power_plan(summary: Summary, difference: float, power: float, tests: int | None = None) -> PowerPlan:
+    """The plan for a ``difference`` of the area under the curve, to be seen with probability ``power``.
+
+    tests: over how many tests Holm's correction goes; by default all of a report by area: every pair, on each workload
+    and over all. Pairs without two seeds in common that differ
+    are left out.
+    """
+    names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
+    which = [(names[i], names[j]) for i, j in pairs(len(names))]
+    families = len(summary.workloads) + (len(summary.workloads) > 1)
+    tests = tests or max(1, len(which) * families)
+    rows = [item.by_strategy for item in summary.workloads]
+    seeds = max((len(row.seeds) for own in rows for row in own.values()), default=0)
+    alpha = ALPHA / tests
+    needs = []
+    for first, second in which:
+        differences = [_differences(row[first], row[second]) for row in rows if first in row and second in row]
+        varies = variation(differences)
+        if varies is None:
+            continue
+        needs.append(
+            Need(
+                first,
+                second,
+                varies,
+                seeds_alone=seeds_for(varies, difference, 1, power=power, alpha=alpha),
+                seeds_together=seeds_for(varies, difference, len(differences), power=power, alpha=alpha),
+                workloads=workloads_for(varies, difference, seeds, power=power, alpha=alpha),
+            )
+        )
+    needs.sort(key=lambda need: (need.variation.seeds, need.first, need.second))
+    return PowerPlan(difference, power, tests, len(rows), seeds, needs)
+
+
+def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
+    """By seed, of those that both have."""
+    ours, theirs = (dict(zip(row.seeds, row.area.by_seed, strict=True)) for row in (first, second))
+    common: Sequence[int] = sorted(ours.keys() & theirs.keys())
+    return np.array([ours[seed] - theirs[seed] for seed in common], dtype=np.float64)

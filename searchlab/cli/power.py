@@ -1,0 +1,88 @@
+"""``searchlab power``: how many seeds and workloads it takes to see a difference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import SearchlabError
+from .terminal import AsJson, out
+
+
+def power(
+    study: Annotated[
+        list[Path],
+        typer.Argument(
+            help="The study file, whose runs are in results/STUDY; or logs, or directories with logs.",
+            metavar="STUDY...",
+        ),
+    ],
+    difference: Annotated[
+        float, typer.Option(min=0, help="The difference of the area under the curve to see: 0.02 is 2 % of all.")
+    ] = 0.02,
+    chance: Annotated[float, typer.Option("--power", help="The chance to see it, between 0 and 1.")] = 0.8,
+    tests: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The tests that Holm's correction goes over: 1 for a single contrast that is registered before the "
+            "runs [default: all pairs, on each workload and over all].",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many seeds and workloads it takes to see a difference, judged by the runs that there are."""
+    import dataclasses
+
+    from ..analysis.power import power_plan
+    from ..analysis.read import read_runs
+    from ..analysis.summary import summarize
+
+    if difference <= 0:
+        raise SearchlabError(f"--difference must be above 0, not {difference:g}; 0.02 is 2 % of the area")
+    if not 0 < chance < 1:
+        raise SearchlabError(f"--power must be between 0 and 1, not {chance:g}; 0.8 is usual")
+    where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]
+    plan = power_plan(summarize(read_runs(*where)), difference, chance, tests)
+    if not plan.needs:
+        raise SearchlabError(
+            "no two strategies have 2 seeds in common on a workload that differ: run more seeds or trials"
+        )
+    if as_json:
+        print(json.dumps(dataclasses.asdict(plan), indent=2))
+        return
+    table = Table(
+        title=f"To see a difference of {difference:g} of the area under the curve with a chance of {100 * chance:g} %, "
+        f"as one of {plan.tests} test{'s' * (plan.tests != 1)}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("pair", overflow="fold")
+    columns = (
+        "varies by seed",
+        "by workload",
+        "seeds, on one workload",
+        f"seeds, on these {plan.workloads}",
+        f"workloads like these, {plan.seeds} seeds each",
+    )
+    for column in columns:
+        table.add_column(column, justify="right")
+    for need in plan.needs:
+        between = need.variation.workloads
+        table.add_row(
+            escape(f"{need.first}, {need.second}"),
+            f"{need.variation.seeds:.3f}",
+            "-" if between is None else f"{between:.3f}",
+            *("-" if number is None else f"{number:,}" for number in (need.seeds_alone, need.seeds_together)),
+            "-" if need.workloads is None else f"{need.workloads:,}",
+        )
+    out.print(table)
+    if plan.workloads == 1:
+        out.print("One workload does not say how workloads vary: run others to plan for workloads like these.")

@@ -1,0 +1,211 @@
+"""How often the intervals of a report hold the true value, in simulation over recorded tables.
+
+    python studies/benchmarks/coverage.py [--repetitions 1000] [--seeds 3 5 10 30] [--tables DIR] [--json FILE]
+
+The runs are those of ``simulation.py``: random search, and a strategy that draws two configs a trial and keeps the
+better. On each table 20,000 runs of both stand for all runs; an experiment draws ``--seeds`` of them, and the truth is
+what all of them give. For new workloads the population is 4,000 workloads that are made from the tables, on which one
+strategy or the other has more or less luck; an experiment draws 12 or 24 of them, and the truth is the mean over all.
+The last rows are what the hierarchical percentile bootstrap would give there.
+
+A dash: no interval, as a sentence says. It takes about two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from simulation import TABLES, Runs, lucky_runs, new_workload, read_tables
+
+from searchlab.analysis.stats.aggregates import improvement, interquartile_mean, median
+from searchlab.analysis.stats.curves import Floats
+from searchlab.analysis.stats.inference import paired_difference
+from searchlab.analysis.stats.intervals import (
+    Interval,
+    improvement_interval,
+    interquartile_interval,
+    mean_interval,
+    median_interval,
+    share_interval,
+)
+
+POOL, POPULATION, OF_EACH = 20_000, 4_000, 32
+
+Experiment = Callable[[int], tuple[Interval, float]]
+"""From the number of seeds: an interval, and the true value."""
+
+
+class OnTables:
+    """Experiments on the tables as they are."""
+
+    def __init__(self, tables: list[Floats], random: np.random.Generator) -> None:
+        self.random = random
+        self.pools = [lucky_runs(costs, (1, 2), POOL, random) for costs in tables]
+        self.truths: dict[tuple[object, ...], float] = {}
+
+    def _some(self, workloads: int) -> list[int]:
+        """Of the many ways to choose workloads, twenty: the true values of each are computed once."""
+        draw = np.random.default_rng([workloads, int(self.random.integers(20))])
+        return sorted(draw.choice(len(self.pools), min(workloads, len(self.pools)), replace=False).tolist())
+
+    def _truth(self, *key: object, of: Callable[[], float]) -> float:
+        if key not in self.truths:
+            self.truths[key] = of()
+        return self.truths[key]
+
+    def mean(self, measure: str) -> Experiment:
+        def experiment(seeds: int) -> tuple[Interval, float]:
+            values = getattr(self.pools[self.random.integers(len(self.pools))][0], measure)
+            return mean_interval(self._drawn(values, seeds)), float(values.mean())
+
+        return experiment
+
+    def interquartile(self, workloads: int) -> Experiment:
+        def experiment(seeds: int) -> tuple[Interval, float]:
+            which = self._some(workloads)
+            areas = [self.pools[i][0].area for i in which]
+            truth = self._truth("iqm", *which, of=lambda: float(interquartile_mean(areas)))
+            return interquartile_interval([self._drawn(values, seeds) for values in areas]), truth
+
+        return experiment
+
+    def hits(self, seeds: int) -> tuple[Interval, float]:
+        """Only where most runs reach the target: elsewhere the median is infinite, and every interval covers that."""
+        often = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
+        i = int(self.random.choice(often))
+        values = self.pools[i][1].hits
+        return median_interval(self._drawn(values, seeds)), self._truth("hits", i, of=lambda: float(median([values])))
+
+    def share(self, seeds: int) -> tuple[Interval, float]:
+        reached = np.isfinite(self.pools[self.random.integers(len(self.pools))][1].hits)
+        drawn = self._drawn(reached.astype(np.float64), seeds)
+        return share_interval(int(drawn.sum()), seeds), float(reached.mean())
+
+    def improvement(self, workloads: int) -> Experiment:
+        def experiment(seeds: int) -> tuple[Interval, float]:
+            which = self._some(workloads)
+            runs = [(self.pools[i][1].area, self.pools[i][0].area) for i in which]
+            truth = self._truth("better", *which, of=lambda: float(improvement(*zip(*runs, strict=True))))
+            drawn = [(self._drawn(ours, seeds), self._drawn(theirs, seeds)) for ours, theirs in runs]
+            return improvement_interval(*map(list, zip(*drawn, strict=True))), truth
+
+        return experiment
+
+    def difference(self, workloads: int) -> Experiment:
+        def experiment(seeds: int) -> tuple[Interval, float]:
+            which = self._some(workloads)
+            places = self.random.integers(POOL, size=(len(which), seeds))
+            ours, theirs = (
+                [self.pools[i][side].area[place] for i, place in zip(which, places, strict=True)] for side in (1, 0)
+            )
+            truth = float(np.mean([self.pools[i][1].area.mean() - self.pools[i][0].area.mean() for i in which]))
+            return paired_difference(ours, theirs).on_these.difference, truth
+
+        return experiment
+
+    def _drawn(self, values: Floats, seeds: int) -> Floats:
+        return values[self.random.integers(len(values), size=seeds)]
+
+
+class OnOthers:
+    """Experiments on workloads that are drawn from a population of them."""
+
+    def __init__(self, tables: list[Floats], random: np.random.Generator) -> None:
+        self.random = random
+        self.ours, self.theirs = np.empty((2, POPULATION, OF_EACH))
+        for place in range(POPULATION):
+            one, other = self._two(new_workload(tables, random))
+            self.ours[place], self.theirs[place] = one.area, other.area
+        self.truth = float((self.ours - self.theirs).mean())
+
+    def _two(self, costs: Floats) -> list[Runs]:
+        luck = int(self.random.integers(1, 4))
+        return lucky_runs(costs, (luck, 1) if self.random.random() < 0.75 else (1, luck), OF_EACH, self.random)
+
+    def _drawn(self, workloads: int, seeds: int) -> tuple[Floats, Floats]:
+        which = (
+            self.random.integers(POPULATION, size=(workloads, 1)),
+            self.random.integers(OF_EACH, size=(workloads, seeds)),
+        )
+        return self.ours[which], self.theirs[which]
+
+    def difference(self, workloads: int) -> Experiment:
+        def experiment(seeds: int) -> tuple[Interval, float]:
+            return paired_difference(*self._drawn(workloads, seeds)).on_others.difference, self.truth
+
+        return experiment
+
+    def bootstrapped(self, workloads: int, replicates: int = 500) -> Experiment:
+        """Workloads are resampled, then the seeds of each; the percentiles of the means are the ends."""
+
+        def experiment(seeds: int) -> tuple[Interval, float]:
+            ours, theirs = self._drawn(workloads, seeds)
+            which = self.random.integers(workloads, size=(replicates, workloads, 1))
+            means = (ours - theirs)[which, self.random.integers(seeds, size=(replicates, workloads, seeds))].mean(
+                (1, 2)
+            )
+            lower, upper = np.quantile(means, (0.025, 0.975)).tolist()
+            return Interval(float(np.mean(ours - theirs)), lower, upper), self.truth
+
+        return experiment
+
+
+def experiments(tables: list[Floats], random: np.random.Generator) -> dict[str, Experiment]:
+    these, others = OnTables(tables, random), OnOthers(tables, random)
+    return {
+        "mean area, 1 workload": these.mean("area"),
+        "mean log score, 1 workload": these.mean("score"),
+        "interquartile mean of areas, 3 workloads": these.interquartile(3),
+        "interquartile mean of areas, 12 workloads": these.interquartile(12),
+        "median trials to the target": these.hits,
+        "share of runs that reach it": these.share,
+        "probability of improvement, 1 workload": these.improvement(1),
+        "probability of improvement, 3 workloads": these.improvement(3),
+        "mean difference, these 1 workload": these.difference(1),
+        "mean difference, these 3 workloads": these.difference(3),
+        "mean difference, these 12 workloads": these.difference(12),
+        "mean difference, others like 12": others.difference(12),
+        "mean difference, others like 24": others.difference(24),
+        "the same by bootstrap, like 12": others.bootstrapped(12),
+        "the same by bootstrap, like 24": others.bootstrapped(24),
+    }
+
+
+def coverage(experiment: Experiment, seeds: int, repetitions: int) -> float | None:
+    """The part of the experiments whose interval holds the true value; None where there is no interval."""
+    held = []
+    for _ in range(repetitions):
+        interval, truth = experiment(seeds)
+        if interval.lower is None or interval.upper is None:
+            return None
+        held.append(interval.lower - 1e-12 <= truth <= interval.upper + 1e-12)
+    return float(np.mean(held))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=1000, help="experiments for each number (1000)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5, 10, 30], help="runs of a strategy on a workload")
+    parser.add_argument(
+        "--tables", type=Path, default=TABLES, metavar="DIR", help="complete tables (those of the suite)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    args = parser.parse_args()
+    random = np.random.default_rng(0)
+    tables = list(read_tables(args.tables).values())
+    print(f"Part of {args.repetitions} intervals of 95 % that hold the true value, {len(tables)} tables, in %")
+    print(f"{'':44}" + "".join(f"{f'{n} seeds':>10}" for n in args.seeds))
+    rows = {}
+    for name, experiment in experiments(tables, random).items():
+        rows[name] = [coverage(experiment, seeds, args.repetitions) for seeds in args.seeds]
+        print(f"{name:44}" + "".join(f"{'-' if c is None else f'{100 * c:.1f}':>10}" for c in rows[name]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"seeds": args.seeds, "coverage": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

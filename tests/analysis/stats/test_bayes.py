@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab.analysis.stats.bayes import Equivalence, bayesian_signed_rank
+
+
+def shares(found: Equivalence) -> tuple[float, float, float]:
+    return found.better, found.same, found.worse
+
+
+def test_it_gives_what_baycomp_gave() -> None:
+    """Recorded with baycomp 1.0.3, numpy 1.26.4, from the arrays below:
+    ``SignedRankTest.probs(one, other, rope, nsamples=200000, random_state=0)``, whose order is one, same, other."""
+    one = np.random.default_rng(0).beta(4, 2, 14).round(3)
+    other = (one + np.random.default_rng(1).normal(0.006, 0.02, 14)).round(3)
+    for rope, expected in (
+        (0.0, (0.010165, 0.0, 0.989835)),
+        (0.01, (0.000015, 0.41952, 0.580465)),
+        (0.02, (0.0, 0.99998, 0.00002)),
+    ):
+        assert shares(bayesian_signed_rank(one - other, rope)) == pytest.approx(expected, abs=0.015)
+
+
+def test_it_is_baycomps() -> None:
+    baycomp = pytest.importorskip("baycomp", reason="the dependency group `reference` is not installed")
+    random = np.random.default_rng(5)
+    for spread in (0.005, 0.02, 0.05):
+        one = random.beta(4, 2, 12)
+        other = one - random.normal(0.01, spread, 12)
+        better, same, worse = baycomp.SignedRankTest.probs(one, other, 0.01, random_state=0)
+        assert shares(bayesian_signed_rank(one - other)) == pytest.approx((better, same, worse), abs=0.02)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.integers(-9, 9).map(lambda value: value / 100 + 0.001), min_size=1, max_size=20))
+def test_probabilities_sum_to_one_and_do_not_hang_on_the_order(differences: list[float]) -> None:
+    found = bayesian_signed_rank(np.array(differences), draws=2000)
+    assert sum(shares(found)) == pytest.approx(1) and min(shares(found)) >= 0
+    turned = bayesian_signed_rank(-np.array(differences), draws=2000)
+    assert shares(turned) == pytest.approx(shares(found)[::-1], abs=0.002)
+    shuffled = bayesian_signed_rank(np.array(differences[::-1]), draws=2000)
+    assert shares(shuffled) == pytest.approx(shares(found), abs=0.08), "only the draws of the weights change places"
+
+
+def test_what_is_clear_is_clear() -> None:
+    assert bayesian_signed_rank(np.full(12, 0.05)).better == pytest.approx(1, abs=0.01)
+    assert bayesian_signed_rank(np.full(12, 0.001)).same == pytest.approx(1, abs=0.01)
+    assert bayesian_signed_rank(np.full(12, 0.05), rope=0.1).same == pytest.approx(1, abs=0.01)

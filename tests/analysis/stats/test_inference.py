@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import ttest_1samp, ttest_rel
+
+from searchlab.analysis.stats.curves import Floats
+from searchlab.analysis.stats.inference import FEWEST_WORKLOADS, Answer, paired_difference
+
+areas = arrays(np.float64, (3, 4), elements=st.floats(0, 1).map(lambda value: round(value, 6)))
+
+
+def ends(answer: Answer) -> tuple[float, float]:
+    lower, upper = answer.difference.lower, answer.difference.upper
+    assert lower is not None and upper is not None and answer.p is not None
+    return lower, upper
+
+
+@pytest.fixture
+def suite() -> tuple[Floats, Floats]:
+    """Twelve workloads with five seeds: the first strategy is 0.05 better, on some workloads more than on others."""
+    random = np.random.default_rng(0)
+    second = random.normal(0.5, 0.1, (12, 1)) + random.normal(0, 0.05, (12, 5))
+    return second + random.normal(0.05, 0.03, (12, 1)) + random.normal(0, 0.02, (12, 5)), second
+
+
+def test_on_one_workload_it_is_the_paired_t(suite: tuple[Floats, Floats]) -> None:
+    first, second = suite
+    found = paired_difference(first[:1], second[:1])
+    expected = ttest_rel(first[0], second[0])
+    assert found.on_these.p == pytest.approx(expected.pvalue)
+    assert ends(found.on_these) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert found.widest is found.on_these and found.pairs == 5
+
+
+def test_on_other_workloads_it_is_t_over_the_means(suite: tuple[Floats, Floats]) -> None:
+    first, second = suite
+    found = paired_difference(first, second)
+    expected = ttest_1samp((first - second).mean(axis=1), 0)
+    assert found.on_others.p == pytest.approx(expected.pvalue)
+    assert ends(found.on_others) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert found.widest is found.on_others
+    assert found.ahead + found.level + found.behind == found.workloads == 12
+    narrow, wide = ends(found.on_these), ends(found.on_others)
+    assert narrow[1] - narrow[0] < wide[1] - wide[0]
+
+
+def test_too_few_workloads_carry_no_claim_on_others(suite: tuple[Floats, Floats]) -> None:
+    first, second = suite
+    found = paired_difference(first[: FEWEST_WORKLOADS - 1], second[: FEWEST_WORKLOADS - 1])
+    assert found.on_others.p is None and found.on_others.difference.lower is None
+    assert "takes 11 workloads" in found.on_others.difference.note and "there are 10" in found.on_others.difference.note
+    assert paired_difference(first[:FEWEST_WORKLOADS], second[:FEWEST_WORKLOADS]).on_others.p is not None
+
+
+def test_seeds_pair_where_both_have_them() -> None:
+    first = [np.array([1.0, np.nan, 3.0]), np.array([5.0]), np.array([np.nan])]
+    second = [np.array([0.0, 9.0, 1.0]), np.array([5.0]), np.array([1.0])]
+    found = paired_difference(first, second)
+    assert (found.value, found.workloads, found.pairs) == (0.75, 2, 1)
+    assert (found.ahead, found.level, found.behind) == (1, 1, 0)
+    assert found.widest is None and "2 seeds in common" in found.on_these.difference.note
+
+
+def test_runs_that_do_not_vary_carry_no_claim() -> None:
+    same = np.full((12, 3), 0.3)
+    found = paired_difference(same + 1e-16, same)
+    assert found.value == 0 and found.level == 12 and found.widest is None
+    assert "do not show" in found.on_these.difference.note and "do not show" in found.on_others.difference.note
+    nothing = paired_difference(np.empty((0, 3)), np.empty((0, 3)))
+    assert nothing.workloads == 0 and nothing.widest is None and "no seed in common" in nothing.on_these.difference.note
+
+
+@given(areas, areas)
+def test_the_answers_turn_over_with_the_strategies(one: Floats, other: Floats) -> None:
+    there, back = paired_difference(one, other), paired_difference(other, one)
+    assert (there.value, there.ahead, there.behind) == (-back.value, back.behind, back.ahead)
+    assert there.on_these.p == back.on_these.p
+    if there.on_these.p is not None:
+        lower, upper = ends(back.on_these)
+        assert ends(there.on_these) == pytest.approx((-upper, -lower))
+        assert (there.on_these.p < 0.05) == (ends(there.on_these)[0] > 0 or ends(there.on_these)[1] < 0)
+
+
+@pytest.mark.parametrize("seeds", [3, 10])
+@pytest.mark.parametrize("workloads", [12, 24])
+def test_it_covers_new_workloads_and_these(workloads: int, seeds: int) -> None:
+    """A simulation by hand: differences on workloads are skewed, a third of them 0; 1,000 suites."""
+    random = np.random.default_rng([workloads, seeds])
+    others = these = 0
+    for _ in range(1000):
+        true = random.exponential(0.03, workloads) * (random.random(workloads) < 2 / 3)
+        second = random.beta(4, 2, (workloads, seeds))
+        first = second + true[:, np.newaxis] + random.normal(0, 0.05, (workloads, seeds))
+        found = paired_difference(first, second)
+        others += ends(found.on_others)[0] <= 0.02 <= ends(found.on_others)[1]
+        these += ends(found.on_these)[0] <= true.mean() <= ends(found.on_these)[1]
+    assert 0.92 <= others / 1000 <= 0.98, "three standard deviations of 95 %"
+    assert 0.92 <= these / 1000 <= 0.98

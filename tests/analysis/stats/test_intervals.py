@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import beta, binom, ttest_1samp
+
+from searchlab.analysis.stats.aggregates import Sample
+from searchlab.analysis.stats.curves import Floats
+from searchlab.analysis.stats.intervals import (
+    Interval,
+    improvement_interval,
+    interquartile_interval,
+    mean_interval,
+    median_interval,
+    share_interval,
+)
+
+INF = math.inf
+numbers = arrays(np.float64, st.integers(2, 9), elements=st.floats(0, 1).map(lambda value: round(value, 6)))
+samples = st.lists(numbers, min_size=1, max_size=4)
+
+
+def array(*values: float) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+def ends(interval: Interval) -> tuple[float, float]:
+    assert interval.lower is not None and interval.upper is not None and not interval.note
+    return interval.lower, interval.upper
+
+
+@given(numbers)
+def test_the_interval_of_a_mean_is_students(values: Floats) -> None:
+    interval = mean_interval(values)
+    if np.ptp(values) == 0:
+        assert interval.lower is None and "same number" in interval.note
+    else:
+        expected = ttest_1samp(values, 0).confidence_interval(0.95)
+        assert ends(interval) == pytest.approx((expected.low, expected.high))
+        assert interval.value == pytest.approx(values.mean())
+
+
+def test_no_interval_where_none_would_cover() -> None:
+    assert mean_interval(array(3)).note == "An interval of a mean takes 2 runs; there is 1."
+    assert mean_interval(array()).lower is None
+    assert "the same number" in mean_interval(np.full(3, 0.1) + array(0, 1e-17, 0)).note
+    assert "takes 5 runs; there are 4" in median_interval(array(1, 2, 3, 4)).note
+    assert "3 runs of each strategy" in improvement_interval([array(1, 2, 3)], [array(4, 5, 6)]).note
+    assert "2 runs on each" in interquartile_interval([array(1, 2), array(3)]).note
+    assert "the same number" in interquartile_interval([array(1, 1), array(1, 1)]).note
+
+
+def test_medians_lie_between_order_statistics() -> None:
+    assert ends(median_interval(array(5, 1, 4, 2, 3))) == (1, 5)
+    for runs in range(6, 40):
+        lower, upper = ends(median_interval(np.arange(1.0, runs + 1)))
+        assert lower + upper == pytest.approx(runs + 1)
+        outer = 1 - 2 * binom.cdf(math.floor(lower) - 1, runs, 0.5)
+        inner = 1 - 2 * binom.cdf(math.ceil(lower) - 1, runs, 0.5)
+        assert inner <= 0.95 <= outer or lower == 1
+
+
+def test_a_median_may_be_censored() -> None:
+    assert ends(median_interval(array(1, 2, 3, 4, 5, INF))) == pytest.approx((1.357, INF), abs=1e-3)
+    assert ends(median_interval(np.full(9, INF))) == (INF, INF)
+    assert ends(median_interval(np.concatenate((np.arange(1.0, 21), np.full(10, INF)))))[1] == INF, "x_(21) is"
+    assert ends(median_interval(np.concatenate((np.arange(1.0, 22), np.full(9, INF)))))[1] < 21
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40), st.data())
+def test_shares_are_seen_from_both_sides(number: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, number))
+    lower, upper = ends(share_interval(count, number))
+    assert 0 <= lower <= count / number <= upper <= 1
+    assert ends(share_interval(number - count, number)) == pytest.approx((1 - upper, 1 - lower), abs=1e-9)
+    if count:
+        tail = binom.sf(count, number, lower) + binom.pmf(count, number, lower) / 2
+        assert tail == pytest.approx(0.025, abs=1e-6)
+
+
+@pytest.mark.parametrize("number", [3, 5, 10, 30])
+def test_no_share_is_covered_too_seldom(number: int) -> None:
+    """Exactly: the chance of every outcome is known."""
+    intervals = [ends(share_interval(count, number)) for count in range(number + 1)]
+    for share in np.linspace(0.01, 0.99, 99):
+        held = [lower <= share <= upper for lower, upper in intervals]
+        assert binom.pmf(np.arange(number + 1), number, share) @ held > 0.925
+
+
+def test_a_share_of_no_runs_is_refused() -> None:
+    for count, number in ((0, 0), (3, 2), (-1, 2)):
+        with pytest.raises(ValueError, match="no share"):
+            share_interval(count, number)
+
+
+def test_the_interval_of_a_chance_solves_newcombes_equation() -> None:
+    interval = improvement_interval([array(1, 4, 5, 6)], [array(0, 2, 3, 3, 3)])
+    assert interval.value == (1 + 5 + 5 + 5) / 20
+    for t in ends(interval):
+        variance = t * (1 - t) / 20 * (1 + 3.5 * ((1 - t) / (2 - t) + t / (1 + t)))
+        assert (t - 0.8) ** 2 == pytest.approx(1.959964**2 * variance, rel=1e-6)
+    lower, upper = ends(improvement_interval([array(5, 6, 7, 8)], [array(1, 2, 3, 4)]))
+    assert 0.5 < lower < 0.8 and upper == 1, "it does not collapse where one always wins"
+
+
+@settings(deadline=None)
+@given(samples, samples)
+def test_the_chances_of_two_strategies_mirror_each_other(one: list[Floats], other: list[Floats]) -> None:
+    number = min(len(one), len(other))
+    there, back = (
+        improvement_interval(*pair) for pair in ((one[:number], other[:number]), (other[:number], one[:number]))
+    )
+    assert there.value + back.value == pytest.approx(1) and (there.lower is None) == (back.lower is None)
+    if there.lower is not None:
+        lower, upper = ends(back)
+        assert ends(there) == pytest.approx((1 - upper, 1 - lower), abs=1e-6)
+        assert -1e-9 <= there.lower <= there.value + 1e-6 and there.value - 1e-6 <= ends(there)[1] <= 1
+
+
+@given(samples)
+def test_an_interquartile_interval_turns_over_with_its_runs(sample: list[Floats]) -> None:
+    interval, turned = interquartile_interval(sample), interquartile_interval([-runs for runs in sample])
+    assert turned.value == pytest.approx(-interval.value)
+    if interval.lower is not None and turned.lower is not None:
+        assert ends(turned) == pytest.approx((-ends(interval)[1], -ends(interval)[0]), abs=1e-9)
+
+
+def test_ends_are_kept_to_where_the_quantity_can_be() -> None:
+    assert ends(Interval(0.9, 0.7, 1.1).within(0, 1)) == (0.7, 1)
+    assert Interval.none(0.5, "why").within(0, 1) == Interval(0.5, None, None, "why")
+
+
+Made = Callable[[np.random.Generator], tuple[Interval, float]]
+
+
+def skewed(random: np.random.Generator, seeds: int) -> Floats:
+    """Areas: most runs are good and a few are poor. Their mean is 2/3."""
+    return random.beta(4, 2, seeds)
+
+
+def two(random: np.random.Generator, seeds: int) -> tuple[Sample, Sample]:
+    return [random.normal(1, 1, seeds) for _ in range(3)], [random.normal(0, 1, seeds) for _ in range(3)]
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize("name", ["mean", "interquartile", "median", "share", "improvement"])
+def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
+    """A small version of studies/benchmarks/coverage.py, on made-up runs: 600 of each."""
+    pooled = np.sort(np.concatenate([np.random.default_rng(1).beta(4, b, 40_000) for b in (1, 2, 3)]))
+    middle = float(pooled[30_000:-30_000].mean())
+    experiments: dict[str, Made] = {
+        "mean": lambda random: (mean_interval(skewed(random, seeds)), 2 / 3),
+        "interquartile": lambda random: (
+            interquartile_interval([random.beta(4, b, seeds) for b in (1, 2, 3)]),
+            middle,
+        ),
+        "median": lambda random: (median_interval(skewed(random, seeds)), float(beta(4, 2).median())),
+        "share": lambda random: (share_interval(int(random.binomial(seeds, 0.4)), seeds), 0.4),
+        "improvement": lambda random: (improvement_interval(*two(random, seeds)), 0.76025),
+    }
+    if (name, seeds) == ("median", 3):
+        pytest.skip("there is no such interval")
+    random = np.random.default_rng(seeds)
+    held = [lower <= truth <= upper for _ in range(600) for interval, truth in [experiments[name](random)]
+            for lower, upper in [ends(interval)]]  # fmt: skip
+    assert 0.915 <= np.mean(held) <= (1 if name == "share" else 0.98)

@@ -1,0 +1,60 @@
+"""``searchlab power`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import toys
+from tests.support.cli import searchlab
+from tests.support.logs import write_table
+
+STUDY = """
+workloads = ["gemm:64x64x64"]
+spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+policies = ["random", { name = "evolutionary", options = { population = 4 } }]
+seeds = 4
+trials = 24
+target = { kind = "llvm" }
+measure = { kind = "table", path = "table.jsonl" }
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    (tmp_path / "study.toml").write_text(STUDY)
+    assert searchlab("run", "study.toml", cwd=tmp_path).returncode == 0
+    return tmp_path
+
+
+def test_it_says_what_a_difference_takes(directory: Path) -> None:
+    by_name = searchlab("power", "study.toml", "--json", cwd=directory)
+    assert by_name.returncode == 0, by_name.stderr
+    plan = json.loads(by_name.stdout)
+    assert (plan["workloads"], plan["seeds"], plan["tests"]) == (1, 4, 1)
+    (need,) = plan["needs"]
+    assert (need["first"], need["second"]) == ("evolutionary", "random")
+    assert need["seeds_alone"] == need["seeds_together"] >= 2 and need["workloads"] is None
+    finer = json.loads(searchlab("power", "results/study", "--difference", "0.005", "--json", cwd=directory).stdout)
+    assert finer["needs"][0]["seeds_alone"] > need["seeds_alone"]
+    many = json.loads(searchlab("power", "study.toml", "--tests", "45", "--json", cwd=directory).stdout)
+    assert many["needs"][0]["seeds_alone"] > need["seeds_alone"]
+    shown = searchlab("power", "study.toml", cwd=directory).stdout
+    assert "evolutionary" in shown and "run others" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.toml"], "results/nowhere"),
+        (["study.toml", "--power", "1.5"], "--power must be between 0 and 1, not 1.5"),
+        (["study.toml", "--difference", "0"], "--difference must be above 0, not 0"),
+        (["results/study/gemm_64x64x64/small/random"], "no two strategies have 2 seeds in common"),
+    ],
+)
+def test_bad_input_ends_with_a_sentence(directory: Path, words: list[str], said: str) -> None:
+    done = searchlab("power", *words, cwd=directory)
+    assert done.returncode == 2 and said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
