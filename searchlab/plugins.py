@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from .errors import SearchlabError, did_you_mean
+from .errors import SearchlabError, described, did_you_mean
 
 T = TypeVar("T")
 
@@ -127,7 +130,24 @@ class PluginKind(Generic[T]):
                 f"name one that `searchlab list` shows"
             )
         self.check_options(plugin.name, cls, plugin.options)
-        return cls(*args, **given, **plugin.options)
+        with self.blamed(cls, "its constructor"):
+            return cls(*args, **given, **plugin.options)
+
+    @contextmanager
+    def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
+        """Whatever the code of ``cls`` raises becomes a SearchlabError that names the plug-in and the line.
+
+        doing: the method that is called. A SearchlabError passes as it is.
+        """
+        try:
+            yield
+        except SearchlabError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise SearchlabError(
+                f"{self.title} {self.name_of(cls)!r} failed in {doing}: {described(error)} ({_line_of(error, cls)}); "
+                f"--traceback shows all of it"
+            ) from error
 
     def same(self, old: Plugin, new: Plugin) -> bool:
         """Whether ``old``, of a log, is the same plug-in as ``new``, which has today's names.
@@ -169,6 +189,21 @@ def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -
         if len(moved) == 1 and absent and moved[0].value != spelled:
             return moved[0].load()
         raise SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?") from None
+    except (Exception, SystemExit) as error:  # the module may do anything as it is imported
+        raise SearchlabError(f"{title} cannot be loaded: its module {module} raises {described(error)}") from error
+
+
+def _line_of(error: BaseException, cls: type[Any]) -> str:
+    """The file and the line where ``error`` arose: in the code of a plug-in rather than in a library that it calls."""
+    libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+    frames = list(traceback.walk_tb(error.__traceback__))
+    packages = [_package(str(frame.f_globals.get("__name__", ""))) for frame, _ in frames]
+    files = [frame.f_code.co_filename for frame, _ in frames]
+    outside = ("<frozen", *libraries)
+    foreign = [i for i, file in enumerate(files) if packages[i] != "searchlab" and not file.startswith(outside)]
+    own = [i for i, package in enumerate(packages) if package == _package(cls.__module__)]
+    deepest = (foreign or own or range(len(frames)))[-1]
+    return f"{files[deepest]}, line {frames[deepest][1]}"
 
 
 def _package(module: str) -> str:

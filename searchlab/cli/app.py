@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 import warnings
 from typing import Never
 
@@ -34,13 +35,17 @@ from .table import tables
 from .terminal import show_warning
 from .tune import tune
 
+TRACEBACK = "--traceback"
+"""The word that has :func:`main` show the whole traceback of an error."""
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Which search strategy finds a fast tensor program soonest?",
-    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2.",
+    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2; "
+    "`--traceback`, with any command, also shows where in the code of a plug-in it arose.",
 )
 for command in (run, tune, report, best, verify):
     app.command()(command)
@@ -65,9 +70,12 @@ def main() -> Never:
     warnings.showwarning = show_warning
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the command as Ctrl-C does, from the start
     sys.path.append(os.getcwd())  # `module:Class` may be in the current directory, as for `python -m searchlab`
+    words = [word for word in sys.argv[1:] if word != TRACEBACK]
     try:
-        app()
+        app(words)
     except SearchlabError as error:
+        if TRACEBACK in sys.argv[1:]:
+            traceback.print_exception(error)
         Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     sys.exit(0)

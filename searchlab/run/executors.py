@@ -143,10 +143,14 @@ class _Warned:
 
 @dataclass(frozen=True)
 class _Ended:
-    """The last message about a run. refused: the text of a SearchlabError; failed: the traceback of any other error."""
+    """The last message about a run. refused: the text of a SearchlabError; failed: the traceback of any error."""
 
     refused: str = ""
     failed: str = ""
+
+
+class JobTraceback(Exception):
+    """The cause of an error that arose in a job; the text is its traceback there."""
 
 
 def _in_jobs(
@@ -188,7 +192,7 @@ def _in_jobs(
                 elif isinstance(message, _Warned):
                     warnings.warn(message.text, SearchlabWarning, stacklevel=2)
                 elif message.refused:
-                    raise SearchlabError(message.refused)
+                    raise SearchlabError(message.refused) from JobTraceback(f"\n{message.failed}")
                 elif message.failed:
                     raise RuntimeError(f"a job failed:\n{message.failed}")
                 else:
@@ -222,7 +226,7 @@ def main() -> None:
             run: Run = replace(pickle.loads(task.run), settings=msgspec.convert(task.settings, Settings))
             search(run, measurers.of(run), connection.send)
         except SearchlabError as error:
-            connection.send(_Ended(refused=str(error)))
+            connection.send(_Ended(refused=str(error), failed=traceback.format_exc()))
         except Exception:
             connection.send(_Ended(failed=traceback.format_exc()))
         else:

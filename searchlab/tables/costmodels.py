@@ -16,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from ..costmodel import Array, Rows, bind, make_cost_model, scores_of
+from ..costmodel import Array, Rows, bind, fit_model, make_cost_model, predictions, scores_of
 from ..costmodel.features import FEATURES, laid_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
@@ -140,11 +140,11 @@ def _tried(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iter
     cost_model = make_cost_model(model, seed)
     bind(cost_model, FEATURES[features])
     start = time.perf_counter()
-    cost_model.fit(*part.train)
+    fit_model(cost_model, *part.train)
     train_seconds = time.perf_counter() - start
     for trials, rows, scores in part.tests:
         start = time.perf_counter()
-        predicted = cost_model.predict(rows)
+        predicted = predictions(cost_model, rows)
         predict_seconds = time.perf_counter() - start
         quality = model_quality(
             predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
