@@ -7,6 +7,7 @@ the report is computed. A trace that is not made in time is left out, and the re
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -72,7 +73,7 @@ class Traces:
         self._lines: list[bytes] = []
         self._child: subprocess.Popen[bytes] | None = None
         asked = {
-            number: TraceRequest(str(run.log.path), program.trial)
+            number: TraceRequest(os.fsencode(run.log.path), program.trial)
             for number, (program, run) in enumerate(programs)
             if not program.note
         }

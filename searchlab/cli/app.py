@@ -5,6 +5,7 @@ Each command imports what it needs when it runs, so that ``--help`` and ``list``
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -13,8 +14,6 @@ import warnings
 from typing import Never
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from ..errors import SearchlabError
 from .best import best, verify
@@ -32,7 +31,7 @@ from .space import space_
 from .suite import suites
 from .surrogate import table_gate, table_surrogate
 from .table import tables
-from .terminal import show_warning
+from .terminal import complain, show_warning
 from .tune import tune
 
 TRACEBACK = "--traceback"
@@ -70,12 +69,14 @@ def main() -> Never:
     warnings.showwarning = show_warning
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the command as Ctrl-C does, from the start
     sys.path.append(os.getcwd())  # `module:Class` may be in the current directory, as for `python -m searchlab`
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names from outside may be more than a terminal can show
     words = [word for word in sys.argv[1:] if word != TRACEBACK]
     try:
         app(words)
     except SearchlabError as error:
         if TRACEBACK in sys.argv[1:]:
             traceback.print_exception(error)
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        complain("error:", "bold red", str(error))
         sys.exit(2)
     sys.exit(0)

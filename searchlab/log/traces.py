@@ -5,6 +5,7 @@ A trace needs the space, its plug-in and TVM; readers of logs need none of them.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import msgspec
@@ -16,9 +17,9 @@ LONGEST = 20_000
 
 
 class TraceRequest(msgspec.Struct, frozen=True):
-    """The trial with ``index``, from 0, in the log at ``path``."""
+    """The trial with ``index``, from 0, in the log at ``path``, as bytes: a path need not be Unicode."""
 
-    path: str
+    path: bytes
     index: int
 
 
@@ -37,7 +38,7 @@ def main() -> None:
     spaces: dict[bytes, Result] = {}
     for number, request in msgspec.json.decode(sys.stdin.buffer.read(), type=dict[int, TraceRequest]).items():
         try:
-            result = load_log(request.path)
+            result = load_log(os.fsdecode(request.path))
             header = result.log.header
             key = msgspec.json.encode((header.workload, header.space, header.fingerprint, header.target))
             space = spaces.setdefault(key, result).space

@@ -13,8 +13,8 @@ from typing import Literal, get_args
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..costmodel import Array, Rows, bind, fit_model, make_cost_model, predictions, scores_of
 from ..costmodel.features import FEATURES, laid_out, make_features
@@ -186,10 +186,10 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
 
 def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
     """A row for each model; the best value of each column is bold, if there are several."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("cost model", overflow="fold", max_width=40)
     means = mean_quality(held_out)
-    columns: list[list[str]] = []
+    columns: list[list[Text]] = []
     for column, heading in COLUMNS.items():
         table.add_column(heading, justify="right", no_wrap=True)
         values = [row[column] for row in means.values()]
@@ -198,8 +198,8 @@ def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
         best = (min(known) if seconds or column == "rmse" else max(known)) if len(known) > 1 else None
         shown = ["-" if v is None else f"{1e3 * v:.1f}" if seconds else f"{v:.3f}" for v in values]
         columns.append(
-            [f"[bold]{text}[/]" if v is not None and v == best else text for v, text in zip(values, shown, strict=True)]
+            [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, shown, strict=True)]
         )
     for name, *cells in zip(means, *columns, strict=True):
-        table.add_row(escape(name), *cells)
+        table.add_row(Text(name), *cells)
     return table
