@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -107,6 +106,7 @@ def suite_run(
     """
     from ..analysis import summarize
     from ..analysis.tables import overall_tables
+    from ..machine.scratch import ScratchFolder
     from ..measure.suite import find_suite
     from ..suite.compare import by_table, compare, label_for, run_policy, suite_study
     from ..suite.trajectories import baselines, write_trajectories
@@ -122,7 +122,7 @@ def suite_run(
         **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
     }  # fmt: skip
     study = suite_study(found, entry, seeds)
-    scratch = tempfile.TemporaryDirectory(prefix="searchlab-") if directory is None else nullcontext(str(directory))
+    scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(again()), scratch as place:
         runs, left_out = study.plan()
         for reason in left_out:

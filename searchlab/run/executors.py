@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import cloudpickle
@@ -22,8 +21,10 @@ from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Log, read_held, read_log
 from ..log.writer import check_identity
 from ..machine.host import available_cores
+from ..machine.scratch import ScratchFolder
 from ..measure.contract import KnownPrograms, Measurer
-from ..measure.process import Worker, WorkerDied, die_with
+from ..measure.isolation import die_with
+from ..measure.process import Worker, WorkerDied
 from ..measure.settings import Settings
 from ..records import Measurement, Trial
 from .loop import search
@@ -171,7 +172,7 @@ def _in_jobs(
             worker.send(_Search(cloudpickle.dumps(run), msgspec.to_builtins(run.settings)))
 
         # Jobs are killed, and cannot clean up; their own processes may live a moment longer.
-        scratch = ends.enter_context(TemporaryDirectory(prefix="searchlab-", ignore_cleanup_errors=True))
+        scratch = ends.enter_context(ScratchFolder())
         job_of: dict[Worker, int] = {}
         for job in range(min(jobs, len(runs))):
             worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.job")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..machine.host import library_versions
+from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite
 from ..plugins import Plugin, names_code
@@ -44,7 +44,7 @@ class Replayer:
         self._ends = ExitStack()
 
     def __enter__(self) -> Replayer:
-        self._folder = Path(self._ends.enter_context(TemporaryDirectory(prefix="searchlab-")))
+        self._folder = Path(self._ends.enter_context(ScratchFolder()))
         return self
 
     def __exit__(self, *_: object) -> None:
