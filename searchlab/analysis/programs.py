@@ -2,7 +2,8 @@
 
 A log holds configs. To make a trace of a config takes its space, hence a plug-in and TVM. Reading logs must not need
 these, nor run code that a log names, nor wait. So a child process makes the traces, for registered spaces only, while
-the report is computed. A trace that is not made in time is left out, and the report says so.
+the report is computed; within :func:`~searchlab.plugins.trusting`, for all spaces. A trace that is not made in time is
+left out, and the report says so.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import msgspec
 import numpy as np
 
 from ..log.result import Result
-from ..log.traces import TraceReply, TraceRequest
-from ..plugins import Plugin, names_code
+from ..log.traces import TRUST, TraceReply, TraceRequest
+from ..plugins import Plugin, trusts
 from ..space import SPACES
 from .model import Program
 from .runs import Comparison, LoggedRun
@@ -57,11 +58,11 @@ def _program(run: LoggedRun) -> Program:
 
 def _unsafe(space: Plugin) -> str:
     """Why no trace is made in this space; "" where one is made."""
-    if space.name not in SPACES.installed():
+    if trusts() or SPACES.registered(space) is not None:
+        return ""
+    if SPACES.registered(Plugin(space.name)) is None:
         return f"its space {space.name!r} is not among the installed plug-ins"
-    if names_code(space.options):
-        return "an option of its space names code, which a report does not run"
-    return ""
+    return "an option of its space names code, which a report does not run (--trust does)"
 
 
 class Traces:
@@ -81,8 +82,10 @@ class Traces:
             self._start(msgspec.json.encode(asked))
 
     def _start(self, asked: bytes) -> None:
-        self._child = subprocess.Popen(  # -P: what lies in the current directory is no plug-in
-            [sys.executable, "-P", "-m", "searchlab.log.traces"],
+        # -P: what lies in the current directory is no plug-in, unless it is trusted.
+        words = ["-m", "searchlab.log.traces", TRUST] if trusts() else ["-P", "-m", "searchlab.log.traces"]
+        self._child = subprocess.Popen(
+            [sys.executable, *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, args=(asked,), daemon=True)

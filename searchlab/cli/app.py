@@ -16,6 +16,7 @@ from typing import Never
 import typer
 
 from ..errors import SearchlabError
+from ..plugins import trusting
 from .best import best, verify
 from .check import check
 from .costmodel import cost_models
@@ -37,6 +38,9 @@ from .tune import tune
 TRACEBACK = "--traceback"
 """The word that has :func:`main` show the whole traceback of an error."""
 
+TRUST = "--trust"
+"""The word with which commands import what logs and other files name, though no installed package registers it."""
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -44,7 +48,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Which search strategy finds a fast tensor program soonest?",
     epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2; "
-    "`--traceback`, with any command, also shows where in the code of a plug-in it arose.",
+    "`--traceback`, with any command, also shows where in the code of a plug-in it arose. `--trust`, with any command, "
+    "imports the plug-ins that a log names though no installed package registers them: for logs that you trust.",
 )
 for command in (run, tune, report, best, verify):
     app.command()(command)
@@ -71,9 +76,10 @@ def main() -> Never:
     sys.path.append(os.getcwd())  # `module:Class` may be in the current directory, as for `python -m searchlab`
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names from outside may be more than a terminal can show
-    words = [word for word in sys.argv[1:] if word != TRACEBACK]
+    words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
     try:
-        app(words)
+        with trusting(TRUST in sys.argv[1:]):
+            app(words)
     except SearchlabError as error:
         if TRACEBACK in sys.argv[1:]:
             traceback.print_exception(error)

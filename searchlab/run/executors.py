@@ -26,6 +26,7 @@ from ..measure.contract import KnownPrograms, Measurer
 from ..measure.isolation import die_with
 from ..measure.process import Worker, WorkerDied
 from ..measure.settings import Settings
+from ..plugins import trusting, trusts
 from ..records import Measurement, Trial
 from .loop import search
 from .plan import OnTrial, Run
@@ -119,10 +120,14 @@ def _recall(run: Run, known: KnownPrograms) -> Log | None:
 
 @dataclass(frozen=True)
 class _Begin:
-    """The first message to a job. known: the measurements that every run begins with."""
+    """The first message to a job.
+
+    known: the measurements that every run begins with. trusts: whether logs to start from may name any code.
+    """
 
     base: Path
     known: dict[str, Measurement]
+    trusts: bool
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,7 @@ def _in_jobs(
             worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.job")
             ends.callback(worker.kill)
             job_of[worker] = job
-            worker.send(_Begin(base, dict(known)))
+            worker.send(_Begin(base, dict(known), trusts()))
             start(worker, job)
         while running:
             answered = wait([worker.connection for worker in running])
@@ -225,7 +230,8 @@ def main() -> None:
         known.update(begin.known)
         try:
             run: Run = replace(pickle.loads(task.run), settings=msgspec.convert(task.settings, Settings))
-            search(run, measurers.of(run), connection.send)
+            with trusting(begin.trusts):
+                search(run, measurers.of(run), connection.send)
         except SearchlabError as error:
             connection.send(_Ended(refused=str(error), failed=traceback.format_exc()))
         except Exception:
