@@ -85,4 +85,8 @@ def main() -> Never:
             traceback.print_exception(error)
         complain("error:", "bold red", str(error))
         sys.exit(2)
+    except UnicodeEncodeError as error:  # the name of a file, which Python encodes as the locale says
+        said = f"{error.object!r} cannot be written in {error.encoding}, the encoding of this locale; set PYTHONUTF8=1"
+        complain("error:", "bold red", said)
+        sys.exit(2)
     sys.exit(0)

@@ -264,8 +264,8 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise SearchlabError(f"cannot read the log {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a ValueError if no file can have this name, as one with a zero byte
+        raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
     if path.suffix != ".gz":
         return data
     try:

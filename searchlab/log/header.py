@@ -70,7 +70,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the policy whose value it could not use, defaults too, with the values that it used."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
-    created: Annotated[float, msgspec.Meta(ge=0, lt=250_000_000_000)] = 0.0  # within the years that have four digits
+    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)] = 0.0  # a clock may be wrong
     passes: Passes | None = None
     """How a table was timed; None for the log of a run."""
 
