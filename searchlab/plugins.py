@@ -169,10 +169,11 @@ class PluginKind(Generic[T]):
     def of_file(self, plugin: Plugin, path: Path) -> Plugin:
         """``plugin``, which the file at ``path`` names, fit to be made: see :meth:`registered`.
 
-        Raises SearchlabError for any other, except within :func:`trusting`.
+        Raises SearchlabError for any other, except within :func:`trusting`. A name that no package registers imports
+        nothing: :meth:`load` says what to install.
         """
         registered = self.registered(plugin)
-        if registered is None and not trusts():
+        if registered is None and not trusts() and (":" in plugin.name or names_code(plugin.options)):
             options = f" with options {plugin.options}" if plugin.options else ""
             raise SearchlabError(
                 f"{path} names the {self.title} {plugin.name!r}{options}: code that no installed package registers, "
