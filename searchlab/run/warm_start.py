@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class EarlierRun:
     log: Log
     digest: str
     statistic: Statistic
-    asked_for: bool = False
+    asked_for: bool = field(default=False, compare=False)
 
     @cached_property
     def trials(self) -> list[Trial]:
