@@ -99,7 +99,7 @@ def test_what_is_wrong_or_crashes_is_said_and_ends_with_1(tmp_path: Path) -> Non
     """And the programs beside it are verified all the same."""
     faults = ("none", "segfaults", "is wrong")
     log = made_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
-    code, said = command("verify", log, "--top", 3, "--trust")
+    code, said = command("verify", log, "--top", 3)
     assert code == 1
     wrong, crash, right, *times = said.splitlines()
     assert "trial 2: wrong_answer: " in wrong and "elements are off" in wrong
