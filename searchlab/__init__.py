@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
     from .log.result import Result, load_log
+    from .plugins import trusting
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
     from .run.study import Study, tune
@@ -29,6 +30,7 @@ _HOMES = {
     "apply": ("apply_best", "apply_history_best"),
     "costmodel": ("CostModel", "Surrogate"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
+    "plugins": ("trusting",),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
     "log.result": ("Result", "load_log"),
@@ -67,6 +69,7 @@ __all__ = [
     "load_log",
     "parse_workload",
     "resolve_target",
+    "trusting",
     "tune",
 ]
 

@@ -53,5 +53,10 @@ def described(error: BaseException) -> str:
     return kind if line == kind else f"{kind}: {line}"
 
 
+def encodable(text: str) -> str:
+    """``text`` from outside, which UTF-8 can encode: a lone surrogate becomes the characters ``\\ud800``."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _lines(error: BaseException) -> list[str]:
     return [line.rstrip() for line in str(error).strip().splitlines()] or [type(error).__name__]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from .errors import SearchlabError, did_you_mean
+from .errors import SearchlabError, described, did_you_mean
 
 T = TypeVar("T")
 
@@ -127,7 +132,54 @@ class PluginKind(Generic[T]):
                 f"name one that `searchlab list` shows"
             )
         self.check_options(plugin.name, cls, plugin.options)
-        return cls(*args, **given, **plugin.options)
+        with self.blamed(cls, "its constructor"):
+            return cls(*args, **given, **plugin.options)
+
+    @contextmanager
+    def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
+        """Whatever the code of ``cls`` raises becomes a SearchlabError that names the plug-in and the line.
+
+        doing: the method that is called. A SearchlabError passes as it is.
+        """
+        try:
+            yield
+        except SearchlabError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise SearchlabError(
+                f"{self.title} {self.name_of(cls)!r} failed in {doing}: {described(error)} ({_line_of(error, cls)}); "
+                f"--traceback shows all of it"
+            ) from error
+
+    def registered(self, plugin: Plugin) -> Plugin | None:
+        """``plugin`` by its registered name; None if making it would import what no installed package registers.
+
+        That is a class ``module:Class`` of no entry point, or an option ``"module:function"`` of none.
+        """
+        points = self.installed()
+        name = plugin.name
+        if name not in points:
+            module, _, attribute = name.partition(":")
+            own = [p for p in points.values() if p.attr == attribute and _package(p.module) == _package(module)]
+            if len({p.value for p in own}) != 1:
+                return None
+            name = own[0].name  # its module may have moved since
+        return None if names_code(plugin.options) else Plugin(name, plugin.options)
+
+    def of_file(self, plugin: Plugin, path: Path) -> Plugin:
+        """``plugin``, which the file at ``path`` names, fit to be made: see :meth:`registered`.
+
+        Raises SearchlabError for any other, except within :func:`trusting`. A name that no package registers imports
+        nothing: :meth:`load` says what to install.
+        """
+        registered = self.registered(plugin)
+        if registered is None and not trusts() and (":" in plugin.name or names_code(plugin.options)):
+            options = f" with options {plugin.options}" if plugin.options else ""
+            raise SearchlabError(
+                f"{path} names the {self.title} {plugin.name!r}{options}: code that no installed package registers, "
+                f"which would be imported; if you trust this file, add --trust (in Python, with searchlab.trusting():)"
+            )
+        return registered or plugin
 
     def same(self, old: Plugin, new: Plugin) -> bool:
         """Whether ``old``, of a log, is the same plug-in as ``new``, which has today's names.
@@ -146,13 +198,39 @@ class PluginKind(Generic[T]):
         return (updated(old.options) if updated else old.options) == new.options
 
 
+_GROUPS = ("searchlab.spaces", "searchlab.policies", "searchlab.costmodels", "searchlab.templates")
+_trusts: ContextVar[bool] = ContextVar("trusts", default=False)
+
+
+@contextmanager
+def trusting(yes: bool = True) -> Iterator[None]:
+    """Within, a plug-in that a log or another file names is imported, though no installed package registers it.
+
+    Only if ``yes``: else nothing changes.
+    """
+    token = _trusts.set(yes or trusts())
+    try:
+        yield
+    finally:
+        _trusts.reset(token)
+
+
+def trusts() -> bool:
+    """Whether this is within :func:`trusting`."""
+    return _trusts.get()
+
+
 def names_code(value: Any) -> bool:
-    """Whether ``value``, such as the options of a plug-in, holds a ``"module:function"`` at any depth."""
+    """Whether ``value``, the options of a plug-in, holds at any depth a ``"module:function"`` of no entry point."""
     if isinstance(value, dict):
         return any(names_code(item) for item in value.values())
     if isinstance(value, list | tuple):
         return any(names_code(item) for item in value)
-    return isinstance(value, str) and ":" in value
+    return isinstance(value, str) and ":" in value and not _is_registered(value)
+
+
+def _is_registered(spelled: str) -> bool:
+    return any(point.value == spelled for group in _GROUPS for point in entry_points(group=group))
 
 
 def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -> Any:
@@ -169,6 +247,21 @@ def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -
         if len(moved) == 1 and absent and moved[0].value != spelled:
             return moved[0].load()
         raise SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?") from None
+    except (Exception, SystemExit) as error:  # the module may do anything as it is imported
+        raise SearchlabError(f"{title} cannot be loaded: its module {module} raises {described(error)}") from error
+
+
+def _line_of(error: BaseException, cls: type[Any]) -> str:
+    """The file and the line where ``error`` arose: in the code of a plug-in rather than in a library that it calls."""
+    libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+    frames = list(traceback.walk_tb(error.__traceback__))
+    packages = [_package(str(frame.f_globals.get("__name__", ""))) for frame, _ in frames]
+    files = [frame.f_code.co_filename for frame, _ in frames]
+    outside = ("<frozen", *libraries)
+    foreign = [i for i, file in enumerate(files) if packages[i] != "searchlab" and not file.startswith(outside)]
+    own = [i for i, package in enumerate(packages) if package == _package(cls.__module__)]
+    deepest = (foreign or own or range(len(frames)))[-1]
+    return f"{files[deepest]}, line {frames[deepest][1]}"
 
 
 def _package(module: str) -> str:

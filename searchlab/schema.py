@@ -10,6 +10,9 @@ from msgspec import inspect
 
 from .errors import SearchlabError, did_you_mean
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding JSON from outside raises: it is no JSON, or of wrong types; it is no Unicode; it is nested too deep."""
+
 
 def explained(data: Any, kind: Any, source: str) -> Any:
     """``data`` as a ``kind``. Raises SearchlabError, which names the wrong place in ``source``."""

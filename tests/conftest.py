@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import searchlab
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import Target, resolve_target
@@ -22,6 +23,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_configure() -> None:
     """Let Ctrl-C end what tests start: a script's background job ignores it, and so does all that it starts."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def trusting() -> Iterator[None]:
+    """Logs may name spaces and cost models of tests, which no installed package registers."""
+    with searchlab.trusting():
+        yield
 
 
 @pytest.fixture(scope="session")

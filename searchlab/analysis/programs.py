@@ -2,16 +2,18 @@
 
 A log holds configs. To make a trace of a config takes its space, hence a plug-in and TVM. Reading logs must not need
 these, nor run code that a log names, nor wait. So a child process makes the traces, for registered spaces only, while
-the report is computed. A trace that is not made in time is left out, and the report says so.
+the report is computed; within :func:`~searchlab.plugins.trusting`, for all spaces. A trace that is not made in time is
+left out, and the report says so.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -19,8 +21,8 @@ import msgspec
 import numpy as np
 
 from ..log.result import Result
-from ..log.traces import TraceReply, TraceRequest
-from ..plugins import Plugin, names_code
+from ..log.traces import TRUST, TraceReply, TraceRequest
+from ..plugins import Plugin, trusts
 from ..space import SPACES
 from .model import Program
 from .runs import Comparison, LoggedRun
@@ -32,36 +34,46 @@ BUDGET = 20.0
 def run_programs(comparison: Comparison) -> list[tuple[Program, LoggedRun]]:
     """The best program of every run that has one that works, in the order of the comparison."""
     runs = [run for item in comparison.values() for run in item.runs]
-    installed = SPACES.installed()
-    return [(_program(run, installed), run) for run in runs if np.isfinite(run.log.costs).any()]
+    return [(_program(run), run) for run in runs if np.isfinite(run.log.costs).any()]
 
 
 def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[Program, LoggedRun]]:
-    """The fastest of each strategy, of equals the lowest seed: by workload, the fastest strategy first."""
+    """The fastest of each strategy, of equals the lowest seed: by workload, the fastest strategy first.
+
+    Each has a note if no trace is to be made.
+    """
     best: dict[tuple[str, str], tuple[Program, LoggedRun]] = {}
     for program, run in sorted(programs, key=lambda pair: (-pair[0].gflops, pair[0].seed)):
         best.setdefault((program.workload, program.strategy), (program, run))
-    return sorted(best.values(), key=lambda pair: (pair[0].workload, -pair[0].gflops, pair[0].strategy))
+    spaces = {msgspec.json.encode(run.log.header.space): run.log.header.space for _, run in best.values()}
+    notes = {key: _unsafe(space) for key, space in spaces.items()}  # to look a plug-in up takes milliseconds
+    return sorted(
+        (
+            (msgspec.structs.replace(program, note=notes[msgspec.json.encode(run.log.header.space)]), run)
+            for program, run in best.values()
+        ),
+        key=lambda pair: (pair[0].workload, -pair[0].gflops, pair[0].strategy),
+    )
 
 
-def _program(run: LoggedRun, installed: Container[str]) -> Program:
+def _program(run: LoggedRun) -> Program:
     best = Result(run.log).best
     trial = best.trial
     return Program(
         workload=run.workload, strategy=run.strategy, seed=run.seed, trial=trial.index,
         gflops=best.gflops, seconds=best.seconds, as_trial=run.log.flops / trial.cost / 1e9,
         tied=None if best.tied is None else [other.index for other in best.tied],
-        config=run.log.records[trial.index].config, log=run.file, note=_unsafe(run.log.header.space, installed),
+        config=run.log.records[trial.index].config, log=run.file,
     )  # fmt: skip
 
 
-def _unsafe(space: Plugin, installed: Container[str]) -> str:
+def _unsafe(space: Plugin) -> str:
     """Why no trace is made in this space; "" where one is made."""
-    if space.name not in installed:
+    if trusts() or SPACES.registered(space) is not None:
+        return ""
+    if SPACES.registered(Plugin(space.name)) is None:
         return f"its space {space.name!r} is not among the installed plug-ins"
-    if names_code(space.options):
-        return "an option of its space names code, which a report does not run"
-    return ""
+    return "an option of its space names code, which a report does not run (--trust does)"
 
 
 class Traces:
@@ -73,7 +85,7 @@ class Traces:
         self._lines: list[bytes] = []
         self._child: subprocess.Popen[bytes] | None = None
         asked = {
-            number: TraceRequest(str(run.log.path), program.trial)
+            number: TraceRequest(os.fsencode(run.log.path), program.trial)
             for number, (program, run) in enumerate(programs)
             if not program.note
         }
@@ -81,8 +93,10 @@ class Traces:
             self._start(msgspec.json.encode(asked))
 
     def _start(self, asked: bytes) -> None:
-        self._child = subprocess.Popen(  # -P: what lies in the current directory is no plug-in
-            [sys.executable, "-P", "-m", "searchlab.log.traces"],
+        # -P: what lies in the current directory is no plug-in, unless it is trusted.
+        words = ["-m", "searchlab.log.traces", TRUST] if trusts() else ["-P", "-m", "searchlab.log.traces"]
+        self._child = subprocess.Popen(
+            [sys.executable, *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, args=(asked,), daemon=True)

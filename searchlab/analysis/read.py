@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, encodable
 from ..log.format import Log, find_logs, read_log
 from ..log.noise import largest_drift
 from ..workload import parse_workload
@@ -48,7 +48,7 @@ def read_runs(*where: Path) -> Comparison:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
     return compared(
-        (log, (log.path.relative_to(directory) if directory else log.path).as_posix())
+        (log, encodable((log.path.relative_to(directory) if directory else log.path).as_posix()))
         for log in map(read_log, paths.values())
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -58,13 +57,13 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
         rows, gflops, trials, seconds, areas, scores, strict=True
     ):
         table.add_row(
-            escape(row.strategy),
+            Text(row.strategy),
             *[str(row.batch)] * item.batches_differ,
             str(len(row.seeds)),
             str(row.trials) + "+" * (not row.complete),
             best_gflops,
             f"{row.best_gflops.lower:.1f} - {row.best_gflops.upper:.1f}",
-            to_target + _censored(row.trials_to_target),
+            Text.assemble(to_target, _censored(row.trials_to_target)),
             in_seconds,
             area,
             *[score] * scored,
@@ -82,7 +81,7 @@ def _overall(overall: Overall) -> Table:
     for row in overall.strategies:
         estimates = [row.area, row.score] if scored else [row.area]
         texts = [text for estimate in estimates for text in _estimate(estimate)]
-        table.add_row(escape(row.strategy), f"{ranks[row.strategy]:.2f}", *texts)
+        table.add_row(Text(row.strategy), f"{ranks[row.strategy]:.2f}", *texts)
     return table
 
 
@@ -102,13 +101,13 @@ def _costs(item: WorkloadSummary) -> Table:
         spent = row.seconds
         failed = ", ".join(f"{count} {kind}" for kind, count in row.failures.items() if count)
         parts = (spent.propose, spent.train, spent.build, spent.run)
-        table.add_row(escape(row.strategy), _seconds(spent.total), *map(_seconds, parts), failed or "none")
+        table.add_row(Text(row.strategy), _seconds(spent.total), *map(_seconds, parts), failed or "none")
     return table
 
 
 def _table(title: str) -> Table:
     table = Table(
-        title=escape(title) or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+        title=Text(title, "bold") if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     table.add_column("strategy", overflow="fold", max_width=_NAME_WIDTH)
     return table
@@ -120,16 +119,13 @@ def _marked(
     shown: Callable[[float], str],
     *,
     most: bool = False,
-) -> list[str]:
+) -> list[Text]:
     """A column; its best value is bold where there is more than one row, and a value that is None is a dash."""
     values = [value(row) for row in rows]
     known = [v for v in values if v is not None]
     best = (max(known) if most else min(known)) if known and len(rows) > 1 else None
     texts = ["-" if v is None else shown(v) for v in values]
-    return [
-        f"[bold]{text}[/bold]" if best is not None and v == best else text
-        for v, text in zip(values, texts, strict=True)
-    ]
+    return [Text(text, "bold" if best is not None and v == best else "") for v, text in zip(values, texts, strict=True)]
 
 
 def _censored(measure: Reached) -> str:

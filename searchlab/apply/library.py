@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..errors import SearchlabError, last_line
 from ..log.format import find_logs
 from ..log.result import load_log
+from ..machine.scratch import ScratchFolder
 from ..measure.code import Objects, to_objects
 from .best import build
 from .threads import THREADS
@@ -75,12 +76,10 @@ def _compiler(foreign: bool, triple: str) -> str:
 
 
 def _link(objects: Objects, out: Path, compiler: str) -> None:
-    import tempfile
-
     from tvm.support import cc
 
     out.touch()  # where it cannot be written, this says why
-    with tempfile.TemporaryDirectory() as folder:
+    with ScratchFolder() as folder:
         files = [Path(folder, f"{number}.o") for number in range(len(objects))]
         for file, data in zip(files, objects, strict=True):
             file.write_bytes(data)

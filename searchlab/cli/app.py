@@ -5,17 +5,18 @@ Each command imports what it needs when it runs, so that ``--help`` and ``list``
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
+import traceback
 import warnings
 from typing import Never
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from ..errors import SearchlabError
+from ..plugins import trusting
 from .best import best, verify
 from .check import check
 from .costmodel import cost_models
@@ -32,8 +33,14 @@ from .space import space_
 from .suite import suites
 from .surrogate import table_gate, table_surrogate
 from .table import tables
-from .terminal import show_warning
+from .terminal import complain, show_warning
 from .tune import tune
+
+TRACEBACK = "--traceback"
+"""The word that has :func:`main` show the whole traceback of an error."""
+
+TRUST = "--trust"
+"""The word with which commands import what logs and other files name, though no installed package registers it."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,7 +48,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Which search strategy finds a fast tensor program soonest?",
-    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2.",
+    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2; "
+    "`--traceback`, with any command, also shows where in the code of a plug-in it arose. `--trust`, with any command, "
+    "imports the plug-ins that a log names though no installed package registers them: for logs that you trust.",
 )
 for command in (run, tune, report, best, verify):
     app.command()(command)
@@ -67,9 +76,19 @@ def main() -> Never:
     warnings.showwarning = show_warning
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the command as Ctrl-C does, from the start
     sys.path.append(os.getcwd())  # `module:Class` may be in the current directory, as for `python -m searchlab`
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names from outside may be more than a terminal can show
+    words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
     try:
-        app()
+        with trusting(TRUST in sys.argv[1:]):
+            app(words)
     except SearchlabError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        if TRACEBACK in sys.argv[1:]:
+            traceback.print_exception(error)
+        complain("error:", "bold red", str(error))
+        sys.exit(2)
+    except UnicodeEncodeError as error:  # the name of a file, which Python encodes as the locale says
+        said = f"{error.object!r} cannot be written in {error.encoding}, the encoding of this locale; set PYTHONUTF8=1"
+        complain("error:", "bold red", said)
         sys.exit(2)
     sys.exit(0)

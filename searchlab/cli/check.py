@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from ..errors import SearchlabError
 from .terminal import CostModelName, FeaturesName, TargetSpec, name_and_value, out, plugin
@@ -62,7 +63,7 @@ def check(
         if outcome.status != "FAIL":
             out.print(f"{outcome.status:8} {': '.join([outcome.name, *lines])}", soft_wrap=True, markup=False)
             continue
-        out.print(f"[bold red]FAIL[/]     [bold]{outcome.name}[/]")
+        out.print(Text.assemble(("FAIL", "bold red"), "     ", (outcome.name, "bold")))
         for line in lines:
             out.print(f"         {line}", soft_wrap=True, markup=False, highlight=False)
     failed = [outcome.name for outcome in outcomes if outcome.status == "FAIL"]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from ..errors import SearchlabError
 from .terminal import TargetOrOwn, name_and_value, out
@@ -81,17 +80,15 @@ def import_(
     plugin = Plugin(space, dict(name_and_value(text) for text in option or [])) if space else None
     logs, notes = import_file(file, to, As(workload, plugin, target, seed, label), format.value if format else None)
     for note in notes:
-        out.print(f"left out: {escape(note)}", soft_wrap=True)
+        out.print(f"left out: {note}", soft_wrap=True)
     for log in logs:
         use = "for analysis only" if log.analysis else f"in {log.header.space.name}"
-        out.print(
-            f"{len(log.records):,} trials of {log.header.workload}, {use}: {escape(str(log.path))}", soft_wrap=True
-        )
+        out.print(f"{len(log.records):,} trials of {log.header.workload}, {use}: {log.path}", soft_wrap=True)
         if log.left_out:
             line, why = log.left_out[0]
             out.print(
                 f"left out, as no config of that space: {len(log.left_out):,} of its records; "
-                f"the first, line {line}: {escape(why)}",
+                f"the first, line {line}: {why}",
                 soft_wrap=True,
             )
     if any(log.header.measure.items() >= IMPORTED.items() for log in logs):
@@ -122,10 +119,7 @@ def export(
         from ..apply.library import export_library
 
         made = export_library(logs, place)
-        call = escape(made.call)
-        out.print(
-            f"built {escape(str(place))}; with TVM alone, on arrays by tvm.runtime.tensor: {call}", soft_wrap=True
-        )
+        out.print(f"built {place}; with TVM alone, on arrays by tvm.runtime.tensor: {made.call}", soft_wrap=True)
         if made.setting:
             out.print(
                 f"to run as fast as its log says, set {made.setting} in the process that calls it: TVM's default "
@@ -137,6 +131,6 @@ def export(
 
     count, notes = export_logs(logs, to.value, place)
     for note in notes:
-        out.print(f"note: {escape(note)}", soft_wrap=True)
-    out.print(f"exported to {escape(str(place))}, logs: {count:,}", soft_wrap=True)
+        out.print(f"note: {note}", soft_wrap=True)
+    out.print(f"exported to {place}, logs: {count:,}", soft_wrap=True)
     out.print(f"not carried over: {LOST[to]}", soft_wrap=True)

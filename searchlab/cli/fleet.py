@@ -6,7 +6,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from ..errors import SearchlabError
@@ -79,7 +78,7 @@ def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     table = Table("key", "devices", "free", "waiting", "at", box=None)
     for key, addresses in devices.items():
         queue = queues.get(key, {"free": 0, "pending": 0})
-        table.add_row(key, str(len(addresses)), str(queue["free"]), str(queue["pending"]), escape(", ".join(addresses)))
+        table.add_row(key, str(len(addresses)), str(queue["free"]), str(queue["pending"]), ", ".join(addresses))
     out.print(table)
 
 

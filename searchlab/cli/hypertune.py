@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from .terminal import AsJson, again, interruptible, out
 
@@ -91,8 +91,8 @@ def _run(plan: HyperPlan, directory: Path, console: Any) -> Hypertuned:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-        TextColumn("[bold]{task.fields[best]}"), TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
+        TextColumn("{task.fields[best]}", style="bold", markup=False), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console) as progress:
         bars: dict[str, Any] = {}
@@ -134,10 +134,10 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
     several = len({row.space for row in held_out}) > 1
     for row in held_out:
         task = f"{row.workload} in {row.space}" if several else row.workload
-        rows.add_row(escape(task), str(row.trials), *_cells(row))
+        rows.add_row(Text(task), str(row.trials), *_cells(row))
     if result.held_out:
-        rows.add_row("[bold]all held out[/]", "", *_cells(result.held_out))
-    rows.add_row("[bold]all searched on[/]", "", *_cells(result.training))
+        rows.add_row(Text("all held out", "bold"), "", *_cells(result.held_out))
+    rows.add_row(Text("all searched on", "bold"), "", *_cells(result.training))
     out.print(rows)
     runs = "in brackets 95 % bootstrap intervals over runs from seeds that no search saw"
     _say(runs + (f"; {100 * result.nearest:.1f} % of their trials are not in the table" if result.nearest else ""))
@@ -145,7 +145,7 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
         refused = f", {search.refused} of them refused by the policy" if search.refused else ""
         same = ", as by default" if search.options == result.default_options else ""
         _say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
-    out.print(f"[bold]{escape(result.verdict)}[/]", soft_wrap=True, highlight=False)
+    out.print(Text(result.verdict, "bold"), soft_wrap=True, highlight=False)
     judged = result.held_out or result.training
     if judged.gain.lower > 0 and result.options != result.default_options:
         entry = json.dumps(result.policy)
@@ -158,9 +158,7 @@ def _cells(row: Compared | ProblemScores) -> list[str]:
 
 
 def _estimate(estimate: Estimate, sign: str = "") -> str:
-    return escape(
-        " ".join((f"{estimate.value:{sign}.3f}", f"[{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"))
-    )
+    return f"{estimate.value:{sign}.3f} [{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"
 
 
 def _options(options: Mapping[str, Any]) -> str:

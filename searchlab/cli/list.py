@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from .terminal import AsJson, out
 
@@ -49,9 +49,9 @@ def list_(
     for title, names in listed.items():
         table = Table(title=title, title_justify="left", box=None, show_header=False)
         for name, meaning in names.items():
-            table.add_row(f"[bold]{name}[/]", meaning)
+            table.add_row(Text(name, "bold"), meaning)
             if origin := declared.get(name):
-                table.add_row("", escape(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})"))
+                table.add_row("", f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")
                 for deviation in origin.deviations:
-                    table.add_row("", escape(f"- {deviation}"))
+                    table.add_row("", f"- {deviation}")
         out.print(table)

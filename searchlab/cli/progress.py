@@ -21,10 +21,10 @@ class RunProgress:
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("[bold]{task.fields[best]}"),
+            TextColumn("{task.fields[best]}", style="bold", markup=False),
             TimeRemainingColumn(),
             console=console,
         )

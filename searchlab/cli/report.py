@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from .terminal import AsJson, out
 
@@ -52,5 +51,5 @@ def show_report(summary: Summary, directory: Path) -> None:
     from ..analysis import summary_table
 
     out.print(*summary_table(summary))
-    page = escape(str(directory / "report.html"))
+    page = directory / "report.html"
     out.print(f"the report: {page} (pictures and figures beside it)", soft_wrap=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from .report import show_report
 from .terminal import interruptible, out
@@ -36,7 +35,7 @@ def run(
     with interruptible(f"searchlab run {study}{options}"):
         runs, left_out = loaded.plan()
         for reason in left_out:
-            out.print(f"note: {escape(reason)}", soft_wrap=True)
+            out.print(f"note: {reason}", soft_wrap=True)
         with StudyProgress(out, runs) as progress:
             loaded.run(directory, progress.on_run, jobs)
         summary = write_report(directory)

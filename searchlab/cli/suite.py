@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +11,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.markdown import Markdown
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..errors import SearchlabError
 from .terminal import AsJson, CostModelName, FeaturesName, again, interruptible, name_and_value, out, plugin
@@ -38,7 +37,7 @@ def suite_list() -> None:
         suite = read_suite(directory)
         splits = [str(sum(entry.split == split for entry in suite.spec.tables)) for split in ("dev", "test")]
         shipped = len(list(directory.glob("baselines/*.json.gz")))
-        table.add_row(name, escape(suite.spec.title), str(len(suite.spec.tables)), *splits, str(shipped))
+        table.add_row(name, suite.spec.title, str(len(suite.spec.tables)), *splits, str(shipped))
     out.print(table if table.rows else "no suite is installed; name one by the path of its directory")
 
 
@@ -107,6 +106,7 @@ def suite_run(
     """
     from ..analysis import summarize
     from ..analysis.tables import overall_tables
+    from ..machine.scratch import ScratchFolder
     from ..measure.suite import find_suite
     from ..suite.compare import by_table, compare, label_for, run_policy, suite_study
     from ..suite.trajectories import baselines, write_trajectories
@@ -122,11 +122,11 @@ def suite_run(
         **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
     }  # fmt: skip
     study = suite_study(found, entry, seeds)
-    scratch = tempfile.TemporaryDirectory(prefix="searchlab-") if directory is None else nullcontext(str(directory))
+    scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(again()), scratch as place:
         runs, left_out = study.plan()
         for reason in left_out:
-            out.print(f"note: {escape(reason)}", soft_wrap=True)
+            out.print(f"note: {reason}", soft_wrap=True)
         with StudyProgress(out, runs) as progress:
             new = run_policy(study, Path(place) / "logs", progress.on_run, jobs)
         out.print("comparing ...")
@@ -140,12 +140,10 @@ def suite_run(
             summary = write_report(comparison, directory / "report", traces=0)
     shown: list[RenderableType] = [by_table(summary, new.strategy), *overall_tables(summary)]
     out.print(*shown)
-    out.print(f"{new.strategy} took {new.own_seconds:.3g} s a run to propose and to learn, on {escape(new.host)}.")
+    out.print(f"{new.strategy} took {new.own_seconds:.3g} s a run to propose and to learn, on {new.host}.")
     if directory is not None:
-        out.print(f"the report: {escape(str(directory / 'report' / 'report.html'))}", soft_wrap=True)
-        out.print(
-            f"whoever has the suite can replay it: searchlab suite verify {escape(str(directory))}", soft_wrap=True
-        )
+        out.print(f"the report: {directory / 'report' / 'report.html'}", soft_wrap=True)
+        out.print(f"whoever has the suite can replay it: searchlab suite verify {directory}", soft_wrap=True)
 
 
 @suites.command(name="report")
@@ -168,7 +166,7 @@ def suite_report(
     shipped = baselines(found, against.split(",") if against else None)
     summary = write_report(compare(found, shipped, range(seeds or found.spec.seeds)), directory, traces=0)
     out.print(*overall_tables(summary))
-    out.print(f"the report: {escape(str(directory / 'report.html'))}", soft_wrap=True)
+    out.print(f"the report: {directory / "report.html"}", soft_wrap=True)
 
 
 @suites.command(name="verify")
@@ -189,9 +187,10 @@ def suite_verify(
     right = True
 
     def on_step(said: str, problems: list[str]) -> None:
-        out.print(f"{'[red]wrong[/]' if problems else '[green]right[/]'}  {escape(said)}", soft_wrap=True)
+        right = ("wrong", "red") if problems else ("right", "green")
+        out.print(Text.assemble(right, "  ", said), soft_wrap=True)
         for problem in problems:
-            out.print(f"  {escape(problem)}", soft_wrap=True)
+            out.print(f"  {problem}", soft_wrap=True)
 
     seconds = None if everything else SECONDS
     if (Path(what) / RESULT).is_file():
@@ -208,8 +207,8 @@ def suite_seal(suite: Directory) -> None:
     from ..measure.suite import find_suite
     from ..suite.manifest import seal
 
-    manifest = seal(find_suite(suite).part(None), lambda name: out.print(escape(name), soft_wrap=True))
-    out.print(f"{len(manifest.files)} files are sealed: searchlab suite verify {escape(suite)}", soft_wrap=True)
+    manifest = seal(find_suite(suite).part(None), lambda name: out.print(name, soft_wrap=True))
+    out.print(f"{len(manifest.files)} files are sealed: searchlab suite verify {suite}", soft_wrap=True)
 
 
 @suites.command(name="baselines")
@@ -230,4 +229,4 @@ def suite_baselines(
         path = baseline_path(found, one.strategy)
         write_trajectories(path, one)
         runs = sum(len(on_table.runs) for on_table in one.tables.values())
-        out.print(f"{runs:,} runs of {escape(one.strategy)}: {escape(str(path))}", soft_wrap=True)
+        out.print(f"{runs:,} runs of {one.strategy}: {path}", soft_wrap=True)

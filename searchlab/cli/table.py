@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from ..errors import SearchlabError
 from .terminal import AsJson, MeasureSpec, TargetOrOwn, again, interruptible, json_object, name_and_value, out
@@ -58,7 +57,7 @@ def table_build(
     default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
     placed_tables = placed(planned, to, default, passes)
     for reason in left_out:
-        out.print(f"note: {escape(reason)}", soft_wrap=True)
+        out.print(f"note: {reason}", soft_wrap=True)
     with interruptible(again()), RunProgress(out) as progress:
 
         def on_run(run: Run, *_: int) -> OnTrial:

@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from ..errors import SearchlabError, SearchlabWarning
 
-out = Console(width=None if sys.stdout.isatty() else 100)
+out = Console(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
+"""Names and texts from outside are never markup: what is styled here is a :class:`~rich.text.Text`."""
 
 Workload = Annotated[
     str, typer.Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
@@ -65,7 +66,12 @@ def show_warning(
     """Print a warning: a replacement for ``warnings.showwarning``."""
     known = category is SearchlabWarning
     said = str(message) if known else warnings.formatwarning(message, category, filename, lineno).rstrip()
-    Console(stderr=True).print(f"[yellow]warning:[/] {escape(said)}", soft_wrap=True, highlight=False)
+    complain("warning:", "yellow", said)
+
+
+def complain(title: str, style: str, said: str) -> None:
+    """Print ``title`` and a text on the standard error."""
+    Console(stderr=True).print(Text.assemble((title, style), " ", said), soft_wrap=True, highlight=False)
 
 
 @contextmanager
@@ -79,7 +85,8 @@ def interruptible(resume: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        out.print(f"\ninterrupted; everything measured is kept. Go on with: [bold]{escape(resume)}[/]", soft_wrap=True)
+        said = Text("\ninterrupted; everything measured is kept. Go on with: ").append(resume, style="bold")
+        out.print(said, soft_wrap=True)
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from .terminal import (
     CostModelName,
@@ -66,9 +65,9 @@ def tune(
         out.print(f"the run ended by itself after {done} of {trials} trials: the policy has nothing more to propose")
     best = result.best
     reached = f"{best.gflops:.1f} {result.log.unit} ({milliseconds(best.seconds)})"
-    out.print(f"best of {done}: {reached} with {escape(str(best.config.to_json()))}", soft_wrap=True)
+    out.print(f"best of {done}: {reached} with {best.config.to_json()}", soft_wrap=True)
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
         out.print(f"it does not win beyond the noise: measured again, trials {names} are as fast", soft_wrap=True)
     if result.space.has_programs:
-        out.print(f"see it: searchlab best {escape(str(log))} --show tir", soft_wrap=True)
+        out.print(f"see it: searchlab best {log} --show tir", soft_wrap=True)

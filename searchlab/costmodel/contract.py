@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..errors import SearchlabError
 from ..plugins import Plugin, PluginKind
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -53,6 +54,33 @@ class CostModel(ABC):
 
 
 COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positional=0)  # type: ignore[type-abstract]
+
+
+def fit_model(model: CostModel, features: Array, scores: Array, groups: Groups) -> None:
+    """Have ``model`` :meth:`~CostModel.fit`. Raises SearchlabError, which names it, for whatever it raises."""
+    with COST_MODELS.blamed(type(model), "fit"):
+        model.fit(features, scores, groups)
+
+
+def predictions(model: CostModel, features: Array) -> Array:
+    """What ``model`` predicts, held against its contract: (n,), finite.
+
+    Raises SearchlabError, which names it, for anything else, and for whatever it raises.
+    """
+    with COST_MODELS.blamed(type(model), "predict"):
+        scores = np.asarray(model.predict(features), dtype=np.float64)
+    wrong = ""
+    if scores.shape != (len(features),):
+        wrong = f"it was asked for scores of shape ({len(features)},) and gave {scores.shape}"
+    elif not np.isfinite(scores).all():
+        at = int(np.argmin(np.isfinite(scores)))
+        wrong = f"it was asked for finite scores and gave {scores[at]} for row {at} of {len(scores)}"
+    if wrong:
+        raise SearchlabError(
+            f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {wrong}; choose another cost model, "
+            f"or hold this one against its contract: searchlab check costmodel"
+        )
+    return scores
 
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:

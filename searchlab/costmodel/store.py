@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import SearchlabError
 from ..plugins import Plugin
 from ..space import Space
-from .contract import make_cost_model
+from .contract import COST_MODELS, make_cost_model
 from .features import FEATURES, make_features
 from .surrogate import Rows, Surrogate
 
@@ -61,7 +61,8 @@ def load(path: str | Path, space: Space) -> Surrogate:
     """The surrogate saved at ``path``, for configs of ``space``. The same libraries give the same bits.
 
     A model of ``knob`` features works only in the space it was trained in, a model of features of programs in any.
-    Raises SearchlabError if the file is unreadable, damaged, of another space, or names an unknown model.
+    Raises SearchlabError if the file is unreadable, damaged, of another space, or names an unknown model, or (except
+    within :func:`~searchlab.plugins.trusting`) one that is not registered.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -82,7 +83,8 @@ def load(path: str | Path, space: Space) -> Surrogate:
             f"{path} was trained on the knobs of {saved.space}, not of {_called(space)}; "
             f"only a model of features of programs works in another space"
         )
-    surrogate = Surrogate(make_cost_model(saved.model, saved.seed), make_features(saved.features, space))
+    model = make_cost_model(COST_MODELS.of_file(saved.model, Path(path)), saved.seed)
+    surrogate = Surrogate(model, make_features(saved.features, space))
     surrogate.features.settle(saved.columns)
     surrogate.train(rows)
     return surrogate

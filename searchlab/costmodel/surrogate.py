@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import SearchlabError
 from ..records import Trial
 from ..space import Config, Space
-from .contract import Array, CostModel, Groups
+from .contract import COST_MODELS, Array, CostModel, Groups, fit_model, predictions
 from .features import Columns, Features, laid_out, widened
 
 
@@ -102,7 +102,8 @@ class Surrogate:
         if not tasks:
             return
         rows = self._rows()
-        self.started = self.model.start_from(*rows)
+        with COST_MODELS.blamed(type(self.model), "start_from"):
+            self.started = self.model.start_from(*rows)
         if self.started:
             self.rows = rows
         else:
@@ -122,19 +123,20 @@ class Surrogate:
     def train(self, rows: Rows) -> None:
         """Train anew on features that were extracted before."""
         start = time.perf_counter()
-        self.model.fit(*rows)
+        fit_model(self.model, *rows)
         self.rows = rows
         self.train_seconds = time.perf_counter() - start
 
     def predict(self, configs: Sequence[Config]) -> Array:
-        """Scores (n,), higher is faster; zeros before the first fit."""
+        """Scores (n,), finite, higher is faster; zeros before the first fit.
+
+        Raises SearchlabError, which names the cost model, if it fails or breaks its contract.
+        """
         if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        predicted = np.asarray(
-            self.model.predict(laid_out(self.features, self.features(configs), self.rows.features.shape[1])),
-            dtype=np.float64,
-        )
+        rows = laid_out(self.features, self.features(configs), self.rows.features.shape[1])
+        predicted = predictions(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
+from ..machine.scratch import ScratchFolder
 from ..measure.settings import TableSettings
 from ..measure.table import TableMeasurer
 from ..plugins import Plugin
@@ -51,7 +51,7 @@ class HyperPlan:
 
         Raises SearchlabError if the journal there is of another search.
         """
-        with self.measurer, tempfile.TemporaryDirectory() as scratch:
+        with self.measurer, ScratchFolder() as scratch:
             replays = Replays(self.measurer, Path(scratch))
             journal = Journal(out / "optuna.log" if out else None)
             logs = [journal.open(one.name, self._identity(self._training(one))) for one in self.hold_outs]

@@ -26,9 +26,18 @@ import numpy as np
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
+from ..schema import UNREADABLE
 from ..space import Config
 from ..workload import parse_workload
 from .header import FORMAT, Header
+
+_Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
+"""Seconds of a run of a program. Beyond these bounds it is no time, and sums and ratios would leave the numbers."""
+
+_Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
+"""Seconds that something else took."""
+
+_Scalar = bool | int | float | str | None
 
 _FIRST = b'{"searchlab_log":'
 _FINAL = b'{"final":'
@@ -45,24 +54,24 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """
 
     index: int
-    config: dict[str, Any]
-    seconds: tuple[Annotated[float, msgspec.Meta(gt=0)], ...] = ()
+    config: dict[str, _Scalar | list[_Scalar]]
+    seconds: tuple[_Measured, ...] = ()
     at: tuple[float, ...] = ()
     failure: Failure | None = None
     message: str = ""
-    build_seconds: float = 0.0
-    run_seconds: float = 0.0
+    build_seconds: _Spent = 0.0
+    run_seconds: _Spent = 0.0
     program: str = ""
     reused: bool = False
     nearest: bool = False
     pruned: bool = False
     stopped: bool = False  # the name of pruned in logs of version 0.1; never written
     statistic: Statistic = "median"
-    propose_seconds: float = 0.0
-    train_seconds: float = 0.0
+    propose_seconds: _Spent = 0.0
+    train_seconds: _Spent = 0.0
     time: float = 0.0
     model: ModelQuality | None = None
-    sentinel: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    sentinel: _Measured | None = None
 
     @classmethod
     def of(
@@ -104,7 +113,7 @@ class Finalist(msgspec.Struct, frozen=True):
     """A trial that was measured again: ``seconds`` has one value for each round."""
 
     index: int
-    seconds: tuple[Annotated[float, msgspec.Meta(gt=0)], ...]
+    seconds: tuple[_Measured, ...]
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,7 +240,7 @@ def scan(data: bytes) -> Iterator[Line]:
                 yield Line(number, line, ended)
                 continue
             record = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             lost += 1
             yield Line(number, line, None, f"it is damaged: {error}")
             continue
@@ -256,7 +265,7 @@ def _header(line: bytes) -> Line:
         if version != FORMAT:
             return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
         header = msgspec.json.decode(line, type=Header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
     return Line(1, line, header)
 
@@ -282,8 +291,8 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise SearchlabError(f"cannot read the log {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a ValueError if no file can have this name, as one with a zero byte
+        raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
     if path.suffix != ".gz":
         return data
     try:

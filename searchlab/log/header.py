@@ -84,7 +84,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the policy whose value it could not use, defaults too, with the values that it used."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
-    created: float = 0.0
+    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)] = 0.0  # a clock may be wrong
     passes: Passes | None = None
     """How a table was timed; None for the log of a run."""
 

@@ -77,7 +77,10 @@ class Result:
 
     @property
     def space(self) -> Space:
-        """The space that was searched; made again from the log if needed, which imports its plug-in and TVM."""
+        """The space that was searched; made again from the log if needed, which imports its plug-in and TVM.
+
+        Raises SearchlabError if that plug-in is not registered, except within :func:`~searchlab.plugins.trusting`.
+        """
         if self._space is not None:
             return self._space
         header = self.log.header
@@ -85,7 +88,8 @@ class Result:
             raise SearchlabError(
                 f"{self.log.path} was imported for analysis from {header.space.name}: its configs have no schedule here"
             )
-        space = SPACES.make(header.space, parse_workload(header.workload), resolve_target(header.target))
+        plugin = SPACES.of_file(header.space, self.log.path)
+        space = SPACES.make(plugin, parse_workload(header.workload), resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
                 f"{self.log.path} is of another version of the space {header.space.name!r}: its knobs differ"

@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError
+from ..errors import SearchlabError, first_line
 from ..plugins import PluginKind
 from ..policy import POLICIES
 from ..space import SPACES
@@ -69,7 +69,7 @@ class LogWriter:
             self._file.truncate(0)
             self._end = 0
             self.header, self.records, self.final, self.ended = header, (), None, False
-            self._lines.append(msgspec.json.encode(header))
+            self._lines.append(self._encoded(header))
             self.sync()
 
     @property
@@ -78,7 +78,7 @@ class LogWriter:
         return Log(self.path, self.header, (*self.records, *self._added), self.final, self.ended, self._end)
 
     def append(self, record: Record | Final | Ended) -> None:
-        self._lines.append(msgspec.json.encode(record))
+        self._lines.append(self._encoded(record))
         if isinstance(record, Final):
             self.final = record
         elif isinstance(record, Ended):
@@ -88,6 +88,15 @@ class LogWriter:
             self._added.append(record)
         if self._durable:
             self._write()
+
+    def _encoded(self, item: Header | Record | Final | Ended) -> bytes:
+        try:
+            return msgspec.json.encode(item)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise SearchlabError(
+                f"cannot write the log {self.path}: {first_line(error)}; options, labels, and the names and values of "
+                f"knobs must be plain numbers and words of Unicode"
+            ) from None
 
     def _write(self) -> None:
         data = b"".join(line + b"\n" for line in self._lines)

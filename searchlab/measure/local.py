@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from ..costmodel import Array
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
 from ..machine.host import available_cores
+from ..machine.scratch import ScratchFolder
 from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
 from ..target import Target
@@ -85,7 +85,7 @@ class LocalMeasurer(Remeasurer):
         self.sentinel = settings.sentinel
         self.finalists = settings.finalists
         # nvcc works in files, which a worker that is killed leaves behind.
-        self._folder = tempfile.TemporaryDirectory(prefix="searchlab-") if target.kind == "cuda" else None
+        self._folder = ScratchFolder() if target.kind == "cuda" else None
         self._scratch = self._folder.name if self._folder else ""
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._scratch)
         self._extractor = Extractor(self._builders)

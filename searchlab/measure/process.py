@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -22,14 +21,6 @@ START_SECONDS = 120.0
 
 class WorkerDied(Exception):
     """The worker ended while it was waited for; the text says how."""
-
-
-def die_with(parent: int) -> None:
-    """Have Linux end this process when its parent ends, however that happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it ended before we asked
-        os._exit(1)
 
 
 class Worker:

@@ -189,7 +189,7 @@ def read_suite(directory: Path) -> Suite:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SearchlabError(f"cannot read the suite {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SearchlabError(f"{path} is not valid TOML: {error}") from None
     return Suite(directory, explained(data, SuiteSpec, str(path)))
 

@@ -11,7 +11,11 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, assert_never
 
-if __name__ == "__main__":  # tvm_ffi imports PyTorch wherever that is installed: two thirds of a worker's start
+if __name__ == "__main__":
+    from .isolation import isolate
+
+    isolate(parent=int(sys.argv[2]))  # before TVM and numpy start threads
+    # tvm_ffi imports PyTorch wherever that is installed: two thirds of a worker's start
     sys.modules["torch"] = None  # type: ignore[assignment]
 
 from ..costmodel.features import ScheduledFeatures, make_features
@@ -45,7 +49,6 @@ from .messages import (
     Started,
     Work,
 )
-from .process import die_with
 from .runner import Runner, case_of
 
 if TYPE_CHECKING:
@@ -155,7 +158,6 @@ def cpu_seconds() -> float:
 
 def main() -> None:
     connection = Connection(int(sys.argv[1]))
-    die_with(int(sys.argv[2]))
     # A plug-in may print as much as it likes; printing to a pipe that is full would raise an exception.
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open to the end
     connection.send(Started())

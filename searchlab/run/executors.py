@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import cloudpickle
@@ -22,9 +21,12 @@ from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Log, read_held, read_log
 from ..log.writer import check_identity
 from ..machine.host import available_cores
+from ..machine.scratch import ScratchFolder
 from ..measure.contract import KnownPrograms, Measurer
-from ..measure.process import Worker, WorkerDied, die_with
+from ..measure.isolation import die_with
+from ..measure.process import Worker, WorkerDied
 from ..measure.settings import Settings
+from ..plugins import trusting, trusts
 from ..records import Measurement, Trial
 from .loop import search
 from .plan import OnTrial, Run
@@ -118,10 +120,14 @@ def _recall(run: Run, known: KnownPrograms) -> Log | None:
 
 @dataclass(frozen=True)
 class _Begin:
-    """The first message to a job. known: the measurements that every run begins with."""
+    """The first message to a job.
+
+    known: the measurements that every run begins with. trusts: whether logs to start from may name any code.
+    """
 
     base: Path
     known: dict[str, Measurement]
+    trusts: bool
 
 
 @dataclass(frozen=True)
@@ -143,10 +149,14 @@ class _Warned:
 
 @dataclass(frozen=True)
 class _Ended:
-    """The last message about a run. refused: the text of a SearchlabError; failed: the traceback of any other error."""
+    """The last message about a run. refused: the text of a SearchlabError; failed: the traceback of any error."""
 
     refused: str = ""
     failed: str = ""
+
+
+class JobTraceback(Exception):
+    """The cause of an error that arose in a job; the text is its traceback there."""
 
 
 def _in_jobs(
@@ -167,13 +177,13 @@ def _in_jobs(
             worker.send(_Search(cloudpickle.dumps(run), msgspec.to_builtins(run.settings)))
 
         # Jobs are killed, and cannot clean up; their own processes may live a moment longer.
-        scratch = ends.enter_context(TemporaryDirectory(prefix="searchlab-", ignore_cleanup_errors=True))
+        scratch = ends.enter_context(ScratchFolder())
         job_of: dict[Worker, int] = {}
         for job in range(min(jobs, len(runs))):
             worker = Worker(max(1, available_cores() // jobs), scratch, module="searchlab.run.job")
             ends.callback(worker.kill)
             job_of[worker] = job
-            worker.send(_Begin(base, dict(known)))
+            worker.send(_Begin(base, dict(known), trusts()))
             start(worker, job)
         while running:
             answered = wait([worker.connection for worker in running])
@@ -188,7 +198,7 @@ def _in_jobs(
                 elif isinstance(message, _Warned):
                     warnings.warn(message.text, SearchlabWarning, stacklevel=2)
                 elif message.refused:
-                    raise SearchlabError(message.refused)
+                    raise SearchlabError(message.refused) from JobTraceback(f"\n{message.failed}")
                 elif message.failed:
                     raise RuntimeError(f"a job failed:\n{message.failed}")
                 else:
@@ -220,9 +230,10 @@ def main() -> None:
         known.update(begin.known)
         try:
             run: Run = replace(pickle.loads(task.run), settings=msgspec.convert(task.settings, Settings))
-            search(run, measurers.of(run), connection.send)
+            with trusting(begin.trusts):
+                search(run, measurers.of(run), connection.send)
         except SearchlabError as error:
-            connection.send(_Ended(refused=str(error)))
+            connection.send(_Ended(refused=str(error), failed=traceback.format_exc()))
         except Exception:
             connection.send(_Ended(failed=traceback.format_exc()))
         else:

@@ -125,7 +125,8 @@ class Strategy:
         if self.cost_model is not None:
             model = make_cost_model(self.cost_model, seed)
             surrogate = options["cost_model"] = Surrogate(model, make_features(self.features, space))
-        return self.policy_class(space, seed=seed, **options), surrogate
+        with POLICIES.blamed(self.policy_class, "its constructor"):
+            return self.policy_class(space, seed=seed, **options), surrogate
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from ..costmodel import scores_of
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError
+from ..policy import POLICIES
 from ..records import Trial
 from ..space import Config
 from .plan import Run
@@ -31,14 +32,16 @@ class Searcher:
         self._predict_seconds = 0.0
         self._elsewhere = elsewhere
         start = self._seconds()
-        run.warm_start.feed(self.policy, self.surrogate)
+        with POLICIES.blamed(type(self.policy), "tell"):
+            run.warm_start.feed(self.policy, self.surrogate)
         self.train_seconds = self._seconds() - start
 
     def ask(self, n: int) -> Sequence[Config]:
         """The next batch; empty if the policy has no more. Raises SearchlabError for a breach of the contract."""
         predicted = self.surrogate.predict_seconds if self.surrogate else 0.0
         start = self._seconds()
-        configs = self.policy.ask(n)
+        with POLICIES.blamed(type(self.policy), "ask"):
+            configs = self.policy.ask(n)
         self.propose_seconds = self._seconds() - start
         self._predict_seconds = self.surrogate.predict_seconds - predicted if self.surrogate else 0.0
         self._check(configs, n)
@@ -51,7 +54,8 @@ class Searcher:
         """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
         if len(trials) == self.batch_size:
             start = self._seconds()
-            self.policy.tell(trials)
+            with POLICIES.blamed(type(self.policy), "tell"):
+                self.policy.tell(trials)
             self.train_seconds = self._seconds() - start
 
     def _seconds(self) -> float:
@@ -78,6 +82,8 @@ class Searcher:
 
     def _check(self, configs: Sequence[Config], n: int) -> None:
         broken = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
+        if not isinstance(configs, Sequence) or not all(isinstance(config, Config) for config in configs):
+            raise SearchlabError(f"{broken} a list of configs and gave {configs!r:.200}")
         if len(configs) > n:
             raise SearchlabError(f"{broken} {n} configs and gave {len(configs)}")
         fresh: set[Config] = set()

@@ -44,7 +44,7 @@ class Study:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise SearchlabError(f"cannot read the study {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
         return cls._of(data, path.parent, str(path))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ..costmodel.features import FEATURES
 from ..errors import SearchlabError
 from ..log.format import Log, find_logs, read_log
 from ..log.result import Result
-from ..plugins import Plugin
+from ..plugins import Plugin, trusting
 from ..policy import Policy
 from ..records import Statistic, Trial
 from ..space import SPACES, Space
@@ -22,11 +22,15 @@ from ..workload import parse_workload
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """The log of an earlier run, a digest of its content, and the statistic that is the cost in the runs to come."""
+    """The log of an earlier run, a digest of its content, and the statistic that is the cost in the runs to come.
+
+    asked_for: whether its space is the one that a user has named to search, and so is imported wherever it is from.
+    """
 
     log: Log
     digest: str
     statistic: Statistic
+    asked_for: bool = field(default=False, compare=False)
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -48,7 +52,8 @@ class EarlierRun:
 
     @cached_property
     def space(self) -> Space:
-        return Result(self.log).space
+        with trusting(self.asked_for):
+            return Result(self.log).space
 
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
         """Whether it is of another shape in the same space: of the same plug-in and operator, with the same knobs."""
@@ -116,6 +121,7 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: s
     kind = FEATURES.get(features)
     if kind is None:
         return WarmStart(own)
+    others = tuple(replace(run, asked_for=run.log.header.space == plugin.spelled()) for run in others)
     if not kind.builds_programs:
         others = tuple(run for run in others if run.has_knobs_of(plugin, space))
     return WarmStart(own, others)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..analysis.model import AREA, Summary, WorkloadSummary
 from ..analysis.read import compared
@@ -72,24 +72,26 @@ def by_table(summary: Summary, label: str) -> Table:
     names = names or sorted({row.strategy for item in summary.workloads for row in item.strategies})
     others = [name for name in names if name != label]
     table = Table(
-        title=f"area under the curve, by table; + where {escape(label)} is significantly better, - where it is worse",
-        title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        title=Text(
+            f"area under the curve, by table; + where {label} is significantly better, - where it is worse", "bold"
+        ),
+        title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
     )  # fmt: skip
     table.add_column("table", overflow="fold")
     for name in (label, *others):
-        table.add_column(escape(name), justify="right", overflow="fold", min_width=6)
+        table.add_column(Text(name), justify="right", overflow="fold", min_width=6)
     for item in summary.workloads:
         rows = item.by_strategy
         best = max(row.area.median for row in item.strategies)
-        cells = []
+        cells: list[str | Text] = []
         for name in (label, *others):
             if name not in rows:
                 cells.append("-")
                 continue
             area = rows[name].area.median
             text = f"{area:.3f}"
-            cells.append((f"[bold]{text}[/]" if area == best else text) + _mark(item, label, name))
-        table.add_row(item.workload, *cells)
+            cells.append(Text(text, "bold" if area == best else "").append(_mark(item, label, name), ""))
+        table.add_row(Text(item.workload), *cells)
     return table
 
 

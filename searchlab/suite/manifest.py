@@ -10,6 +10,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..measure.suite import Suite, digest_of
+from ..schema import UNREADABLE
 from .cards import Card
 from .trajectories import RecordedTable
 
@@ -52,7 +53,7 @@ def read_manifest(suite: Suite) -> Manifest:
         raise SearchlabError(
             f"cannot read the manifest {path}: {error.strerror}; `searchlab suite seal {suite.directory}` makes it"
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise SearchlabError(f"the manifest {path} is damaged: {error}; fetch it again") from None
 
 

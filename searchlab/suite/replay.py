@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ import numpy as np
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..machine.host import library_versions
+from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite
-from ..plugins import Plugin, names_code
+from ..plugins import Plugin, trusts
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import Searched, Strategy, plan_run
@@ -44,7 +44,7 @@ class Replayer:
         self._ends = ExitStack()
 
     def __enter__(self) -> Replayer:
-        self._folder = Path(self._ends.enter_context(TemporaryDirectory(prefix="searchlab-")))
+        self._folder = Path(self._ends.enter_context(ScratchFolder()))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -136,9 +136,9 @@ def check_trusted(one: Trajectories, trusted: str) -> None:
         "cost model": (COST_MODELS, one.cost_model),
     }
     for title, (kind, plugin) in kinds.items():
-        if plugin is None or plugin.name == trusted:
+        if plugin is None or plugin.name == trusted or trusts():
             continue
-        if plugin.name not in kind.installed() or names_code(plugin.options):
+        if kind.registered(plugin) is None:
             raise SearchlabError(
                 f"{one.strategy} has the {title} {plugin.name!r} with options {plugin.options}, which names code that "
                 f"is not registered here; install its package, or give --policy {plugin.name} if you trust it"

@@ -23,6 +23,7 @@ from ..log.header import Header
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..plugins import Plugin
+from ..schema import UNREADABLE
 from ..space import Config
 
 FORMAT = 1
@@ -223,7 +224,7 @@ def read_trajectories(path: Path) -> Trajectories:
         read = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Trajectories)
     except FileNotFoundError:
         raise SearchlabError(f"there are no trajectories {path}") from None
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:
         raise SearchlabError(f"{path}: its format is {read.trajectories}; this searchlab reads format {FORMAT}")

@@ -13,10 +13,10 @@ from typing import Literal, get_args
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from ..costmodel import Array, Rows, bind, make_cost_model, scores_of
+from ..costmodel import Array, Rows, bind, fit_model, make_cost_model, predictions, scores_of
 from ..costmodel.features import FEATURES, laid_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
@@ -140,11 +140,11 @@ def _tried(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iter
     cost_model = make_cost_model(model, seed)
     bind(cost_model, FEATURES[features])
     start = time.perf_counter()
-    cost_model.fit(*part.train)
+    fit_model(cost_model, *part.train)
     train_seconds = time.perf_counter() - start
     for trials, rows, scores in part.tests:
         start = time.perf_counter()
-        predicted = cost_model.predict(rows)
+        predicted = predictions(cost_model, rows)
         predict_seconds = time.perf_counter() - start
         quality = model_quality(
             predicted, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
@@ -186,10 +186,10 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
 
 def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
     """A row for each model; the best value of each column is bold, if there are several."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("cost model", overflow="fold", max_width=40)
     means = mean_quality(held_out)
-    columns: list[list[str]] = []
+    columns: list[list[Text]] = []
     for column, heading in COLUMNS.items():
         table.add_column(heading, justify="right", no_wrap=True)
         values = [row[column] for row in means.values()]
@@ -198,8 +198,8 @@ def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
         best = (min(known) if seconds or column == "rmse" else max(known)) if len(known) > 1 else None
         shown = ["-" if v is None else f"{1e3 * v:.1f}" if seconds else f"{v:.3f}" for v in values]
         columns.append(
-            [f"[bold]{text}[/]" if v is not None and v == best else text for v, text in zip(values, shown, strict=True)]
+            [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, shown, strict=True)]
         )
     for name, *cells in zip(means, *columns, strict=True):
-        table.add_row(escape(name), *cells)
+        table.add_row(Text(name), *cells)
     return table

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..log.format import Log
 from ..log.noise import noise
@@ -127,10 +127,10 @@ def info_table(info: TableInfo) -> Table:
         "refused": info.unsteady and f"{info.unsteady}; build it again, in passes, when the machine is idle",
         "seconds charged": f"{info.seconds:,.0f}",
     }
-    table = Table(title=escape(str(info.log.path)), title_justify="left", box=SIMPLE_HEAD, show_header=False)
+    table = Table(title=Text(str(info.log.path), "italic"), title_justify="left", box=SIMPLE_HEAD, show_header=False)
     for name, text in rows.items():
         if text:
-            table.add_row(f"[bold]{name}[/]", escape(text))
+            table.add_row(Text(name, "bold"), Text(text))
     return table
 
 

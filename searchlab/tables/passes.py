@@ -23,6 +23,7 @@ from ..errors import SearchlabError
 from ..log.header import Passes
 from ..measure.contract import CannotMeasure, Remeasurer
 from ..records import Trial
+from ..schema import UNREADABLE
 from ..space import Space
 
 BLOCK = 32
@@ -302,7 +303,7 @@ def _read(path: Path) -> Iterator[Block]:
     for number, line in enumerate(lines, 1):
         try:
             yield msgspec.json.decode(line, type=Block)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise SearchlabError(f"{path}, line {number}: it is damaged: {error}; remove the file") from None
 
 

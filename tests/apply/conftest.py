@@ -10,6 +10,11 @@ from searchlab import tune
 from tests.support.apply.logs import MEASURE
 
 
+@pytest.fixture(autouse=True)
+def trusted(trusting: None) -> None:
+    """Logs of these tests name spaces of the tests."""
+
+
 @pytest.fixture(scope="session")
 def real_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("real") / "a.jsonl"

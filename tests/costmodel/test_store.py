@@ -85,7 +85,10 @@ def header(**changes: Any) -> Any:
         ({"header": None}, "is no cost model that searchlab saved"),
         ({"header": np.frombuffer(b"{}", dtype=np.uint8)}, "is no cost model .*missing required field"),
         ({"header": header(searchlab_model=2)}, "is no cost model"),
-        ({"header": header(model={"name": "subprocess:Popen", "options": {"args": ["false"]}})}, "not a searchlab"),
+        (
+            {"header": header(model={"name": "subprocess:Popen", "options": {"args": ["false"]}})},
+            "no installed package",
+        ),
         ({"header": header(model={"name": "xgbost"})}, "unknown cost model 'xgbost'"),
         ({"header": header(model={"name": "xgboost", "options": {"trees": 1}})}, "has no option 'trees'"),
         ({"header": header(features="magic")}, "unknown features 'magic'"),

@@ -8,5 +8,5 @@ from .today import DATA
 
 
 @pytest.fixture(autouse=True)
-def in_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_data(monkeypatch: pytest.MonkeyPatch, trusting: None) -> None:
     monkeypatch.chdir(DATA)

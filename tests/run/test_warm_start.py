@@ -33,6 +33,8 @@ from searchlab_spaces.templates import KnobTemplate
 from tests.support import toys
 from tests.support.logs import decided, write_table
 
+pytestmark = pytest.mark.usefixtures("trusting")
+
 SMALL, DEPENDENT = "tests.support.toys:Small", "tests.support.toys:Dependent"
 TARGET = {"kind": "llvm"}
 

@@ -23,6 +23,8 @@ from searchlab_spaces.templates import KnobTemplate
 from tests.support import toys
 from tests.support.cli import searchlab
 
+pytestmark = pytest.mark.usefixtures("trusting")
+
 MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("random")]
 
 
@@ -129,12 +131,12 @@ def test_bad_input_is_named(
 
 def test_the_command_prints_a_table_or_json(toy_logs: Path) -> None:
     words = ["costmodel", "eval", toy_logs, "--model", "ridge", "--model", "xgboost,objective=rank,rounds=20"]
-    shown = searchlab(*words)
+    shown = searchlab(*words, "--trust")
     assert shown.returncode == 0, shown.stderr
     assert "within-task, knob features" in shown.stdout
     rows = [line.split() for line in shown.stdout.splitlines()]
     assert [row[0] for row in rows if len(row) == 8] == ["ridge", "xgboost,objective=rank,rounds=20"]
-    given = json.loads(searchlab(*words, "--json").stdout)
+    given = json.loads(searchlab(*words, "--trust", "--json").stdout)
     assert given["means"]["ridge"]["pairwise_accuracy"] > 0.5
     assert {row["log"] for row in given["logs"]} == {str(path) for path in toy_logs.glob("*.jsonl")}
     assert given["logs"][-1]["model"] == {"name": "xgboost", "options": {"objective": "rank", "rounds": 20}}

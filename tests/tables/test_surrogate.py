@@ -18,6 +18,8 @@ from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.surrogates import SMALL, passed_gate, write_log
 
+pytestmark = pytest.mark.usefixtures("trusting")
+
 
 def files_of(directory: Path) -> dict[str, bytes]:
     return {
@@ -121,15 +123,15 @@ def test_the_commands(tmp_path: Path) -> None:
     gate = tmp_path / "gate.json"
     gate.write_text(json.dumps([json.loads(_encoded(passed_gate()))]))
     options = ["--option", "members=2", "--option", "rounds=60", "--option", "num_leaves=15"]
-    done = searchlab("table", "surrogate", log, "--out", tmp_path / "one", "--gate", gate, *options)
+    done = searchlab("--trust", "table", "surrogate", log, "--out", tmp_path / "one", "--gate", gate, *options)
     assert done.returncode == 0, done.stderr
     assert "passed the gate" in " ".join(done.stdout.split())
-    wrong = searchlab("table", "surrogate", log, "--out", tmp_path / "two", "--option", "round=3")
+    wrong = searchlab("--trust", "table", "surrogate", log, "--out", tmp_path / "two", "--option", "round=3")
     assert wrong.returncode == 2 and "did you mean 'rounds'" in wrong.stderr
     gate.write_text("[{}]")
-    wrong = searchlab("table", "surrogate", log, "--out", tmp_path / "two", "--gate", gate)
+    wrong = searchlab("--trust", "table", "surrogate", log, "--out", tmp_path / "two", "--gate", gate)
     assert wrong.returncode == 2 and "is missing" in wrong.stderr
-    wrong = searchlab("table", "gate", write_log(tmp_path / "b.jsonl", space_size=500))
+    wrong = searchlab("--trust", "table", "gate", write_log(tmp_path / "b.jsonl", space_size=500))
     assert wrong.returncode == 2 and "120 of 500 configs" in " ".join(wrong.stderr.split())
 
 

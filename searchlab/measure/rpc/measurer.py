@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -17,6 +16,7 @@ from ...costmodel import Array
 from ...errors import SearchlabError
 from ...machine.cuda import compile_mode
 from ...machine.host import available_cores
+from ...machine.scratch import ScratchFolder
 from ...records import Failure, Measurement
 from ...space import Config, Space
 from ...target import Target
@@ -121,7 +121,7 @@ class RpcMeasurer(Measurer):
         self.known = known
         self.workers = workers
         # Linkers and nvcc work in files, which a worker that is killed leaves behind.
-        self._folder = tempfile.TemporaryDirectory(prefix="searchlab-")
+        self._folder = ScratchFolder()
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._folder.name)
         self._extractor = Extractor(self._builders)
         self._sessions = SessionPool(self._folder.name)

@@ -64,15 +64,15 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     """TVM's RPC server, registered as ``key``, until the process is ended.
 
     It differs from a plain server in three ways. It goes on when a program has brought down the process of its session.
-    Such a process outlives neither the server nor its client. And the server loads object files by itself, so that
-    nobody needs a compiler.
+    Such a process outlives neither the server nor its client, and cannot end the server, if the kernel confines its
+    signals. And the server loads object files by itself, so that nobody needs a compiler.
     """
     import tvm_ffi
     from tvm.rpc import server
 
     from ..code import load_objects
+    from ..isolation import confine_signals, die_with
     from ..memory import limit_memory
-    from ..process import die_with
     from .session import LOADER
 
     def load(memory_limit_mb: int, *objects: Any) -> Any:
@@ -84,6 +84,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     serve_session = server._serve_loop
 
     def serve_while_wanted(connection: socket.socket, *rest: object) -> None:
+        confine_signals()  # what this session runs cannot end the server
         threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
         serve_session(connection, *rest)
 

@@ -15,7 +15,7 @@ import msgspec
 from ...errors import SearchlabError
 from ...plugins import Plugin
 from ...records import Failure
-from ...schema import explained
+from ...schema import UNREADABLE, explained
 
 NAME = "surrogate.json"
 """The file of a surrogate's directory that says what the others are."""
@@ -185,7 +185,7 @@ def read_json(path: Path, kind: Any) -> Any:
         return explained(msgspec.json.decode(path.read_bytes()), kind, str(path))
     except OSError as error:
         raise SearchlabError(f"cannot read {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise SearchlabError(f"{path} is no JSON: {error}") from None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from scipy.stats import spearmanr
 from ...analysis.stats.curves import area_under_curve, best_so_far, gflops
 from ...errors import SearchlabError
 from ...log.format import Log, read_log
+from ...machine.scratch import ScratchFolder
 from ...measure.surrogate.manifest import Gate, Manifest, ModelSettings, PolicyFit, digest_of
 from ...measure.surrogate.measurer import SurrogateMeasurer
 from ...measure.surrogate.model import TrialModel
@@ -78,7 +78,7 @@ def measure_gate(
         )
     if not np.isfinite(log.costs).any():
         raise SearchlabError(f"no config of {table} succeeded; choose another table")
-    with TemporaryDirectory(prefix="searchlab-gate-") as scratch:
+    with ScratchFolder() as scratch:
         return _Gate(log, settings, seeds, trials, policies, jobs, on_run, Path(scratch)).measured()
 
 

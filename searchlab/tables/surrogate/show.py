@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +19,7 @@ def gate_tables(gates: Sequence[Gate]) -> list[RenderableType]:
         table.add_column(column, justify="right")
     for gate in gates:
         table.add_row(
-            escape(gate.table),
+            Text(gate.table),
             f"{gate.configs:,}",
             f"{gate.fit.trained_on:,}",
             *_fit(gate.fit),
@@ -35,7 +34,7 @@ def gate_tables(gates: Sequence[Gate]) -> list[RenderableType]:
         areas = _table(f"{gate.table}: {gate.seeds} seeds, {gate.trials} trials", "policy", columns)
         for one in sorted(gate.policies, key=lambda one: -one.table):
             left_out = "-" if one.left_out is None else f"{one.left_out:.3f}"
-            areas.add_row(escape(one.policy), f"{one.table:.3f}", f"{one.surrogate:.3f}", left_out, f"{one.error:.3f}")
+            areas.add_row(Text(one.policy), f"{one.table:.3f}", f"{one.surrogate:.3f}", left_out, f"{one.error:.3f}")
         shown += [areas, _verdict(gate.table, gate.problems)]
     return shown
 
@@ -45,7 +44,7 @@ def surrogate_table(name: str, manifest: Manifest) -> list[RenderableType]:
     table = _table("", "surrogate", ("trials", "configs of the space", "R2", "tau", "outcomes", "spread"))
     held_out = manifest.held_out
     table.add_row(
-        escape(f"{manifest.space.name} on {manifest.workload}"),
+        Text(f"{manifest.space.name} on {manifest.workload}"),
         f"{manifest.trials:,}",
         "not counted" if manifest.space_size is None else f"{manifest.space_size:,}",
         *_fit(held_out),
@@ -66,7 +65,7 @@ def _verdict(name: str, problems: Sequence[str]) -> Text:
 
 
 def _table(title: str, first: str, columns: Sequence[str]) -> Table:
-    table = Table(title=escape(title) or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table = Table(title=Text(title, "bold") if title else None, title_justify="left", box=SIMPLE_HEAD)
     table.add_column(first, overflow="fold")
     for column in columns:
         table.add_column(column, justify="right")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 FAULTS = (
     "none", "spins", "prints", "eats memory", "asks for too much", "schedule eats memory", "compiler has no end",
+    "kills its parent", "schedule kills its parent",
 )  # fmt: skip
 
 
@@ -35,6 +38,9 @@ class Hostile(ProductSpace):
             held = []
             while True:
                 held.append(b"x" * (1 << 20))
+        if fault == "schedule kills its parent":
+            os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()
         return Schedule(_program(self.workload, fault))
 
 
@@ -91,8 +97,12 @@ def _program(workload: Workload, fault: str) -> tvm.IRModule:
         for i in T.unroll(1 << 24):
             C[i % 8, 0] = C[i % 8, 0] + A[i % 8, i % 7]
 
+    @T.prim_func(s_tir=True)
+    def kills(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
+        T.evaluate(T.call_extern("int32", "kill", T.call_extern("int32", "getppid"), 9))
+
     programs = {
         "spins": spins, "prints": prints, "eats memory": eats, "asks for too much": asks,
-        "compiler has no end": endless,
+        "compiler has no end": endless, "kills its parent": kills,
     }  # fmt: skip
     return tvm.IRModule({"main": programs[fault].with_attr("global_symbol", "main")})

@@ -1,0 +1,329 @@
+"""Feeds damaged and hostile files to every reader: each must read them, or refuse them with one sentence.
+
+    python studies/benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--megabytes 100] [--keep DIR] [--readers log ...]
+
+The inputs are real files with bytes, lines, and values of their JSON replaced. For each reader, a line of ``megabytes``
+and JSON that is nested 100,000 deep are among them. An input is a finding if its reader raises anything but a
+SearchlabError of one line, takes longer than ``SECONDS``, or imports a package; so is memory that grows over the inputs
+of a reader. Findings are kept in DIR. The exit status is 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+
+import searchlab
+from searchlab.analysis.read import read_runs
+from searchlab.analysis.summary import summarize
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.exchange.imports import As, import_file
+from searchlab.log.format import read_header, read_log
+from searchlab.log.noise import sentences
+from searchlab.log.repair import examine, repair
+from searchlab.measure.suite import read_suite
+from searchlab.measure.table import TableMeasurer, TableSettings
+from searchlab.tables.info import TableInfo, info_table
+
+ROOT = Path(__file__).parents[2]
+GOLDEN, FOREIGN = ROOT / "tests" / "golden" / "data", ROOT / "tests" / "exchange" / "data"
+SECONDS = 20.0
+"""How long a reader may take for a file of ordinary size, on a busy machine: hundreds of times what it takes."""
+
+SECONDS_PER_MEGABYTE = 2.0
+GROWTH = 64
+"""By how many MB the memory of this process may grow over all small inputs of a reader."""
+
+DEEP = 100_000
+VALUES: tuple[Any, ...] = (
+    None, True, -1, 0, 1.5, 2**63, 10**400, -(10**30), 1e308, 5e-324, float("nan"), float("inf"), "", "x", "\ud800",
+    "[/b]",
+    "evil_of_a_stranger:run", "__import__('evil_of_a_stranger')", "../../x", "\0", "9" * 5000, [], {}, [[]], {"": {}},
+    [1e-3] * 1000, {"name": "evil_of_a_stranger:Run", "options": {"x": 1}},
+)  # fmt: skip
+"""What takes the place of values in JSON."""
+
+BYTES = (b"\n", b"\0", b"{", b"]", b'"', b"\\", b"\xff", b"\r", b"1e999", b"NaN", b"null", b'"\\ud800"', b"'''", b" = ")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """seeds: whole files, or directories. read: reads the file at a path; it may write below the path's folder."""
+
+    seeds: Sequence[Path]
+    read: Callable[[Path], object]
+
+
+def log(path: Path) -> None:
+    """All that reads a log of a stranger."""
+    refused(read_header, path)
+    refused(examine, path)
+    refused(lambda: (repaired := Path(shutil.copy(path, path.parent / f"copy-{path.name}")), repair(repaired)))
+    whole = read_log(path)
+    result = searchlab.load_log(path)
+    sentences(whole)
+    info_table(TableInfo(whole))
+    result.to_frame()
+    refused(lambda: result.best)
+    if len(whole.records) < 100:
+        summarize(read_runs(path))
+
+
+def table(path: Path) -> None:
+    """A log as a table."""
+    settings = TableSettings(str(path))
+    refused(settings.default_target)
+    refused(settings.measurable)
+    header = read_header(path)
+    with TableMeasurer([path], missing="nearest") as measurer:
+        of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint)  # of the space, enough
+        measurer.optimum(of_log)
+
+
+def refused(read: Callable[..., object], *arguments: object) -> None:
+    """``read``; it may refuse, with a sentence."""
+    try:
+        read(*arguments)
+    except SearchlabError as error:
+        check_sentence(error)
+
+
+def check_sentence(error: SearchlabError) -> None:
+    if "\n" in str(error) or not str(error):
+        raise AssertionError(f"this is no sentence: {str(error)!r:.1000}")
+
+
+def foreign(format: str | None) -> Callable[[Path], object]:
+    return lambda path: import_file(path, path.parent / "out", As(), format)
+
+
+def study(path: Path) -> object:
+    """A file whose name says nothing of it."""
+    return read_suite(path.parent) if path.name == "suite.toml" else searchlab.Study.load(path)
+
+
+READERS = {
+    "log": Reader(
+        [*sorted((GOLDEN / "local").glob("*.jsonl")), *sorted((GOLDEN / "runs").glob("[mntx]*.jsonl"))[:4],
+         *sorted((GOLDEN / "imported").glob("*.jsonl"))], log,
+    ),
+    "table": Reader([*sorted((GOLDEN / "tables").glob("*.jsonl*"))], table),
+    "study": Reader(
+        [*sorted((GOLDEN / "studies").glob("*.toml")), ROOT / "studies" / "quickstart.toml",
+         ROOT / "studies" / "suite" / "v1" / "suite.toml"], study,
+    ),
+    "autotvm": Reader([FOREIGN / "autotvm_matmul512.log"], foreign("autotvm")),
+    "ansor": Reader([FOREIGN / "ansor_gemm512.json"], foreign("ansor")),
+    "metaschedule": Reader([FOREIGN / "metaschedule_gemm512"], foreign("metaschedule")),
+    "kernel-tuner": Reader(sorted((FOREIGN / "kernel_tuner").glob("*.json.gz")), foreign(None)),
+}  # fmt: skip
+
+
+# --- inputs ---------------------------------------------------------------------------------------------------------
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """``data`` with one to four changes."""
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        data = rng.choice(CHANGES)(data, rng)
+    return data
+
+
+def flip(data: bytes, rng: random.Random) -> bytes:
+    """A byte replaced."""
+    at = rng.randrange(len(data) + 1)
+    return data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
+
+
+def insert(data: bytes, rng: random.Random) -> bytes:
+    at = rng.randrange(len(data) + 1)
+    return data[:at] + rng.choice(BYTES) * rng.choice((1, 1, 30)) + data[at:]
+
+
+def cut(data: bytes, rng: random.Random) -> bytes:
+    """A span removed, or all from there on."""
+    start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+    return data[:start] + (data[min(end, start + 100) :] if rng.random() < 0.7 else b"")
+
+
+def again(data: bytes, rng: random.Random) -> bytes:
+    """A span twice."""
+    start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+    return data[:end] + data[start : min(end, start + 1000)] + data[end:]
+
+
+def lines(data: bytes, rng: random.Random) -> bytes:
+    """Two lines exchanged."""
+    rows = data.split(b"\n")
+    i, j = rng.randrange(len(rows)), rng.randrange(len(rows))
+    rows[i], rows[j] = rows[j], rows[i]
+    return b"\n".join(rows)
+
+
+def value(data: bytes, rng: random.Random) -> bytes:
+    """A value or a key in the JSON of one line, or of the whole file, replaced; a byte, where there is no JSON."""
+    rows = data.split(b"\n")
+    at = rng.randrange(min(len(rows), 5)) if rng.random() < 0.5 else rng.randrange(len(rows))
+    for start, end in ((at, at + 1), (0, len(rows))):
+        try:
+            record = json.loads(b"\n".join(rows[start:end]))
+        except (ValueError, RecursionError):
+            continue
+        changed = json.dumps(replaced(record, rng), allow_nan=True, separators=(",", ":")).encode()
+        return b"\n".join([*rows[:start], changed, *rows[end:]])
+    return flip(data, rng)
+
+
+def replaced(record: Any, rng: random.Random) -> Any:
+    """``record`` with something in it replaced by one of ``VALUES``, dropped, or called by another name."""
+    if not isinstance(record, dict | list) or not record or rng.random() < 0.1:
+        return rng.choice(VALUES)
+    if isinstance(record, list):
+        i = rng.randrange(len(record))
+        return [replaced(item, rng) if i == j else item for j, item in enumerate(record)]
+    name = rng.choice(list(record))
+    how = rng.random()
+    if how < 0.1:
+        return {key: item for key, item in record.items() if key != name}
+    if how < 0.2:
+        return {rng.choice(["", "x", "name", "index", name * 2]) if key == name else key: record[key] for key in record}
+    return record | {name: replaced(record[name], rng)}
+
+
+CHANGES = (flip, insert, cut, again, lines, value, value, value, value)
+
+
+def monsters(data: bytes, megabytes: int) -> Iterator[bytes]:
+    """Files that are too large, or nested too deep, each with and without a sound beginning."""
+    first, newline, _ = data.partition(b"\n")
+    size = megabytes << 20
+    for start in (b"", first + newline):
+        yield start + b"x" * size + b"\n"
+        yield start + b'{"index":0,"config":{"x":"' + b"y" * size + b'"},"input":' + b"1" * 100 + b"}\n"
+        yield start + b"9" * size + b"\n"
+        for left, right in ((b"[", b"]"), (b'{"a":', b"}"), (b'{"index":0,"config":{"x":' + b"[", b"]")):
+            yield start + left * DEEP + b"1" + right * DEEP + b"\n"
+        yield start + b'{"index":0,"config":{"x":' + b"[" * DEEP + b"]" * DEEP + b"}}\n"
+        yield start + b"x = " + b"[" * DEEP + b"]" * DEEP + b"\n"
+
+
+def files_of(seed: Path) -> list[Path]:
+    return sorted(path for path in seed.iterdir() if path.is_file()) if seed.is_dir() else [seed]
+
+
+def put(seed: Path, folder: Path, change: Callable[[bytes], bytes], rng: random.Random) -> Path:
+    """A copy of ``seed`` in ``folder``, one of its files changed; a compressed file mostly before it is compressed."""
+    chosen = rng.choice(files_of(seed))
+    for file in files_of(seed):
+        data = file.read_bytes()
+        to = folder / seed.name / file.name if seed.is_dir() else folder / file.name
+        to.parent.mkdir(exist_ok=True)
+        if file == chosen:
+            inside = file.suffix == ".gz" and rng.random() < 0.9
+            data = gzip.compress(change(gzip.decompress(data)), 1) if inside else change(data)
+        to.write_bytes(data)
+    return folder / seed.name
+
+
+# --- judging --------------------------------------------------------------------------------------------------------
+
+
+def packages() -> set[str]:
+    return {name.partition(".")[0] for name in sys.modules}
+
+
+def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
+    """What is wrong with how ``path`` was read; empty if nothing is."""
+    before, start = packages(), time.perf_counter()
+    problem = ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # of numpy, on the standard error
+            warnings.simplefilter("ignore", SearchlabWarning)
+            refused(read, path)
+    except Exception:
+        problem = traceback.format_exc(limit=-6)
+    taken = time.perf_counter() - start
+    if new := packages() - before:
+        problem += f"it imported {', '.join(sorted(new))}\n"
+    if taken > seconds:
+        problem += f"it took {taken:.1f} s\n"
+    return problem
+
+
+def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path | None) -> int:
+    """The number of findings in the reader ``name``."""
+    reader = READERS[name]
+    findings = 0
+    process = psutil.Process()
+
+    def tried(number: str, seed: Path, change: Callable[[bytes], bytes], seconds: float) -> None:
+        nonlocal findings
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
+            path = put(seed, Path(scratch), change, rng)
+            kept = Path(scratch, "kept")
+            if keep:
+                (shutil.copytree if seed.is_dir() else shutil.copy)(path, kept)
+            problem = judged(reader.read, path, seconds)
+            if problem:
+                findings += 1
+                print(f"--- {name}, {number}, from {seed.name}\n{problem}", flush=True)
+                if keep:
+                    keep.mkdir(parents=True, exist_ok=True)
+                    shutil.move(kept, keep / f"{name}-{number}-{seed.name}")
+
+    for seed in reader.seeds:  # whole files come first: they import what reading takes
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
+            refused(reader.read, put(seed, Path(scratch), bytes, rng))
+    most = process.memory_info().rss
+    for number in range(inputs):
+        tried(str(number), rng.choice(reader.seeds), lambda data: mutated(data, rng), SECONDS)
+        if number == inputs // 4:
+            most = process.memory_info().rss
+    grown = (process.memory_info().rss - most) >> 20
+    if grown > GROWTH:
+        findings += 1
+        print(f"--- {name}: memory grew by {grown} MB")
+    seed = reader.seeds[0]
+    file = files_of(seed)[0]
+    data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    for number, monster in enumerate(monsters(data, megabytes)):
+        tried(f"monster{number}", seed, lambda _, monster=monster: monster, SECONDS + megabytes * SECONDS_PER_MEGABYTE)
+    return findings
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=100_000, metavar="N", help="mutated inputs in all (100000)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the changes (0)")
+    parser.add_argument("--megabytes", type=int, default=100, help="the length of the longest line (100)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep the findings")
+    parser.add_argument("--readers", nargs="+", default=list(READERS), choices=list(READERS), metavar="READER")
+    options = parser.parse_args(argv)
+    findings = 0
+    for name in options.readers:
+        start = time.perf_counter()
+        count = options.inputs // len(options.readers)
+        found = fuzz(name, count, random.Random(f"{options.seed} {name}"), options.megabytes, options.keep)
+        findings += found
+        print(f"{name}: {count:,} inputs, {found} findings, {time.perf_counter() - start:.0f} s", flush=True)
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""Files that are damaged in 500 ways, too long, or nested too deep: see ``studies/benchmarks/fuzz.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.cli import python
+
+SCRIPT = Path(__file__).parents[2] / "studies" / "benchmarks" / "fuzz.py"
+
+
+def test_every_reader_reads_or_refuses(tmp_path: Path) -> None:
+    done = python(SCRIPT, "--inputs", 500, "--megabytes", 2, "--seed", 1, "--keep", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,84 @@
+"""Text from outside that is no Unicode: a failure keeps its trial, and bad options are refused with a sentence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.log.format import read_log
+from searchlab.measure.local import LocalMeasurer
+from searchlab.records import Measurement
+from searchlab.run.study import tune
+from searchlab.space import Config, Knob, ProductSpace, Value
+from searchlab.target import Target
+from searchlab.workload import Workload
+from tests.support import toys
+from tests.support.cli import searchlab
+from tests.support.logs import write_table, written
+
+LONE = "half a pair: \ud800"
+
+
+class Says(ProductSpace):
+    """Every config fails with a text that cannot be encoded."""
+
+    more: tuple[Value, ...] = ()
+
+    def __init__(self, workload: Workload, target: Target) -> None:
+        super().__init__(workload, target, [Knob("how", ("invalid", "raises", *self.more))])
+
+    def schedule(self, config: Config) -> NoReturn:
+        raise (InvalidConfig if config["how"] == "invalid" else RuntimeError)(LONE)
+
+
+def test_a_failure_whose_text_cannot_be_encoded_costs_its_own_trial(measurer: LocalMeasurer, tmp_path: Path) -> None:
+    found = list(
+        measurer.measure(Says(toys.WORKLOAD, measurer.target), [Config({"how": how}) for how in ("invalid", "raises")])
+    )
+    assert [one.failure for one in found] == ["invalid", "build_error"]
+    assert all(r"half a pair: \ud800" in one.message for one in found)
+
+
+def test_a_study_goes_on_after_such_a_failure(tmp_path: Path) -> None:
+    table = write_table(
+        tmp_path / "table.jsonl", toys.Small(), lambda config: Measurement(failure="crash", message=LONE)
+    )
+    log = tmp_path / "a.jsonl"
+    tune(
+        toys.WORKLOAD, space=toys.Small(), policy="random", log=log, trials=4,
+        measure={"kind": "table", "path": str(table)},
+    )  # fmt: skip
+    assert {record.message for record in read_log(log).records} == {r"half a pair: \ud800"}
+
+
+def test_a_knob_that_no_log_can_hold_is_refused(
+    measurer: LocalMeasurer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Says, "more", (LONE,))
+    space = Says(toys.WORKLOAD, measurer.target)
+    with pytest.raises(SearchlabError, match="cannot write the log.*must be plain numbers and words") as caught:
+        tune(
+            toys.WORKLOAD, space=space, policy="grid", log=tmp_path / "a.jsonl", trials=3, batch=1,
+            measure={"kind": "local", "workers": 1},
+        )  # fmt: skip
+    assert "\n" not in str(caught.value)
+    assert len(read_log(tmp_path / "a.jsonl").records) == 2
+
+
+def test_a_file_whose_name_is_no_unicode_is_read_and_named(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"a\xff.jsonl")
+    try:
+        written(path, 3)
+    except OSError:
+        pytest.skip("the file system holds no such name")
+    checked = searchlab("log", "check", path)
+    assert checked.returncode == 0 and "whole, 3 trials" in checked.stdout and not checked.stderr
+    shown = searchlab("best", path)
+    assert shown.returncode == 0 and not shown.stderr
+    reported = searchlab("report", path, "--out", tmp_path / "report")
+    assert reported.returncode == 0, reported.stderr
+    assert (tmp_path / "report" / "report.html").is_file()

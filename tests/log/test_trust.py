@@ -1,0 +1,159 @@
+"""A log from a stranger may name any code: none of it is imported unless the reader says that he trusts the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import searchlab
+from searchlab.analysis import report
+from searchlab.apply import apply_best
+from searchlab.apply.library import export_library
+from searchlab.apply.verify import verify_log
+from searchlab.costmodel import Surrogate, load, make_cost_model, save
+from searchlab.costmodel.features import make_features
+from searchlab.errors import SearchlabError
+from searchlab.exchange.exports import export_logs
+from searchlab.log.format import read_log
+from searchlab.log.repair import examine
+from searchlab.plugins import Plugin
+from searchlab.policy import POLICIES
+from searchlab.records import Trial
+from searchlab.space import SPACES
+from searchlab.tables.costmodels import evaluate
+from searchlab.tables.info import TableInfo
+from tests.support import toys
+from tests.support.cli import searchlab as command
+from tests.support.logs import write_table
+
+EVIL = Plugin("evil_of_a_stranger:Run")
+IN_OPTIONS = Plugin("trace", {"function": "evil_of_a_stranger:run"})
+DEEP = Plugin("knob-template", {"more": [{"x": ["evil_of_a_stranger:run"]}]})
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that the module of the stranger leaves when it is imported."""
+    folder, mark = tmp_path / "code", tmp_path / "it ran"
+    folder.mkdir()
+    (folder / "evil_of_a_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
+    return mark
+
+
+def log_of(path: Path, space: Plugin) -> Path:
+    write_table(path, toys.Small(), toys.smooth, counted=True)
+    first, rest = path.read_bytes().split(b"\n", 1)
+    header = json.loads(first) | {"space": msgspec.to_builtins(space), "policy": {"name": "evil_of_a_stranger:Run"}}
+    header["cost_model"] = {"name": "evil_of_a_stranger:Run"}
+    path.write_bytes(json.dumps(header).encode().replace(b'": ', b'":', 1) + b"\n" + rest)
+    return path
+
+
+def warm_started(log: Path) -> None:
+    searchlab.tune(
+        "gemm:8x8x8", space="sketch", policy="xgb", features="program", log=log.parent / "new.jsonl", trials=1,
+        warm_start=[log],
+    )  # fmt: skip
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "the space": lambda log: searchlab.load_log(log).space,
+    "best": lambda log: searchlab.load_log(log).best.schedule(),
+    "apply": apply_best,
+    "verify": verify_log,
+    "warm start": warm_started,
+    "library": lambda log: export_library([log], log.parent / "best.o"),
+    "metaschedule": lambda log: export_logs([log], "metaschedule", log.parent / "database"),
+    "cost models": lambda log: evaluate([log], [Plugin("ridge")]),
+}
+
+
+@pytest.mark.parametrize("space", [EVIL, IN_OPTIONS, DEEP], ids=["class", "option", "deep option"])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_a_log_names_is_not_imported(tmp_path: Path, mark: Path, reader: str, space: Plugin) -> None:
+    log = log_of(tmp_path / "a.jsonl", space)
+    with pytest.raises(SearchlabError, match="names the space.*no installed package registers.*--trust") as caught:
+        READERS[reader](log)
+    assert str(log) in str(caught.value) and not mark.exists()
+
+
+def test_reading_alone_needs_no_trust(tmp_path: Path, mark: Path) -> None:
+    log = log_of(tmp_path / "a.jsonl", EVIL)
+    assert read_log(log).trials and not examine(log).problems and TableInfo(read_log(log)).exhaustive
+    assert searchlab.load_log(log).best.config and len(searchlab.load_log(log).to_frame())
+    report(log, out=tmp_path / "report")
+    assert "is not among the installed plug-ins" in (tmp_path / "report" / "programs.json").read_text()
+    assert not mark.exists()
+
+
+def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
+    log = log_of(tmp_path / "a.jsonl", EVIL)
+    with searchlab.trusting(), pytest.raises(SearchlabError, match="'evil_of_a_stranger:Run' cannot be loaded"):
+        searchlab.load_log(log).space  # noqa: B018 - it is made when it is asked for
+    assert mark.exists()
+
+
+def test_the_command_line_says_how_to_trust(tmp_path: Path, mark: Path) -> None:
+    log = log_of(tmp_path / "a.jsonl", IN_OPTIONS)
+    shown = command("best", log, "--show", "tir")
+    assert shown.returncode == 2 and "add --trust" in shown.stderr and not mark.exists()
+    shown = command("best", log, "--show", "tir", "--trust")
+    assert shown.returncode == 2 and "add --trust" not in shown.stderr and mark.exists()
+
+
+def test_a_saved_model_is_not_imported_either(tmp_path: Path, mark: Path) -> None:
+    space = toys.Small()
+    surrogate = Surrogate(make_cost_model(Plugin("ridge"), 0), make_features("knob", space))
+    configs = list(space.enumerate())[:8]
+    surrogate.fit([Trial(index, config, toys.smooth(config)) for index, config in enumerate(configs)])
+    save(surrogate, tmp_path / "sound.npz")
+    assert load(tmp_path / "sound.npz", space).fitted
+    surrogate.model.plugin = EVIL
+    save(surrogate, tmp_path / "evil.npz")
+    with pytest.raises(SearchlabError, match="names the cost model.*--trust"):
+        load(tmp_path / "evil.npz", space)
+    assert not mark.exists()
+
+
+def test_a_space_that_the_user_names_is_asked_for(tmp_path: Path) -> None:
+    """The log of an earlier run in the same space may train the model: the user has named that space himself."""
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
+    space, measure = "tests.support.toys:Small", {"kind": "table", "path": str(table)}
+    searchlab.tune(
+        "gemm:64x64x64", space=space, policy="random", log=tmp_path / "a.jsonl", trials=8, measure=measure,
+    )  # fmt: skip
+    run = searchlab.tune(
+        "gemm:64x64x64", space=space, policy={"name": "xgb", "options": {"n_startup": 2}},
+        log=tmp_path / "b.jsonl", trials=8, batch=4, measure=measure,
+        warm_start=[tmp_path / "a.jsonl"],
+    )  # fmt: skip
+    assert len(run.trials) == 8 and run.space
+    with pytest.raises(SearchlabError, match="--trust"):
+        searchlab.load_log(tmp_path / "a.jsonl").space  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("plugin", "registered"),
+    [
+        (Plugin("sketch"), "sketch"),
+        (Plugin("searchlab_spaces.sketch.space:Sketch"), "sketch"),
+        (Plugin("searchlab_spaces.where.it.was:Sketch"), "sketch"),
+        (Plugin("another_package:Sketch"), ""),
+        (Plugin("searchlab_spaces.sketch.space:SPACES"), ""),
+        (Plugin("searchlab_spaces.sketch.space:"), ""),
+        (Plugin("knob-template", {"template": "searchlab_spaces.templates.cpu:gemm"}), "knob-template"),
+        (Plugin("knob-template", {"template": "searchlab_spaces.templates.cpu:choices"}), ""),
+        (Plugin("unknown"), ""),
+    ],
+)
+def test_registered_is_what_an_entry_point_of_an_installed_package_names(plugin: Plugin, registered: str) -> None:
+    found = SPACES.registered(plugin)
+    assert (found.name if found else "") == registered
+    assert POLICIES.registered(plugin) is None

@@ -1,0 +1,99 @@
+"""A candidate that turns on the processes around it costs its own trial alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.support.cli import python
+
+MEASURE = """
+import sys
+from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.space import Config
+from searchlab.target import resolve_target
+from searchlab.workload import parse_workload
+from tests.support.measure.hostile import Hostile
+
+target = resolve_target("native")
+space = Hostile(parse_workload("gemm:8x8x8"), target)
+configs = [Config({"fault": fault}) for fault in ("kills its parent", "schedule kills its parent", "none")]
+with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), target, {}, 1) as measurer:
+    print([found.failure for found in measurer.measure(space, configs)])
+"""
+
+
+def test_a_candidate_that_kills_its_parent_costs_its_own_trial() -> None:
+    done = python("-c", MEASURE)
+    assert done.returncode == 0, done.stderr
+    confined = "['wrong_answer', 'build_error', None]"  # it only tried
+    assert done.stdout.strip() in (confined, "['crash', 'crash', None]")
+
+
+BOUND = """
+import os, signal, sys
+from searchlab.measure import isolation
+isolation.die_with(int(sys.argv[1]))
+{}
+"""
+
+
+def bound(code: str) -> subprocess.Popen[str]:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", BOUND.format(code), str(os.getpid())], stdout=subprocess.PIPE, text=True, env=env,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        ("sys.exit(3)", 3),
+        ("sys.exit(0)", 0),
+        ("os.abort()", -signal.SIGABRT),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+        ("os.kill(os.getppid(), signal.SIGKILL); signal.pause()", -signal.SIGKILL),
+    ],
+)
+def test_a_go_between_ends_as_what_it_waits_for_ends(last: str, code: int) -> None:
+    """And what kills its parent kills the go-between: this process goes on."""
+    process = bound(f"isolation.go_between(); {last}")
+    process.communicate(timeout=60)
+    assert process.returncode == code
+
+
+def test_nothing_outlives_a_go_between() -> None:
+    process = bound("isolation.go_between(); print(os.getpid(), flush=True); signal.pause()")
+    assert process.stdout
+    child = int(process.stdout.readline())
+    process.kill()
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_confined_signals_reach_children_alone() -> None:
+    code = """
+print(isolation.confine_signals())
+child = os.fork() or signal.pause()
+os.kill(child, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    os.kill(os.getppid(), 0)
+except PermissionError:
+    print("refused")
+"""
+    process = bound(code)
+    said, _ = process.communicate(timeout=60)
+    if said.startswith("False"):
+        pytest.skip("this kernel cannot confine signals")
+    assert said.split() == ["True", str(-signal.SIGTERM), "refused"]
