@@ -166,7 +166,7 @@ def suite_report(
     shipped = baselines(found, against.split(",") if against else None)
     summary = write_report(compare(found, shipped, range(seeds or found.spec.seeds)), directory, traces=0)
     out.print(*overall_tables(summary))
-    out.print(f"the report: {directory / "report.html"}", soft_wrap=True)
+    out.print(f"the report: {directory / 'report.html'}", soft_wrap=True)
 
 
 @suites.command(name="verify")
