@@ -42,7 +42,6 @@ def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
     ("fault", "failures"),
     [
         ("eats memory", {"crash"}),
-        ("asks for too much", {"crash"}),
         ("schedule eats memory", {"build_error"}),
         ("compiler has no end", {"crash", "build_error"}),  # LLVM aborts where it has none left, TVM raises
     ],
@@ -51,6 +50,12 @@ def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault
     found, fine = measured(bounded, fault, "none")
     assert found.failure in failures and fine.failure is None, found.message
     assert "a candidate may take 300 MB of memory (memory_limit_mb)" in found.message
+
+
+def test_a_program_that_is_refused_memory_dies_alone(bounded: LocalMeasurer) -> None:
+    """TVM gives a program that asks for hundreds of gigabytes no error, so nothing says that memory was refused."""
+    found, fine = measured(bounded, "asks for too much", "none")
+    assert (found.failure, fine.failure) == ("crash", None), found.message
 
 
 def test_a_program_without_end_and_a_compiler_without_end_run_out_of_time(native: Target) -> None:

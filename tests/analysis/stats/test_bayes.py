@@ -14,7 +14,9 @@ def shares(found: Equivalence) -> tuple[float, float, float]:
 
 def test_it_gives_what_baycomp_gave() -> None:
     """Recorded with baycomp 1.0.3, numpy 1.26.4, from the arrays below:
-    ``SignedRankTest.probs(one, other, rope, nsamples=200000, random_state=0)``, whose order is one, same, other."""
+    ``SignedRankTest.probs(one, other, rope, nsamples=200000, random_state=0)``, whose order is one, same, other.
+
+    It is not installed for the tests: it brings a package that is called ``tests``, too."""
     one = np.random.default_rng(0).beta(4, 2, 14).round(3)
     other = (one + np.random.default_rng(1).normal(0.006, 0.02, 14)).round(3)
     for rope, expected in (
@@ -23,16 +25,6 @@ def test_it_gives_what_baycomp_gave() -> None:
         (0.02, (0.0, 0.99998, 0.00002)),
     ):
         assert shares(bayesian_signed_rank(one - other, rope)) == pytest.approx(expected, abs=0.015)
-
-
-def test_it_is_baycomps() -> None:
-    baycomp = pytest.importorskip("baycomp", reason="the dependency group `reference` is not installed")
-    random = np.random.default_rng(5)
-    for spread in (0.005, 0.02, 0.05):
-        one = random.beta(4, 2, 12)
-        other = one - random.normal(0.01, spread, 12)
-        better, same, worse = baycomp.SignedRankTest.probs(one, other, 0.01, random_state=0)
-        assert shares(bayesian_signed_rank(one - other)) == pytest.approx((better, same, worse), abs=0.02)
 
 
 @settings(deadline=None, max_examples=20)
