@@ -248,7 +248,18 @@ def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -
             return moved[0].load()
         raise SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?") from None
     except (Exception, SystemExit) as error:  # the module may do anything as it is imported
-        raise SearchlabError(f"{title} cannot be loaded: its module {module} raises {described(error)}") from error
+        raise SearchlabError(
+            f"{title} cannot be loaded: its module {module} cannot be imported: {described(error)}, raised at "
+            f"{_place(error)}"
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    """Where in the source ``error`` arose."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}"
 
 
 def _line_of(error: BaseException, cls: type[Any]) -> str:

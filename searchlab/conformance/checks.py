@@ -15,7 +15,7 @@ from .costmodels import RULES as COST_MODEL_RULES
 from .policies import RULES as POLICY_RULES
 from .spaces import RULES as SPACE_RULES
 from .spaces import WORKLOADS
-from .subjects import CostModelSubject, PolicySubject, SpaceSubject, first_taken, load_plugin
+from .subjects import CostModelSubject, PolicySubject, SpaceSubject, first_taken
 from .toys import TARGET, WORKLOAD, Bare, Dependent, Large, One, Small
 
 TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
@@ -41,7 +41,7 @@ def policy_checks(
     spaces: nothing is scheduled, built or run. cost_model, features: given to a policy that takes a cost model; by
     default its own, else ``xgboost`` and ``knob``. Raises SearchlabError if there is no such plug-in or option.
     """
-    named, cls = load_plugin(POLICIES, plugin)
+    named, cls = POLICIES.named(plugin)
     POLICIES.check_options(named.name, cls, named.options)
     model, features = model_of(cls, cost_model, features)
     if space is None:
@@ -50,7 +50,7 @@ def policy_checks(
         resolved = resolve_target(target)
         given = first_taken(space, _workloads(workload), resolved, seed)
         spaces, small = {"large": given}, _small(space, given, resolved)
-    subject = PolicySubject(named, cls, spaces, small, load_plugin(COST_MODELS, model)[0], features, seed)
+    subject = PolicySubject(named, cls, spaces, small, COST_MODELS.named(model)[0], features, seed)
     return [Check(rule, subject) for rule in POLICY_RULES]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -12,8 +11,8 @@ import numpy as np
 
 from ..costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
 from ..costmodel.features import make_features
-from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload, described
-from ..plugins import Plugin, PluginKind, PluginSpec
+from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from ..plugins import Plugin, PluginSpec
 from ..policy import Policy, takes_cost_model
 from ..records import Trial
 from ..space import SPACES, Config, Space
@@ -46,7 +45,7 @@ class SpaceSubject(_Subject):
 
     @classmethod
     def of(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
-        plugin, space_class = load_plugin(SPACES, spec)
+        plugin, space_class = SPACES.named(spec)
         SPACES.check_options(plugin.name, space_class, plugin.options)
         return cls(plugin, space_class, workload, target, seed)
 
@@ -143,7 +142,7 @@ class CostModelSubject(_Subject):
 
     @classmethod
     def of(cls, spec: PluginSpec, seed: int = 0) -> CostModelSubject:
-        plugin, model_class = load_plugin(COST_MODELS, spec)
+        plugin, model_class = COST_MODELS.named(spec)
         COST_MODELS.check_options(plugin.name, model_class, plugin.options)
         return cls(plugin, model_class, seed)
 
@@ -163,22 +162,6 @@ def _derived(instance: Any, contract: type[Any], plugin: Plugin) -> Any:
         fix = f"derive the class from searchlab.{contract.__name__}"
         raise Breach(f"{plugin.name} makes a {type(instance).__name__}", fix)
     return instance
-
-
-def load_plugin(kind: PluginKind[Any], spec: PluginSpec) -> tuple[Plugin, type[Any]]:
-    """A plug-in and its class. Raises SearchlabError if there is none, or if its module cannot be imported."""
-    try:
-        return kind.named(spec)
-    except SearchlabError:
-        raise
-    except Exception as error:  # whatever a module trips over while it is imported
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = (
-            f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else f"{last.filename}:{last.lineno}"
-        )
-        raise SearchlabError(
-            f"{kind.title} {spec!r} cannot be imported: {described(error)}, raised at {where}"
-        ) from error
 
 
 def first_taken(spec: PluginSpec, workloads: Sequence[Workload], target: Target, seed: int = 0) -> SpaceSubject:
