@@ -49,7 +49,7 @@ def test_a_space_that_is_not_installed_or_names_code_is_left_alone(tmp_path: Pat
     write(tmp_path, "a", 0, [1.0], space=Plugin("from-another-package"))
     write(tmp_path, "b", 0, [2.0], space=Plugin("os:system"))
     write(tmp_path, "c", 0, [3.0], space=Plugin("knob-template", {"template": ["os:system"]}))
-    with Traces(run_programs(read_runs(tmp_path)), 30.0) as traces:
+    with Traces(best_programs(run_programs(read_runs(tmp_path))), 30.0) as traces:
         assert traces._child is None, "nothing is started"
         notes = {one.strategy.split(" / ")[1]: one.note for one in traces.programs()}
     assert "'from-another-package' is not among the installed" in notes["a"]

@@ -128,6 +128,7 @@ def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_pat
         back(tmp_path / "db", tmp_path / "b.jsonl")
 
 
+@pytest.mark.usefixtures("trusting")
 def test_what_came_to_no_program_is_left_out_and_nothing_is_tried_again(tmp_path: Path) -> None:
     """A schedule that raises, and ones that would take the process with them."""
     faults = ["none", "schedule raises", "schedule segfaults", "schedule hangs"]
@@ -145,6 +146,7 @@ def test_what_came_to_no_program_is_left_out_and_nothing_is_tried_again(tmp_path
     assert [record.config for record in again.records] == [{"fault": "none"}]
 
 
+@pytest.mark.usefixtures("trusting")
 def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
     log = faulty_log(tmp_path / "a.jsonl", [{"fault": "none"}, {"fault": "schedule raises"}])
     with pytest.raises(SearchlabError, match=r"a\.jsonl, trial 1: .*ValueError: a bug of a plug-in"):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import searchlab
 from searchlab.analysis import report, summary_table
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_header, read_log
@@ -25,18 +26,22 @@ from tests.support import toys
 from tests.support.logs import decided
 from tests.support.surrogates import SMALL, SPACE, log_seconds, noisy, passed_gate, write_log
 
+pytestmark = pytest.mark.usefixtures("trusting")
+
 
 @pytest.fixture(scope="module")
 def passed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("surrogates")
-    train([write_log(folder / "a.jsonl")], folder / "small", SMALL, [passed_gate()])
+    with searchlab.trusting():
+        train([write_log(folder / "a.jsonl")], folder / "small", SMALL, [passed_gate()])
     return folder / "small"
 
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("surrogates")
-    train([write_log(folder / "a.jsonl")], folder / "small", SMALL)
+    with searchlab.trusting():
+        train([write_log(folder / "a.jsonl")], folder / "small", SMALL)
     return folder / "small"
 
 
