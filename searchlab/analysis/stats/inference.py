@@ -63,7 +63,8 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats]) -> Diff
     On these workloads the interval and the test are those of a stratified paired t, with Satterthwaite's degrees of
     freedom: only seeds vary. On others they are those of t over the means of workloads, whose variance holds that
     between workloads and that of the seeds: the mixed model with a random workload, where each has as many seeds. In
-    simulation it covers new workloads as it should, which the hierarchical percentile bootstrap does not.
+    simulation (``studies/benchmarks/coverage.py``) it covers new workloads in 94 to 96 % of cases; the hierarchical
+    percentile bootstrap does so in 93 to 97 %.
     """
     paired = [
         differences[~np.isnan(differences)]
