@@ -24,14 +24,9 @@ import msgspec
 import numpy as np
 
 from .model import NO_SEED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast
-from .stats.aggregates import (
-    Sample,
-    improvement,
-    improvement_interval,
-    paired_improvement,
-    paired_improvement_interval,
-)
+from .stats.aggregates import Sample, improvement
 from .stats.curves import Floats
+from .stats.intervals import improvement_interval, share_interval
 from .stats.ranks import ALPHA, holm, pairs, rank_sum_test, rounded, signed_rank_effect, signed_rank_test
 
 About = Callable[..., Contrast]
@@ -90,19 +85,20 @@ def _samples(one: Runs, other: Runs, kept: Collection[Key]) -> tuple[Sample, Sam
 
 def _paired(about: About, one: Sample, other: Sample) -> Contrast:
     ours, theirs = np.concatenate(one), np.concatenate(other)
-    lower, upper = paired_improvement_interval(one, other)
+    share = share_interval(float((ours > theirs).sum() + (ours == theirs).sum() / 2), len(ours))
     return about(
-        test=SIGNED_RANK, runs=len(ours), improvement=paired_improvement(one, other), lower=lower, upper=upper,
-        effect=signed_rank_effect(ours, theirs), p=signed_rank_test(ours, theirs),
+        test=SIGNED_RANK, runs=len(ours), improvement=share.value, lower=share.lower, upper=share.upper,
+        effect=signed_rank_effect(ours, theirs), p=signed_rank_test(ours, theirs), note=share.note,
     )  # fmt: skip
 
 
 def _pooled(about: About, one: Sample, other: Sample) -> Contrast:
     ours, theirs = np.concatenate(one), np.concatenate(other)
-    lower, upper = improvement_interval(one, other)
+    chance = improvement_interval(one, other)
     return about(
-        test=RANK_SUM, runs=min(len(ours), len(theirs)), improvement=improvement(one, other), lower=lower, upper=upper,
-        effect=2 * improvement([ours], [theirs]) - 1, p=rank_sum_test(ours, theirs),
+        test=RANK_SUM, runs=min(len(ours), len(theirs)), improvement=chance.value, lower=chance.lower,
+        upper=chance.upper, effect=2 * improvement([ours], [theirs]) - 1, p=rank_sum_test(ours, theirs),
+        note=chance.note,
     )  # fmt: skip
 
 

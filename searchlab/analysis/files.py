@@ -11,8 +11,9 @@ import msgspec
 
 from ..records import FAILURES
 from .charts.figures import Figure
-from .model import Estimate, Overall, Program, Reached, Summary
+from .model import Overall, Program, Reached, Summary
 from .runs import Comparison
+from .stats.intervals import Interval
 
 
 def write_numbers(
@@ -74,7 +75,7 @@ def _reached(measure: Reached) -> Sequence[float | None]:
     return measure.lower, measure.upper, measure.expected, measure.penalised
 
 
-def _estimate(estimate: Estimate | None) -> Sequence[float | None]:
+def _estimate(estimate: Interval | None) -> Sequence[float | None]:
     return (estimate.value, estimate.lower, estimate.upper) if estimate else (None,) * 3
 
 

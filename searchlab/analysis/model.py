@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import msgspec
 import numpy as np
 
-from .stats.aggregates import Sample, bootstrap, mean_of_means, median
 from .stats.curves import quartiles
+from .stats.intervals import Interval, median_interval
 from .stats.ranks import ALPHA
 from .stats.targets import expected_running_time, penalised_average
 
@@ -38,25 +38,13 @@ class Spread(msgspec.Struct, frozen=True):
         return cls(middle, lower, upper, values)
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """A number over all runs, and its 95 % bootstrap interval."""
-
-    value: float
-    lower: float
-    upper: float
-
-    @classmethod
-    def of(cls, sample: Sample, statistic: Callable[[Sample], Any] = mean_of_means) -> Self:
-        """``statistic`` of ``sample``; the runs of each workload are resampled apart for the interval."""
-        return cls(float(statistic(sample)), *bootstrap(sample, statistic))
-
-
 class Reached(msgspec.Struct, frozen=True):
     """What every seed took to reach the target; None for a seed whose run ended before that (censored).
 
-    median: over all seeds, where a censored seed counts as infinity. lower, upper: the 95 % bootstrap interval of the
-    median. Each of the three is None where it is infinite. The median is infinite unless more than half of the seeds
-    reached the target.
+    median: over all seeds, where a censored seed counts as infinity. lower, upper: the 95 % interval of the median; see
+    :func:`~searchlab.analysis.stats.intervals.median_interval`. Each of the three is None where it is infinite. The
+    median is infinite unless more than half of the seeds reached the target. note: why there is no interval; empty
+    where there is one.
     expected: ERT (see :func:`~searchlab.analysis.stats.targets.expected_running_time`); None where no seed reached the
     target. penalised: PAR-10, with the most that any run of the workload had as its budget.
     """
@@ -68,6 +56,7 @@ class Reached(msgspec.Struct, frozen=True):
     expected: float | None
     penalised: float
     by_seed: list[float | None]
+    note: str = ""
 
     @classmethod
     def of(
@@ -80,20 +69,21 @@ class Reached(msgspec.Struct, frozen=True):
         """
         hits = np.array(values)
         more_hits, more_spent = np.array(interrupted).reshape(-1, 2).T
-        lower, upper = bootstrap([hits], median)
+        interval = median_interval(hits)
         return cls(
             reached=int(np.isfinite(hits).sum()),
-            median=_finite(float(median([hits]))),
-            lower=_finite(lower),
-            upper=_finite(upper),
+            median=_finite(interval.value),
+            lower=_finite(interval.lower),
+            upper=_finite(interval.upper),
             expected=_finite(expected_running_time(np.append(hits, more_hits), np.append(np.array(spent), more_spent))),
             penalised=penalised_average(hits, budget),
             by_seed=[_finite(value) for value in values],
+            note=interval.note,
         )
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 class Seconds(msgspec.Struct, frozen=True):
@@ -131,7 +121,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     runs: the number of pairs, or of the runs of the strategy that has fewer.
     improvement: the part of the pairs in which the run of ``first`` is better; or, without pairs, the probability that
     a run of ``first`` is better than a run of ``second`` on the same workload. A tie counts half. lower, upper: its
-    95 % bootstrap interval.
+    95 % interval, None where there is none; then ``note`` says why.
     effect: the rank-biserial correlation of the test, in [-1, 1], above 0 where ``first`` is better.
     p: two-sided, of this pair alone. adjusted: p with Holm's correction over all pairs.
     """
@@ -147,6 +137,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     upper: float | None = None
     p: float | None = None
     adjusted: float | None = None
+    note: str = ""
 
     @property
     def significant(self) -> bool:
@@ -200,7 +191,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     area: Spread
     anytime: Spread
     ecdf_area: float
-    score: Estimate | None
+    score: Interval | None
     score_by_seed: list[float] | None
     score_first: int | None
     score_trials: int | None
@@ -265,15 +256,15 @@ class Diagram(msgspec.Struct, frozen=True):
 
 
 class OverallStrategy(msgspec.Struct, frozen=True):
-    """One strategy over all workloads; for the intervals, runs are resampled within each workload.
+    """One strategy over all workloads; the intervals are for just these workloads, of which only the runs vary.
 
     area: interquartile mean of the area under the curve. score: mean over workloads of the score against random
     search, None where a workload has none. ecdf_area: mean over workloads.
     """
 
     strategy: str
-    area: Estimate
-    score: Estimate | None
+    area: Interval
+    score: Interval | None
     ecdf_area: float
 
 

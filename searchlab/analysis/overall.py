@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from .contrasts import contrasts
 from .diagram import diagram
-from .model import AREA, NO_SEED, Estimate, Overall, OverallStrategy, StrategySummary, WorkloadSummary
-from .stats.aggregates import interquartile_mean
+from .model import AREA, NO_SEED, Overall, OverallStrategy, StrategySummary, WorkloadSummary
+from .stats.intervals import Interval, interquartile_interval, mean_of_means_interval
 from .verdict import significance
 from .words import listed
 
@@ -39,6 +40,7 @@ def overall(workloads: Sequence[WorkloadSummary], *, so_far: bool = False) -> Ov
         diagram=diagram(names, means),
         verdict=f"{'So far, over' if so_far else 'Over'} {len(workloads)} workloads {names[0]} converges fastest by "
         f"area under the curve ({first}, {names[1]} {second}); {significance(names, compared, AREA, unit='run')}."
+        + "".join(f" {note}" for note in dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note))
         + _left_out(workloads, names),
     )
 
@@ -64,15 +66,16 @@ def _strategy(rows: Sequence[StrategySummary]) -> OverallStrategy:
     scores = [np.array(row.score_by_seed) for row in rows if row.score_by_seed is not None]
     return OverallStrategy(
         rows[0].strategy,
-        Estimate.of(areas, interquartile_mean),
-        Estimate.of(scores) if len(scores) == len(rows) else None,
+        interquartile_interval(areas).within(0, 1),
+        mean_of_means_interval(scores).within(-math.inf, 1) if len(scores) == len(rows) else None,
         float(np.mean([row.ecdf_area for row in rows])),
     )
 
 
-def _area_text(area: Estimate) -> str:
-    """Without an interval that has no width: where each workload has one seed, there is nothing to resample."""
-    return f"{area.value:.2f}" + f" [{area.lower:.2f}, {area.upper:.2f}]" * (area.lower < area.upper)
+def _area_text(area: Interval) -> str:
+    if area.lower is None or area.upper is None:
+        return f"{area.value:.2f}"
+    return f"{area.value:.2f} [{area.lower:.2f}, {area.upper:.2f}]"
 
 
 def _numbers(rows: Sequence[StrategySummary], workloads: Sequence[WorkloadSummary]) -> dict[tuple[str, int], float]:

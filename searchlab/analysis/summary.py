@@ -14,7 +14,6 @@ from .model import (
     SECONDS,
     TARGET,
     TRIALS,
-    Estimate,
     Reached,
     Seconds,
     Spread,
@@ -26,6 +25,7 @@ from .overall import overall
 from .read import footing_notes
 from .runs import Comparison, StrategyRuns, WorkloadRuns
 from .stats.curves import area_under_curve, trials_to_target
+from .stats.intervals import mean_interval
 from .stats.targets import anytime, ecdf_area, seconds_of_hits
 from .surrogates import surrogate_caveats
 from .verdict import ranked, verdict
@@ -146,7 +146,7 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
             anytime(group.lowest, item.flops / best / 1e9).tolist() if best else [0.0] * len(group.compared)
         ),
         ecdf_area=ecdf_area(item.hits[group.strategy], item.horizon),
-        score=Estimate.of([scores]) if scores is not None else None,
+        score=mean_interval(scores).within(-math.inf, 1) if scores is not None else None,
         score_by_seed=scores.tolist() if scores is not None else None,
         score_first=search.first if search and scores is not None else None,
         score_trials=search.last if search and scores is not None else None,

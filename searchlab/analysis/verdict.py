@@ -20,8 +20,7 @@ def verdict(
 ) -> str:
     """A sentence on the rows of one workload, as :func:`ranked` orders them.
 
-    The measure is the median number of trials to ``target`` times the best known throughput, with its bootstrap
-    interval; where no strategy reaches this in most of its seeds, the measure is the area under the curve. Then comes
+    The measure is the median number of trials to ``target`` times the best known throughput, with its interval; where no strategy reaches this in most of its seeds, the measure is the area under the curve. Then comes
     what ``contrasts`` say of the leader. A second sentence names another strategy that leads in seconds. The verdict
     opens with "So far" where seeds differ in their trials, or where ``so_far`` says that a run has yet to begin.
     """
@@ -46,7 +45,7 @@ def verdict(
     if timed[0] is not rows[0]:
         reaches = _reaches(timed, "it", "s", lambda row: row.seconds_to_target)
         sentence += f" In seconds {reaches}; {significance([row.strategy for row in timed], contrasts, SECONDS)}."
-    return sentence
+    return sentence + "".join(f" {note}" for note in _without_interval(rows[:2]))
 
 
 def significance(names: Sequence[str], contrasts: Sequence[Contrast], measure: str, unit: str = "seed") -> str:
@@ -110,15 +109,21 @@ def _reaches(
 
 
 def _took(measure: Reached, unit: str) -> str:
-    """ "21 trials [18, 26]": the median and its interval, whose upper end may lie beyond the longest run."""
+    """ "21 trials [18, 26]": the median and its interval, if it has one; its upper end may lie beyond all runs."""
     seeds = len(measure.by_seed)
     if measure.median is None:
         return f"{measure.reached} of {seeds} seeds"
     shown = _number(measure.median)
     plural = "s" * (unit == "trial" and shown != "1")
     upper = "not reached" if measure.upper is None else _number(measure.upper)
-    interval = f" [{_number(_or_inf(measure.lower))}, {upper}]" if seeds > 1 else ""
+    interval = "" if measure.note else f" [{_number(_or_inf(measure.lower))}, {upper}]"
     return f"{shown} {unit}{plural}{interval}"
+
+
+def _without_interval(rows: Sequence[StrategySummary]) -> list[str]:
+    """Why the medians of trials that were said have no interval, each sentence once; of those that have a median."""
+    measures = [row.trials_to_target for row in rows if not row.one_run]
+    return list(dict.fromkeys(m.note for m in measures if m.median is not None and m.note))
 
 
 def _number(value: float) -> str:

@@ -41,7 +41,7 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     (contrast,) = found.contrasts
     assert (contrast.first, contrast.second, contrast.runs) == ("good", "random", 8)
     assert contrast.p == pytest.approx(2 / 2**8)
-    assert (contrast.improvement, contrast.lower, contrast.upper) == (1, 1, 1)
+    assert (contrast.improvement, contrast.upper) == (1, 1) and contrast.lower is not None and contrast.lower > 0.6
     assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
     assert found.verdict.startswith("Over 2 workloads good converges fastest by area under the curve (0.6")
     assert found.verdict.endswith("; the difference is significant, p = 0.008.")
@@ -120,4 +120,5 @@ def test_it_is_written(tmp_path: Path) -> None:
         ("", "area"),
     ]
     assert float(rows[-1]["adjusted_p"]) == pytest.approx(2 / 2**8)
-    assert [float(rows[-1][f"improvement{end}"]) for end in ("", "_lower", "_upper")] == [1, 1, 1]
+    lower, *rest = (float(rows[-1][f"improvement{end}"]) for end in ("_lower", "", "_upper"))
+    assert 0.6 < lower < 1 and rest == [1, 1]

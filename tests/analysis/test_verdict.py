@@ -29,24 +29,29 @@ def test_one_trial_is_singular(tmp_path: Path) -> None:
 
 def test_few_seeds_can_show_nothing_and_how_many_could(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [1, 2, 1], "b": [7, 8, 7]})
-    assert text.endswith("; no difference that 3 seeds can show (2 strategies take 4 at the least).")
+    assert text.endswith(
+        "; no difference that 3 seeds can show (2 strategies take 4 at the least). An interval of a median takes 5 runs; there are 3."
+    )
     text = verdict(tmp_path, {"c": [8, 8, 8], "d": [8, 8, 8]})
-    assert text.endswith("no difference from any other that 3 seeds can show (4 strategies take 5 at the least).")
+    assert text.endswith(
+        "no difference from any other that 3 seeds can show (4 strategies take 5 at the least). An interval of a median takes 5 runs; there are 3."
+    )
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     assert verdict(tmp_path, {"a": [1], "b": [7]}) == (
         "a reaches 95 % of the best known in 1 trial, b in 7 trials; "
-        "no difference that 1 seed can show (2 strategies take 4 at the least)."
+        "no difference that 1 seed can show (2 strategies take 4 at the least). "
+        "An interval of a median takes 5 runs; there is 1."
     )
 
 
 def test_another_leader_in_seconds(tmp_path: Path) -> None:
     found: dict[str, list[int | None]] = {"a": [1, 2, 5, 2, 4, 5], "b": [4, 4, 4, 5, 3, 4]}
     assert verdict(tmp_path, found, {"b": 0.1}) == (
-        "a reaches 95 % of the best known in 3 trials [1.5, 5], b in 4 trials [3.5, 4.5]; "
+        "a reaches 95 % of the best known in 3 trials [1.4, 5], b in 4 trials [3.4, 4.6]; "
         "no difference that 6 seeds can show (p = 0.5). "
-        "In seconds b reaches it in 0.4 s [0.35, 0.45], a in 3 s [1.5, 5]; the difference is significant, p = 0.002."
+        "In seconds b reaches it in 0.4 s [0.34, 0.46], a in 3 s [1.4, 5]; the difference is significant, p = 0.002."
     )
 
 
@@ -56,7 +61,7 @@ def test_a_second_that_does_not_get_there(tmp_path: Path) -> None:
 
 def test_an_interval_that_does_not_end(tmp_path: Path) -> None:
     assert "a reaches 95 % of the best known in 2 trials [1, not reached], b in" in verdict(
-        tmp_path, {"a": [1, 2, None], "b": [3, 3, None]}
+        tmp_path, {"a": [1, 2, 2, 3, None], "b": [3, 3, 3, 4, None]}
     )
 
 
