@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from .stats.curves import quartiles
+from .stats.inference import Difference
 from .stats.intervals import Interval, median_interval
 from .stats.ranks import ALPHA
 from .stats.targets import expected_running_time, penalised_average
@@ -17,7 +18,9 @@ from .stats.targets import expected_running_time, penalised_average
 TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
 """Measures that strategies are compared by: fields of :class:`StrategySummary`."""
 
-RANK_SUM, SIGNED_RANK, ONE_RUN, NO_SEED = "rank-sum", "signed-rank", "one run", "no seed in common"
+RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
+DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
+ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
 """How two strategies were tested, or why they were not: see :class:`Contrast`."""
 
 TARGET = 0.95
@@ -115,15 +118,18 @@ class BestKnown(msgspec.Struct, frozen=True):
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """Two strategies on one measure.
 
-    test: "signed-rank" pairs runs by workload and seed, and "rank-sum" does not. The pair is not tested, and has no
-    interval and no p, where it is "one run": one of the two makes the same run from every seed; or "no seed in common":
-    there is none on one of several workloads.
+    test: on one workload by area "signed-rank", which pairs runs by seed, or "rank-sum", which does not; over several
+    "paired-t", which asks for the mean difference on these workloads. Other words say why there is no p: "described",
+    as all measures but the area are; "one run", where one of the two makes the same run from every seed; or, over
+    several workloads, "no seed in common" or "one seed in common" on one of them, or "the same difference from every
+    seed".
     runs: the number of pairs, or of the runs of the strategy that has fewer.
     improvement: the part of the pairs in which the run of ``first`` is better; or, without pairs, the probability that
     a run of ``first`` is better than a run of ``second`` on the same workload. A tie counts half. lower, upper: its
     95 % interval, None where there is none; then ``note`` says why.
-    effect: the rank-biserial correlation of the test, in [-1, 1], above 0 where ``first`` is better.
-    p: two-sided, of this pair alone. adjusted: p with Holm's correction over all pairs.
+    effect: the rank-biserial correlation of the test, or for "paired-t" the mean difference of the area: in [-1, 1],
+    above 0 where ``first`` is better.
+    p: two-sided, of this pair alone. adjusted: p corrected for all tests of the report; see :class:`Family`.
     """
 
     first: str
@@ -148,6 +154,18 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         if (one, other) == (self.first, self.second):
             return self.significant and self.effect > 0
         return (other, one) == (self.first, self.second) and self.significant and self.effect < 0
+
+
+class Family(msgspec.Struct, frozen=True):
+    """The tests of a report, whose p-values are corrected together.
+
+    tests: their number. registered: the pairs of strategies whose contrast the study had registered before the runs;
+    all other pairs are exploratory. says: this in words.
+    """
+
+    tests: int
+    registered: list[tuple[str, str]]
+    says: str
 
 
 class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,8 +257,8 @@ class Diagram(msgspec.Struct, frozen=True):
     """Strategies by average rank over workloads, the best first.
 
     ranks: their average ranks; 1 for a strategy that is best everywhere. friedman: p-value that all do as well as each
-    other, None for two strategies. cliques: the largest groups of two or more strategies in which no pair differs, by
-    place in ``strategies``.
+    other, None for two strategies; it is not corrected, and no claim rests on it. cliques: the largest groups of two or
+    more strategies in which no pair differs on workloads like these, by place in ``strategies``.
     """
 
     strategies: list[str]
@@ -268,17 +286,33 @@ class OverallStrategy(msgspec.Struct, frozen=True):
     ecdf_area: float
 
 
+class PairClaims(msgspec.Struct, frozen=True):
+    """What is claimed of the best strategy and another: see :mod:`~searchlab.analysis.claims`.
+
+    difference: of the area under the curve, ``first`` less ``second``; its p-values are corrected for all tests of the
+    report. None where they have no seed in common. says: in these runs, on these workloads, on workloads like these.
+    headline: the widest of them that the runs can carry.
+    """
+
+    first: str
+    second: str
+    difference: Difference | None
+    says: list[str]
+    headline: str
+
+
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
     """The strategies that have runs on every workload, the best by area first.
 
-    contrasts: every pair of them by area, over the runs of all workloads with the seeds that all of them have; they say
-    whether strategies differ on these workloads. diagram: by mean area on each workload; it says whether they differ on
-    workloads like these.
+    contrasts: every pair of them by area, over the seeds that both have; they say whether strategies differ on these
+    workloads. claims: the best and each other, the next best first. diagram: by mean area on each workload; it says
+    whether they differ on workloads like these.
     """
 
     workloads: list[str]
     strategies: list[OverallStrategy]
     contrasts: list[Contrast]
+    claims: list[PairClaims]
     diagram: Diagram
     verdict: str
 
@@ -287,11 +321,13 @@ class Summary(msgspec.Struct, frozen=True):
     """All numbers of a report. ``target`` is the part of the best known throughput that counts as converged.
 
     caveats: sentences that a reader must know before any number.
-    overall: over all workloads; None where there is one workload, or where no two strategies ran on all of them.
+    family: the tests of the report. overall: over all workloads; None where there is one workload, or where no two
+    strategies ran on all of them.
     """
 
     target: float
     workloads: list[WorkloadSummary]
+    family: Family
     overall: Overall | None = None
     caveats: list[str] = []
 

@@ -24,7 +24,7 @@ def summary_table(summary: Summary) -> list[RenderableType]:
     for item in summary.workloads:
         words = Text(" ".join([item.verdict, *item.notes]))
         shown += [_convergence(item, summary.target), words, _costs(item)]
-    return shown + overall_tables(summary)
+    return [*shown, *overall_tables(summary), Text(summary.family.says)]
 
 
 def overall_tables(summary: Summary) -> list[RenderableType]:

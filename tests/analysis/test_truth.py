@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from searchlab.analysis.contrasts import RANK_SUM, SIGNED_RANK, contrasts
-from searchlab.analysis.model import Summary
+from searchlab.analysis.model import RANK_SUM, SIGNED_RANK, Summary
 from searchlab.analysis.runs import LoggedRun, WorkloadRuns
 from searchlab.analysis.stats.curves import Floats, best_so_far
 from searchlab.analysis.stats.intervals import mean_interval
@@ -19,6 +18,7 @@ from searchlab.analysis.stats.random_search import Draws, RandomSearch
 from searchlab.analysis.stats.ranks import rank_sum_test, signed_rank_test
 from searchlab.analysis.summary import summarize
 from searchlab.log.format import Log, Record
+from tests.support.analysis.contrasts import contrasts
 from tests.support.analysis.logs import WORKLOAD, header
 
 TABLE = np.random.default_rng(7).lognormal(-7, 0.5, 150)
@@ -74,8 +74,8 @@ def test_equal_strategies_are_called_different_in_five_of_a_hundred_at_most(
     random, number, found = np.random.default_rng(strategies * 100 + seeds), 600, 0
     for _ in range(number):
         every = runs(random, seeds, [0.0] * strategies)
-        values = {str(i): {("", s): measure(run) for s, run in enumerate(one)} for i, one in enumerate(every)}
-        compared = contrasts("", values)
+        values = {str(i): {s: measure(run) for s, run in enumerate(one)} for i, one in enumerate(every)}
+        compared = contrasts(values)
         found += any(contrast.significant for contrast in compared)
         assert {c.test for c in compared} == {
             SIGNED_RANK if (strategies, seeds) in ((2, 8), (2, 10), (4, 10)) else RANK_SUM
@@ -98,9 +98,7 @@ def test_a_better_strategy_is_found_better(measure: Callable[[Order], float]) ->
     random, found = np.random.default_rng(2), 0
     for _ in range(50):
         blunt, sharp = runs(random, 10, [0.0, 6.0])
-        (contrast,) = contrasts(
-            "", {n: {("", s): measure(r) for s, r in enumerate(o)} for n, o in (("b", blunt), ("s", sharp))}
-        )
+        (contrast,) = contrasts({n: {s: measure(r) for s, r in enumerate(o)} for n, o in (("b", blunt), ("s", sharp))})
         found += contrast.ahead("s", "b")
         assert not contrast.ahead("b", "s")
     assert found >= 40

@@ -48,7 +48,8 @@ def pair_matrix(
 ) -> list[tuple[str, list[dict[str, Any] | None]]]:
     """For each strategy against each other: how probably a run of it is better, with the interval, and the adjusted p.
 
-    The ends of the interval are None where there is none, and p where there is no test. The entry of a strategy against itself is None.
+    The ends of the interval are None where there is none, and p where there is no test. The entry of a strategy against
+    itself is None.
     """
     about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
     matrix = []
