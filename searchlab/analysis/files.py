@@ -11,7 +11,7 @@ import msgspec
 
 from ..records import FAILURES
 from .charts.figures import Figure
-from .model import Overall, Program, Reached, Summary
+from .model import MatrixCell, Overall, Program, Reached, Summary
 from .runs import Comparison
 from .stats.intervals import Interval
 
@@ -23,7 +23,8 @@ def write_numbers(
     figures: Mapping[str, Sequence[Figure]],
     programs: Sequence[Program],
 ) -> None:
-    """Write ``summary.*``, ``contrasts.csv``, ``overall.csv``, ``curves.csv``, ``figures.*`` and ``programs.csv``.
+    """Write ``summary.*``, ``contrasts.csv``, ``overall.csv``, ``matrix.csv``, ``curves.csv``, ``figures.*`` and
+    ``programs.csv``.
 
     programs: the best of every run.
     """
@@ -33,6 +34,8 @@ def write_numbers(
     _write_csv(out / "contrasts.csv", _CONTRASTS, _contrast_rows(summary))
     if summary.overall:
         _write_csv(out / "overall.csv", _OVERALL, _overall_rows(summary.overall))
+        matrix = [msgspec.structs.astuple(cell) for cell in summary.overall.matrix]
+        _write_csv(out / "matrix.csv", MatrixCell.__struct_fields__, matrix)
     _write_csv(out / "curves.csv", _CURVES, _curve_rows(comparison))
     _write_csv(out / "figures.csv", _FIGURES, _figure_rows(figures))
     _write_csv(out / "programs.csv", _PROGRAMS, _program_rows(programs))

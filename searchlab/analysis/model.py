@@ -9,6 +9,7 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
+from .stats.bayes import Equivalence
 from .stats.curves import quartiles
 from .stats.inference import Difference
 from .stats.intervals import Interval, median_interval
@@ -290,8 +291,9 @@ class PairClaims(msgspec.Struct, frozen=True):
     """What is claimed of the best strategy and another: see :mod:`~searchlab.analysis.claims`.
 
     difference: of the area under the curve, ``first`` less ``second``; its p-values are corrected for all tests of the
-    report. None where they have no seed in common. says: in these runs, on these workloads, on workloads like these.
-    headline: the widest of them that the runs can carry.
+    report. None where they have no seed in common. says: in these runs, on these workloads, on workloads like these;
+    from 11 workloads up also how probable it is that one is better, with the probabilities in ``equivalence``.
+    headline: the widest claim that the runs can carry.
     """
 
     first: str
@@ -299,6 +301,24 @@ class PairClaims(msgspec.Struct, frozen=True):
     difference: Difference | None
     says: list[str]
     headline: str
+    equivalence: Equivalence | None = None
+
+
+class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
+    """Two strategies in the multiple comparison matrix; no other strategy changes anything here.
+
+    difference: mean over workloads of the mean area of ``row`` less that of ``column``. wins, ties, losses: on how many
+    workloads the mean of ``row`` is higher, the same, lower. p: of the signed-rank test over workloads, not corrected:
+    it ranks pairs, and no claim rests on it.
+    """
+
+    row: str
+    column: str
+    difference: float
+    wins: int
+    ties: int
+    losses: int
+    p: float
 
 
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,7 +326,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
 
     contrasts: every pair of them by area, over the seeds that both have; they say whether strategies differ on these
     workloads. claims: the best and each other, the next best first. diagram: by mean area on each workload; it says
-    whether they differ on workloads like these.
+    whether they differ on workloads like these. matrix: every ordered pair, row by row, the best by mean area first.
     """
 
     workloads: list[str]
@@ -314,6 +334,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: list[Contrast]
     claims: list[PairClaims]
     diagram: Diagram
+    matrix: list[MatrixCell]
     verdict: str
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from .claims import claims, headline
+from .claims import claims, equivalence_claim, headline
 from .contrasts import untested
 from .diagram import diagram
 from .family import Key, p_values, with_adjusted
@@ -21,6 +21,7 @@ from .model import (
     ONE_SEED,
     PAIRED_T,
     Contrast,
+    MatrixCell,
     Overall,
     OverallStrategy,
     PairClaims,
@@ -28,8 +29,10 @@ from .model import (
     WorkloadSummary,
 )
 from .stats.aggregates import Sample
+from .stats.bayes import ROPE, bayesian_signed_rank
+from .stats.comparison_matrix import comparison_matrix
 from .stats.curves import Floats
-from .stats.inference import Answer, Difference, paired_difference
+from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
 from .stats.intervals import DECIMALS, Interval, interquartile_interval, mean_of_means_interval, share_interval
 from .stats.ranks import ALPHA, pairs
 from .verdict import significance
@@ -41,11 +44,15 @@ OTHERS = "workloads like these"
 
 @dataclass(frozen=True)
 class Together:
-    """The strategies that ran on every workload, the best by area first, and every pair of them, not corrected yet."""
+    """The strategies that ran on every workload, the best by area first, and every pair of them, not corrected yet.
+
+    means: by pair, the mean difference on each workload, over the seeds in common.
+    """
 
     workloads: Sequence[WorkloadSummary]
     strategies: list[OverallStrategy]
     differences: dict[tuple[str, str], Difference]
+    means: dict[tuple[str, str], Floats]
     contrasts: list[Contrast]
 
     @property
@@ -75,17 +82,25 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     if len(workloads) < 2 or len(names) < 2:
         return None
     strategies = sorted((_strategy([row[name] for row in rows]) for name in names), key=lambda s: -s.area.value)
-    differences, compared = {}, []
+    differences: dict[tuple[str, str], Difference] = {}
+    means, compared = {}, []
     for i, j in pairs(len(strategies)):
         first, second = strategies[i].strategy, strategies[j].strategy
         seeds = [sorted({*row[first].seeds, *row[second].seeds}) for row in rows]
         areas = [[_areas(row[name], own) for row, own in zip(rows, seeds, strict=True)] for name in (first, second)]
+        means[first, second] = np.array([_mean(one - other) for one, other in zip(*areas, strict=True)])
         single = any(row[name].one_run for row in rows for name in (first, second))
         differences[first, second] = difference = _difference(areas[0], areas[1], single=single)
         compared.append(_contrast(first, second, areas[0], areas[1], difference, single=single))
     if all(contrast.test == NO_SEED for contrast in compared):
         return None
-    return Together(workloads, strategies, differences, compared)
+    return Together(workloads, strategies, differences, means, compared)
+
+
+def _mean(differences: Floats) -> float:
+    """Of those that are no NaN; NaN if all are."""
+    known = differences[~np.isnan(differences)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def _areas(row: StrategySummary, seeds: Sequence[int]) -> Floats:
@@ -142,12 +157,19 @@ def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = Fa
         contrasts=compared,
         claims=said,
         diagram=diagram(names, means, apart),
+        matrix=_matrix(names, means),
         verdict=f"{'So far, over' if so_far else 'Over'} {len(workloads)} workloads {names[0]} converges fastest by "
         f"area under the curve ({first}, {names[1]} {second}); on these workloads "
         f"{significance(names, compared, AREA, unit='run')}. {said[0].headline}"
         + "".join(f" {note}" for note in dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note))
         + _left_out(workloads, names),
     )
+
+
+def _matrix(names: Sequence[str], means: Floats) -> list[MatrixCell]:
+    matrix = comparison_matrix(names, means)
+    ordered = [(row, column) for row in matrix.strategies for column in matrix.strategies if row != column]
+    return [MatrixCell(**asdict(matrix.cells[pair])) for pair in ordered]
 
 
 def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> PairClaims:
@@ -162,9 +184,14 @@ def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float
         on_these=corrected(difference.on_these, PAIRED_T),
         on_others=corrected(difference.on_others, OTHERS),
     )
+    says = claims(*pair, difference)
+    equivalence = None
+    if difference.workloads >= FEWEST_WORKLOADS:
+        equivalence = bayesian_signed_rank(found.means[pair])
+        says.append(equivalence_claim(*pair, equivalence, ROPE))
     return PairClaims(
         first=pair[0], second=pair[1], difference=difference if difference.workloads else None,
-        says=claims(*pair, difference), headline=headline(*pair, difference),
+        says=says, headline=headline(*pair, difference), equivalence=equivalence,
     )  # fmt: skip
 
 

@@ -117,6 +117,28 @@ def test_there_is_none_without_two_to_compare(tmp_path: Path) -> None:
     assert overall(tmp_path) is not None
 
 
+def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
+    for number in range(11):
+        for name, ahead in (("a", 1.0), ("b", 0.0), ("c", -0.5)):
+            for seed in range(2):
+                found = [1 + ahead, 4 + ahead * (1 + 0.1 * ((number + 2 * seed) % 5)), 8.0, 10.0]
+                write(tmp_path, name, seed, found, workload=f"gemm:100x100x{50 + number}")
+    summary = report(tmp_path, traces=0.0)
+    assert summary.overall is not None
+    first, second = summary.overall.claims
+    assert (first.first, first.second, second.second) == ("a", "b", "c")
+    assert first.headline.startswith("On workloads like these, if these are a fair sample of them, a less b is 0.0")
+    assert first.headline in summary.overall.verdict and len(first.says) == 4
+    assert first.equivalence is not None and first.equivalence.better > 0.95
+    assert summary.overall.diagram.cliques == []
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert all(sentence in page for sentence in (*first.says, *second.says, summary.family.says))
+    cells = {(cell.row, cell.column): cell for cell in summary.overall.matrix}
+    assert (cells["a", "c"].wins, cells["c", "a"].losses) == (11, 11) and cells["a", "c"].difference > 0.1
+    rows = list(csv.DictReader((tmp_path / "report" / "matrix.csv").open()))
+    assert [(row["row"], row["column"]) for row in rows] == [*cells] and 'class="up4"' in page
+
+
 def test_it_is_written(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"

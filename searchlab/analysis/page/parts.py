@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ..charts.bars import Bars
 from ..charts.figures import Figure
-from ..model import Contrast, Overall, StrategySummary
+from ..model import Contrast, MatrixCell, Overall, StrategySummary
 from ..runs import LoggedRun
 from ..words import number_text
 
@@ -74,6 +75,23 @@ def pair_matrix(
 def interval_notes(rows: Sequence[StrategySummary]) -> list[str]:
     """Why scores of ``rows`` have no interval, each sentence once."""
     return sorted({row.score.note for row in rows if row.score and row.score.note})
+
+
+def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
+    """Rows of the multiple comparison matrix: for each strategy a cell against each, and the class of its colour.
+
+    The colour is that of the mean difference, in steps of a quarter of the largest one. The cell of a strategy against
+    itself is None.
+    """
+    cells = {(cell.row, cell.column): cell for cell in overall.matrix} if overall else {}
+    names = list(dict.fromkeys(row for row, _ in cells))
+    largest = max((abs(cell.difference) for cell in cells.values()), default=0.0)
+
+    def colour(cell: MatrixCell | None) -> str:
+        step = math.ceil(4 * abs(cell.difference) / largest) if cell and largest else 0
+        return f"{'up' if cell.difference > 0 else 'down'}{step}" if cell and step else ""
+
+    return [(row, [(cell, colour(cell)) for column in names for cell in [cells.get((row, column))]]) for row in names]
 
 
 def overall_notes(overall: Overall | None) -> list[str]:

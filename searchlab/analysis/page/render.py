@@ -19,7 +19,16 @@ from ..charts.style import COLOURS
 from ..model import AREA, SECONDS, TRIALS, Program, Summary
 from ..runs import Comparison
 from ..words import number_text, p_text
-from .parts import facts, failure_rows, figure_tables, interval_notes, overall_notes, pair_matrix, time_rows
+from .parts import (
+    facts,
+    failure_rows,
+    figure_tables,
+    interval_notes,
+    matrix_rows,
+    overall_notes,
+    pair_matrix,
+    time_rows,
+)
 
 MEASURES = {TRIALS: "trials to the target", SECONDS: "seconds to the target", AREA: "area under the curve"}
 
@@ -73,6 +82,7 @@ def page(
             for number, item in enumerate(summary.workloads)
         ],
         overall=summary.overall,
+        matrix=matrix_rows(summary.overall),
         overall_notes=overall_notes(summary.overall),
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
