@@ -26,7 +26,7 @@ from .model import (
 )
 from .overall import overall, together
 from .read import footing_notes
-from .runs import Comparison, StrategyRuns, WorkloadRuns
+from .runs import Comparison, StrategyRuns, WorkloadRuns, alike
 from .stats.curves import area_under_curve, trials_to_target
 from .stats.intervals import mean_interval
 from .stats.ranks import pairs
@@ -77,7 +77,8 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
 
 
 def _judged(runs: WorkloadRuns, item: WorkloadSummary, compared: list[Contrast], tests: PageTests) -> WorkloadSummary:
-    said = verdict(item.strategies, compared, TARGET, tests, so_far=bool(runs.waiting))
+    in_start = _in_start(runs, item.strategies)
+    said = verdict(item.strategies, compared, TARGET, tests, in_start=in_start, so_far=bool(runs.waiting))
     return msgspec.structs.replace(item, contrasts=compared, verdict=said)
 
 
@@ -96,6 +97,23 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
         verdict="",
         notes=_length_notes(item, rows) + footing_notes(item.runs),
     )
+
+
+def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
+    """A clause on the seeds in which the first two of ``rows`` reached the target in trials that both have in common.
+
+    Empty where there is no such seed.
+    """
+    if len(rows) < 2:
+        return ""
+    first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
+    hits = dict(zip(rows[0].seeds, rows[0].trials_to_target.by_seed, strict=True))
+    common = first.keys() & second.keys()
+    there = sum(
+        (hits[seed] or math.inf) <= alike([first[seed].log.records, second[seed].log.records]) for seed in common
+    )
+    seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
+    return f"; in {seeds} the random start that they share got there" if there else ""
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:

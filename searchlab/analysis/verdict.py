@@ -22,15 +22,17 @@ def verdict(
     target: float,
     tests: PageTests,
     *,
+    in_start: str = "",
     so_far: bool = False,
 ) -> str:
     """A sentence on the rows of one workload, as :func:`ranked` orders them.
 
     The measure is the median number of trials to ``target`` times the best known throughput, with its interval; where
-    no strategy reaches this in most of its seeds, the measure is the area under the curve. Then comes what
-    ``contrasts`` by area say of the leader; they are among the ``tests`` of the report. A second sentence names another
-    strategy that leads in seconds. The verdict opens with "So far" where seeds differ in their trials, or where
-    ``so_far`` says that a run has yet to begin.
+    no strategy reaches this in most of its seeds, the measure is the area under the curve. Then come ``in_start``, a
+    clause on what the first trials that two strategies share had found, and what ``contrasts`` by area say of the
+    leader; they are among the ``tests`` of the report. A second sentence names another strategy that leads in seconds.
+    The verdict opens with "So far" where seeds differ in their trials, or where ``so_far`` says that a run has yet to
+    begin.
     """
     if not rows:
         return "No trial has been measured yet."
@@ -47,7 +49,7 @@ def verdict(
             f"{opening}{names[0]} converges fastest by area under the curve ({first}, {names[1]} {second}); "
             f"{significance(names, contrasts, AREA, tests)}. No strategy reaches {goal} in most of its seeds."
         )
-    sentence = f"{opening}{_reaches(rows, goal, 'trial', lambda row: row.trials_to_target)}"
+    sentence = f"{opening}{_reaches(rows, goal, 'trial', lambda row: row.trials_to_target)}" + in_start
     sentence += f"; {significance(names, contrasts, AREA, tests, by='by area under the curve')}."
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:

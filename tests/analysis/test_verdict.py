@@ -96,5 +96,13 @@ def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> No
     assert text.endswith(". No strategy reaches 95 % of the best known in most of its seeds.")
 
 
+def test_the_start_that_both_share_is_said_where_it_got_there(tmp_path: Path) -> None:
+    for seed, found in enumerate([[1, 10, 1, 1], [10, 1, 1, 1], [1, 1, 1, 10]]):
+        for name in "ab":
+            write(tmp_path, name, seed, found, shared=[f"start {seed} {trial}" for trial in range(2)])
+    said = summarize(read_runs(tmp_path)).workloads[0].verdict
+    assert "b in 2 trials; in 2 of 3 seeds the random start that they share got there; by area under" in said
+
+
 def test_one_strategy(tmp_path: Path) -> None:
     assert verdict(tmp_path, {"a": [1]}) == "a is the only strategy here: there is nothing to compare it with."
