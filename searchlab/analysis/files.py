@@ -11,8 +11,9 @@ import msgspec
 
 from ..records import FAILURES
 from .charts.figures import Figure
-from .model import Estimate, Overall, Program, Reached, Summary
+from .model import MatrixCell, Overall, Program, Reached, Summary
 from .runs import Comparison
+from .stats.intervals import Interval
 
 
 def write_numbers(
@@ -22,7 +23,8 @@ def write_numbers(
     figures: Mapping[str, Sequence[Figure]],
     programs: Sequence[Program],
 ) -> None:
-    """Write ``summary.*``, ``contrasts.csv``, ``overall.csv``, ``curves.csv``, ``figures.*`` and ``programs.csv``.
+    """Write ``summary.*``, ``contrasts.csv``, ``overall.csv``, ``matrix.csv``, ``curves.csv``, ``figures.*`` and
+    ``programs.csv``.
 
     programs: the best of every run.
     """
@@ -32,6 +34,8 @@ def write_numbers(
     _write_csv(out / "contrasts.csv", _CONTRASTS, _contrast_rows(summary))
     if summary.overall:
         _write_csv(out / "overall.csv", _OVERALL, _overall_rows(summary.overall))
+        matrix = [msgspec.structs.astuple(cell) for cell in summary.overall.matrix]
+        _write_csv(out / "matrix.csv", MatrixCell.__struct_fields__, matrix)
     _write_csv(out / "curves.csv", _CURVES, _curve_rows(comparison))
     _write_csv(out / "figures.csv", _FIGURES, _figure_rows(figures))
     _write_csv(out / "programs.csv", _PROGRAMS, _program_rows(programs))
@@ -74,7 +78,7 @@ def _reached(measure: Reached) -> Sequence[float | None]:
     return measure.lower, measure.upper, measure.expected, measure.penalised
 
 
-def _estimate(estimate: Estimate | None) -> Sequence[float | None]:
+def _estimate(estimate: Interval | None) -> Sequence[float | None]:
     return (estimate.value, estimate.lower, estimate.upper) if estimate else (None,) * 3
 
 

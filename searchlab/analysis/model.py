@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import msgspec
 import numpy as np
 
-from .stats.aggregates import Sample, bootstrap, mean_of_means, median
+from .stats.bayes import Equivalence
 from .stats.curves import quartiles
+from .stats.inference import Difference
+from .stats.intervals import Interval, median_interval
 from .stats.ranks import ALPHA
 from .stats.targets import expected_running_time, penalised_average
 
 TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
 """Measures that strategies are compared by: fields of :class:`StrategySummary`."""
 
-RANK_SUM, SIGNED_RANK, ONE_RUN, NO_SEED = "rank-sum", "signed-rank", "one run", "no seed in common"
+RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
+DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
+ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
 """How two strategies were tested, or why they were not: see :class:`Contrast`."""
 
 TARGET = 0.95
@@ -38,25 +42,13 @@ class Spread(msgspec.Struct, frozen=True):
         return cls(middle, lower, upper, values)
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """A number over all runs, and its 95 % bootstrap interval."""
-
-    value: float
-    lower: float
-    upper: float
-
-    @classmethod
-    def of(cls, sample: Sample, statistic: Callable[[Sample], Any] = mean_of_means) -> Self:
-        """``statistic`` of ``sample``; the runs of each workload are resampled apart for the interval."""
-        return cls(float(statistic(sample)), *bootstrap(sample, statistic))
-
-
 class Reached(msgspec.Struct, frozen=True):
     """What every seed took to reach the target; None for a seed whose run ended before that (censored).
 
-    median: over all seeds, where a censored seed counts as infinity. lower, upper: the 95 % bootstrap interval of the
-    median. Each of the three is None where it is infinite. The median is infinite unless more than half of the seeds
-    reached the target.
+    median: over all seeds, where a censored seed counts as infinity. lower, upper: the 95 % interval of the median; see
+    :func:`~searchlab.analysis.stats.intervals.median_interval`. Each of the three is None where it is infinite. The
+    median is infinite unless more than half of the seeds reached the target. note: why there is no interval; empty
+    where there is one.
     expected: ERT (see :func:`~searchlab.analysis.stats.targets.expected_running_time`); None where no seed reached the
     target. penalised: PAR-10, with the most that any run of the workload had as its budget.
     """
@@ -68,6 +60,7 @@ class Reached(msgspec.Struct, frozen=True):
     expected: float | None
     penalised: float
     by_seed: list[float | None]
+    note: str = ""
 
     @classmethod
     def of(
@@ -80,20 +73,21 @@ class Reached(msgspec.Struct, frozen=True):
         """
         hits = np.array(values)
         more_hits, more_spent = np.array(interrupted).reshape(-1, 2).T
-        lower, upper = bootstrap([hits], median)
+        interval = median_interval(hits)
         return cls(
             reached=int(np.isfinite(hits).sum()),
-            median=_finite(float(median([hits]))),
-            lower=_finite(lower),
-            upper=_finite(upper),
+            median=_finite(interval.value),
+            lower=_finite(interval.lower),
+            upper=_finite(interval.upper),
             expected=_finite(expected_running_time(np.append(hits, more_hits), np.append(np.array(spent), more_spent))),
             penalised=penalised_average(hits, budget),
             by_seed=[_finite(value) for value in values],
+            note=interval.note,
         )
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 class Seconds(msgspec.Struct, frozen=True):
@@ -125,15 +119,18 @@ class BestKnown(msgspec.Struct, frozen=True):
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """Two strategies on one measure.
 
-    test: "signed-rank" pairs runs by workload and seed, and "rank-sum" does not. The pair is not tested, and has no
-    interval and no p, where it is "one run": one of the two makes the same run from every seed; or "no seed in common":
-    there is none on one of several workloads.
+    test: on one workload by area "signed-rank", which pairs runs by seed, or "rank-sum", which does not; over several
+    "paired-t", which asks for the mean difference on these workloads. Other words say why there is no p: "described",
+    as all measures but the area are; "one run", where one of the two makes the same run from every seed; or, over
+    several workloads, "no seed in common" or "one seed in common" on one of them, or "the same difference from every
+    seed".
     runs: the number of pairs, or of the runs of the strategy that has fewer.
     improvement: the part of the pairs in which the run of ``first`` is better; or, without pairs, the probability that
     a run of ``first`` is better than a run of ``second`` on the same workload. A tie counts half. lower, upper: its
-    95 % bootstrap interval.
-    effect: the rank-biserial correlation of the test, in [-1, 1], above 0 where ``first`` is better.
-    p: two-sided, of this pair alone. adjusted: p with Holm's correction over all pairs.
+    95 % interval, None where there is none; then ``note`` says why.
+    effect: the rank-biserial correlation of the test, or for "paired-t" the mean difference of the area: in [-1, 1],
+    above 0 where ``first`` is better.
+    p: two-sided, of this pair alone. adjusted: p corrected for all tests of the report; see :class:`Family`.
     """
 
     first: str
@@ -147,6 +144,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     upper: float | None = None
     p: float | None = None
     adjusted: float | None = None
+    note: str = ""
 
     @property
     def significant(self) -> bool:
@@ -157,6 +155,18 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         if (one, other) == (self.first, self.second):
             return self.significant and self.effect > 0
         return (other, one) == (self.first, self.second) and self.significant and self.effect < 0
+
+
+class Family(msgspec.Struct, frozen=True):
+    """The tests of a report, whose p-values are corrected together.
+
+    tests: their number. registered: the pairs of strategies whose contrast the study had registered before the runs;
+    all other pairs are exploratory. says: this in words.
+    """
+
+    tests: int
+    registered: list[tuple[str, str]]
+    says: str
 
 
 class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +210,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     area: Spread
     anytime: Spread
     ecdf_area: float
-    score: Estimate | None
+    score: Interval | None
     score_by_seed: list[float] | None
     score_first: int | None
     score_trials: int | None
@@ -248,8 +258,8 @@ class Diagram(msgspec.Struct, frozen=True):
     """Strategies by average rank over workloads, the best first.
 
     ranks: their average ranks; 1 for a strategy that is best everywhere. friedman: p-value that all do as well as each
-    other, None for two strategies. cliques: the largest groups of two or more strategies in which no pair differs, by
-    place in ``strategies``.
+    other, None for two strategies; it is not corrected, and no claim rests on it. cliques: the largest groups of two or
+    more strategies in which no pair differs on workloads like these, by place in ``strategies``.
     """
 
     strategies: list[str]
@@ -265,30 +275,66 @@ class Diagram(msgspec.Struct, frozen=True):
 
 
 class OverallStrategy(msgspec.Struct, frozen=True):
-    """One strategy over all workloads; for the intervals, runs are resampled within each workload.
+    """One strategy over all workloads; the intervals are for just these workloads, of which only the runs vary.
 
     area: interquartile mean of the area under the curve. score: mean over workloads of the score against random
     search, None where a workload has none. ecdf_area: mean over workloads.
     """
 
     strategy: str
-    area: Estimate
-    score: Estimate | None
+    area: Interval
+    score: Interval | None
     ecdf_area: float
+
+
+class PairClaims(msgspec.Struct, frozen=True):
+    """What is claimed of the best strategy and another: see :mod:`~searchlab.analysis.claims`.
+
+    difference: of the area under the curve, ``first`` less ``second``; its p-values are corrected for all tests of the
+    report. None where they have no seed in common. says: in these runs, on these workloads, on workloads like these;
+    from 11 workloads up also how probable it is that one is better, with the probabilities in ``equivalence``.
+    headline: the widest claim that the runs can carry.
+    """
+
+    first: str
+    second: str
+    difference: Difference | None
+    says: list[str]
+    headline: str
+    equivalence: Equivalence | None = None
+
+
+class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
+    """Two strategies in the multiple comparison matrix; no other strategy changes anything here.
+
+    difference: mean over workloads of the mean area of ``row`` less that of ``column``. wins, ties, losses: on how many
+    workloads the mean of ``row`` is higher, the same, lower. p: of the signed-rank test over workloads, not corrected:
+    it ranks pairs, and no claim rests on it.
+    """
+
+    row: str
+    column: str
+    difference: float
+    wins: int
+    ties: int
+    losses: int
+    p: float
 
 
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
     """The strategies that have runs on every workload, the best by area first.
 
-    contrasts: every pair of them by area, over the runs of all workloads with the seeds that all of them have; they say
-    whether strategies differ on these workloads. diagram: by mean area on each workload; it says whether they differ on
-    workloads like these.
+    contrasts: every pair of them by area, over the seeds that both have; they say whether strategies differ on these
+    workloads. claims: the best and each other, the next best first. diagram: by mean area on each workload; it says
+    whether they differ on workloads like these. matrix: every ordered pair, row by row, the best by mean area first.
     """
 
     workloads: list[str]
     strategies: list[OverallStrategy]
     contrasts: list[Contrast]
+    claims: list[PairClaims]
     diagram: Diagram
+    matrix: list[MatrixCell]
     verdict: str
 
 
@@ -296,11 +342,13 @@ class Summary(msgspec.Struct, frozen=True):
     """All numbers of a report. ``target`` is the part of the best known throughput that counts as converged.
 
     caveats: sentences that a reader must know before any number.
-    overall: over all workloads; None where there is one workload, or where no two strategies ran on all of them.
+    family: the tests of the report. overall: over all workloads; None where there is one workload, or where no two
+    strategies ran on all of them.
     """
 
     target: float
     workloads: list[WorkloadSummary]
+    family: Family
     overall: Overall | None = None
     caveats: list[str] = []
 

@@ -2,45 +2,197 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from .contrasts import contrasts
+from .claims import claims, equivalence_claim, headline
+from .contrasts import untested
 from .diagram import diagram
-from .model import AREA, NO_SEED, Estimate, Overall, OverallStrategy, StrategySummary, WorkloadSummary
-from .stats.aggregates import interquartile_mean
+from .family import Key, p_values, with_adjusted
+from .model import (
+    AREA,
+    NO_NOISE,
+    NO_SEED,
+    ONE_RUN,
+    ONE_SEED,
+    PAIRED_T,
+    Contrast,
+    MatrixCell,
+    Overall,
+    OverallStrategy,
+    PairClaims,
+    StrategySummary,
+    WorkloadSummary,
+)
+from .stats.aggregates import Sample
+from .stats.bayes import ROPE, bayesian_signed_rank
+from .stats.comparison_matrix import comparison_matrix
+from .stats.curves import Floats
+from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
+from .stats.intervals import DECIMALS, Interval, interquartile_interval, mean_of_means_interval, share_interval
+from .stats.ranks import ALPHA, pairs
 from .verdict import significance
 from .words import listed
 
+OTHERS = "workloads like these"
+"""Names the test of a claim on other workloads."""
 
-def overall(workloads: Sequence[WorkloadSummary], *, so_far: bool = False) -> Overall | None:
-    """None for one workload, and where no two strategies ran on all of them, with a seed in common on each.
 
-    so_far: whether a run has yet to begin.
+@dataclass(frozen=True)
+class Together:
+    """The strategies that ran on every workload, the best by area first, and every pair of them, not corrected yet.
+
+    means: by pair, the mean difference on each workload, over the seeds in common.
     """
+
+    workloads: Sequence[WorkloadSummary]
+    strategies: list[OverallStrategy]
+    differences: dict[tuple[str, str], Difference]
+    means: dict[tuple[str, str], Floats]
+    contrasts: list[Contrast]
+
+    @property
+    def names(self) -> list[str]:
+        return [strategy.strategy for strategy in self.strategies]
+
+    @property
+    def p(self) -> dict[Key, float]:
+        """Of each test: of the claims on these workloads, and of those on others like them."""
+        others = {
+            ("", OTHERS, *pair): difference.on_others.p
+            for pair, difference in self.differences.items()
+            if difference.on_others.p is not None
+        }
+        return p_values("", self.contrasts) | others
+
+    @property
+    def tested(self) -> list[tuple[str, str]]:
+        """The pair of each test."""
+        return [(first, second) for _, _, first, second in self.p]
+
+
+def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
+    """None for one workload, and where no two strategies ran on all of them, with a seed in common on each."""
     rows = [item.by_strategy for item in workloads]
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
     if len(workloads) < 2 or len(names) < 2:
         return None
     strategies = sorted((_strategy([row[name] for row in rows]) for name in names), key=lambda s: -s.area.value)
-    names = [strategy.strategy for strategy in strategies]
-    single = [name for name in names if any(row[name].one_run for row in rows)]
-    compared = contrasts(AREA, {name: _numbers([row[name] for row in rows], workloads) for name in names}, single)
+    differences: dict[tuple[str, str], Difference] = {}
+    means, compared = {}, []
+    for i, j in pairs(len(strategies)):
+        first, second = strategies[i].strategy, strategies[j].strategy
+        seeds = [sorted({*row[first].seeds, *row[second].seeds}) for row in rows]
+        areas = [[_areas(row[name], own) for row, own in zip(rows, seeds, strict=True)] for name in (first, second)]
+        means[first, second] = np.array([_mean(one - other) for one, other in zip(*areas, strict=True)])
+        single = any(row[name].one_run for row in rows for name in (first, second))
+        differences[first, second] = difference = _difference(areas[0], areas[1], single=single)
+        compared.append(_contrast(first, second, areas[0], areas[1], difference, single=single))
     if all(contrast.test == NO_SEED for contrast in compared):
         return None
+    return Together(workloads, strategies, differences, means, compared)
+
+
+def _mean(differences: Floats) -> float:
+    """Of those that are no NaN; NaN if all are."""
+    known = differences[~np.isnan(differences)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def _areas(row: StrategySummary, seeds: Sequence[int]) -> Floats:
+    """The area from each of ``seeds``; NaN where there is no run."""
+    by_seed = dict(zip(row.seeds, row.area.by_seed, strict=True))
+    return np.array([by_seed.get(seed, math.nan) for seed in seeds])
+
+
+def _difference(ours: Sample, theirs: Sample, *, single: bool) -> Difference:
+    """single: whether one of the two makes the same run from every seed."""
+    found = paired_difference(ours, theirs)
+    if found.workloads < len(ours):
+        no = Answer(Interval.none(found.value, "The strategies do not have a seed in common on every workload."))
+        return replace(found, on_these=no, on_others=no)
+    if single:
+        note = "One of the two makes the same run from every seed: that does not show how runs vary."
+        return replace(found, on_these=Answer(Interval.none(found.value, note)))
+    return found
+
+
+def _contrast(
+    first: str, second: str, ours: Sample, theirs: Sample, difference: Difference, *, single: bool
+) -> Contrast:
+    about = partial(Contrast, first=first, second=second, measure=AREA)
+    samples = [[runs[~np.isnan(runs)] for runs in sample] for sample in (ours, theirs)]
+    if single:
+        return untested(about, ONE_RUN, *samples)
+    if difference.workloads < len(ours):
+        return untested(about, NO_SEED, *samples)
+    if difference.on_these.p is None:
+        return untested(about, ONE_SEED if difference.pairs < 2 else NO_NOISE, *samples)
+    apart = np.round(np.concatenate(ours) - np.concatenate(theirs), DECIMALS)
+    apart = apart[~np.isnan(apart)]
+    share = share_interval(float((apart > 0).sum() + (apart == 0).sum() / 2), len(apart))
+    return about(
+        test=PAIRED_T, runs=len(apart), improvement=share.value, lower=share.lower, upper=share.upper,
+        effect=difference.value, p=difference.on_these.p, note=share.note,
+    )  # fmt: skip
+
+
+def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = False) -> Overall:
+    """adjusted: the p-values of all tests of the report, corrected. so_far: whether a run has yet to begin."""
+    workloads, names, strategies = found.workloads, found.names, found.strategies
+    rows = [item.by_strategy for item in workloads]
+    compared = with_adjusted("", found.contrasts, adjusted)
     means = np.array([[np.mean(row[name].area.by_seed) for name in names] for row in rows])
+    said = [_claims(found, pair, adjusted) for pair in found.differences if pair[0] == names[0]]
     first, second = (_area_text(strategy.area) for strategy in strategies[:2])
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
+    apart = {frozenset(pair) for pair in found.differences if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
         contrasts=compared,
-        diagram=diagram(names, means),
+        claims=said,
+        diagram=diagram(names, means, apart),
+        matrix=_matrix(names, means),
         verdict=f"{'So far, over' if so_far else 'Over'} {len(workloads)} workloads {names[0]} converges fastest by "
-        f"area under the curve ({first}, {names[1]} {second}); {significance(names, compared, AREA, unit='run')}."
+        f"area under the curve ({first}, {names[1]} {second}); on these workloads "
+        f"{significance(names, compared, AREA, unit='run')}. {said[0].headline}"
+        + "".join(f" {note}" for note in dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note))
         + _left_out(workloads, names),
     )
+
+
+def _matrix(names: Sequence[str], means: Floats) -> list[MatrixCell]:
+    matrix = comparison_matrix(names, means)
+    ordered = [(row, column) for row in matrix.strategies for column in matrix.strategies if row != column]
+    return [MatrixCell(**asdict(matrix.cells[pair])) for pair in ordered]
+
+
+def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> PairClaims:
+    """The three answers on a pair, with the p-values that are corrected for all tests of the report."""
+
+    def corrected(answer: Answer, test: str) -> Answer:
+        return replace(answer, p=adjusted.get(("", test, *pair)))
+
+    difference = found.differences[pair]
+    difference = replace(
+        difference,
+        on_these=corrected(difference.on_these, PAIRED_T),
+        on_others=corrected(difference.on_others, OTHERS),
+    )
+    says = claims(*pair, difference)
+    equivalence = None
+    if difference.workloads >= FEWEST_WORKLOADS:
+        equivalence = bayesian_signed_rank(found.means[pair])
+        says.append(equivalence_claim(*pair, equivalence, ROPE))
+    return PairClaims(
+        first=pair[0], second=pair[1], difference=difference if difference.workloads else None,
+        says=says, headline=headline(*pair, difference), equivalence=equivalence,
+    )  # fmt: skip
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> str:
@@ -64,21 +216,13 @@ def _strategy(rows: Sequence[StrategySummary]) -> OverallStrategy:
     scores = [np.array(row.score_by_seed) for row in rows if row.score_by_seed is not None]
     return OverallStrategy(
         rows[0].strategy,
-        Estimate.of(areas, interquartile_mean),
-        Estimate.of(scores) if len(scores) == len(rows) else None,
+        interquartile_interval(areas).within(0, 1),
+        mean_of_means_interval(scores).within(-math.inf, 1) if len(scores) == len(rows) else None,
         float(np.mean([row.ecdf_area for row in rows])),
     )
 
 
-def _area_text(area: Estimate) -> str:
-    """Without an interval that has no width: where each workload has one seed, there is nothing to resample."""
-    return f"{area.value:.2f}" + f" [{area.lower:.2f}, {area.upper:.2f}]" * (area.lower < area.upper)
-
-
-def _numbers(rows: Sequence[StrategySummary], workloads: Sequence[WorkloadSummary]) -> dict[tuple[str, int], float]:
-    """(workload, seed) -> the negative area of that run: lower is better."""
-    return {
-        (item.workload, seed): -area
-        for row, item in zip(rows, workloads, strict=True)
-        for seed, area in zip(row.seeds, row.area.by_seed, strict=True)
-    }
+def _area_text(area: Interval) -> str:
+    if area.lower is None or area.upper is None:
+        return f"{area.value:.2f}"
+    return f"{area.value:.2f} [{area.lower:.2f}, {area.upper:.2f}]"

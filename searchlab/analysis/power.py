@@ -44,14 +44,12 @@ class PowerPlan:
 def power_plan(summary: Summary, difference: float, power: float, tests: int | None = None) -> PowerPlan:
     """The plan for a ``difference`` of the area under the curve, to be seen with probability ``power``.
 
-    tests: over how many tests Holm's correction goes; by default all of a report by area: every pair, on each workload
-    and over all. Pairs without two seeds in common that differ
-    are left out.
+    tests: over how many tests the correction goes; by default all of the report. Pairs without two seeds in common that
+    differ are left out.
     """
     names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
     which = [(names[i], names[j]) for i, j in pairs(len(names))]
-    families = len(summary.workloads) + (len(summary.workloads) > 1)
-    tests = tests or max(1, len(which) * families)
+    tests = tests or max(1, summary.family.tests)
     rows = [item.by_strategy for item in summary.workloads]
     seeds = max((len(row.seeds) for own in rows for row in own.values()), default=0)
     alpha = ALPHA / tests

@@ -35,9 +35,9 @@ def report(*where: str | Path, out: str | Path | None = None, traces: float = BU
     ``programs.json`` has the best program of each strategy on each workload, with its schedule trace (see
     :mod:`~searchlab.analysis.programs`); ``programs.csv`` the best program of every run, a row each.
     ``summary.json`` and ``summary.csv`` have the summary (a row per workload and strategy); ``contrasts.csv`` a row per
-    workload, measure and pair of strategies (no workload: over all of them); ``overall.csv`` a row per strategy, where
-    there are several workloads; ``curves.csv`` a row per trial: trials and seconds, both from the start of the run, and
-    the best GFLOPS then.
+    workload, measure and pair of strategies (no workload: over all of them). Where there are several workloads,
+    ``overall.csv`` has a row per strategy, and ``matrix.csv`` one per ordered pair. ``curves.csv`` has a row per trial:
+    trials and seconds, both from the start of the run, and the best GFLOPS then.
 
     Raises SearchlabError where there is no log, where a log is damaged, where logs cannot stand side by side
     (see :func:`~searchlab.analysis.read.read_runs`), and where the report cannot be written.

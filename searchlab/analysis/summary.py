@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from ..records import FAILURES
 from .contrasts import contrasts
+from .family import PageTests, p_values, registered_pairs, with_adjusted
 from .model import (
     AREA,
     SECONDS,
     TARGET,
     TRIALS,
-    Estimate,
+    Contrast,
     Reached,
     Seconds,
     Spread,
@@ -22,10 +24,12 @@ from .model import (
     Summary,
     WorkloadSummary,
 )
-from .overall import overall
+from .overall import overall, together
 from .read import footing_notes
-from .runs import Comparison, StrategyRuns, WorkloadRuns
+from .runs import Comparison, StrategyRuns, WorkloadRuns, alike
 from .stats.curves import area_under_curve, trials_to_target
+from .stats.intervals import mean_interval
+from .stats.ranks import pairs
 from .stats.targets import anytime, ecdf_area, seconds_of_hits
 from .surrogates import surrogate_caveats
 from .verdict import ranked, verdict
@@ -34,19 +38,53 @@ from .words import listed
 
 def summarize(comparison: Comparison) -> Summary:
     """The summary of what :func:`~searchlab.analysis.read.read_runs` read; equal logs give equal numbers."""
-    workloads = [_workload(item) for item in comparison.values()]
+    drafts = {item.workload: _workload(item) for item in comparison.values()}
+    over_all = together(list(drafts.values()))
+    tested = [pair for draft in drafts.values() for pair in _tested(draft.strategies)]
+    tests = PageTests.of([*tested, *(over_all.tested if over_all else [])], registered_pairs(comparison))
+    contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
+    p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
+    adjusted = tests.adjusted(p | (over_all.p if over_all else {}))
+    workloads = [
+        _judged(comparison[workload], draft, with_adjusted(workload, contrasts_of[workload], adjusted), tests)
+        for workload, draft in drafts.items()
+    ]
     waiting = any(item.waiting for item in comparison.values())
-    return Summary(TARGET, workloads, overall(workloads, so_far=waiting), surrogate_caveats(comparison))
+    return Summary(
+        TARGET,
+        workloads,
+        tests.family(len(adjusted)),
+        overall(over_all, adjusted, so_far=waiting) if over_all else None,
+        surrogate_caveats(comparison),
+    )
+
+
+def _tested(rows: Sequence[StrategySummary]) -> list[tuple[str, str]]:
+    """The pairs of strategies that are tested on a workload."""
+    names = [row.strategy for row in rows if not row.one_run]
+    return [(names[i], names[j]) for i, j in pairs(len(names))]
+
+
+def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
+    """By every measure; p-values are not corrected yet."""
+    rows = item.strategies
+    single = [row.strategy for row in rows if row.one_run]
+    return [
+        contrast
+        for measure in (TRIALS, SECONDS, AREA)
+        for contrast in contrasts(measure, _numbers(rows, measure), single, tests.level if measure == AREA else None)
+    ]
+
+
+def _judged(runs: WorkloadRuns, item: WorkloadSummary, compared: list[Contrast], tests: PageTests) -> WorkloadSummary:
+    in_start = _in_start(runs, item.strategies)
+    said = verdict(item.strategies, compared, TARGET, tests, in_start=in_start, so_far=bool(runs.waiting))
+    return msgspec.structs.replace(item, contrasts=compared, verdict=said)
 
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:
+    """Without contrasts and a verdict, which take the numbers of all workloads."""
     rows = ranked([_strategy(item, group) for group in item.strategies.values()])
-    single = [row.strategy for row in rows if row.one_run]
-    compared = [
-        contrast
-        for measure in (TRIALS, SECONDS, AREA)
-        for contrast in contrasts(measure, _numbers(item.workload, rows, measure), single)
-    ]
     return WorkloadSummary(
         workload=item.workload,
         flops=item.flops,
@@ -55,10 +93,27 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
         best=item.best,
         target_gflops=item.target_gflops,
         strategies=rows,
-        contrasts=compared,
-        verdict=verdict(rows, compared, TARGET, so_far=bool(item.waiting)),
+        contrasts=[],
+        verdict="",
         notes=_length_notes(item, rows) + footing_notes(item.runs),
     )
+
+
+def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
+    """A clause on the seeds in which the first two of ``rows`` reached the target in trials that both have in common.
+
+    Empty where there is no such seed.
+    """
+    if len(rows) < 2:
+        return ""
+    first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
+    hits = dict(zip(rows[0].seeds, rows[0].trials_to_target.by_seed, strict=True))
+    common = first.keys() & second.keys()
+    there = sum(
+        (hits[seed] or math.inf) <= alike([first[seed].log.records, second[seed].log.records]) for seed in common
+    )
+    seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
+    return f"; in {seeds} the random start that they share got there" if there else ""
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
@@ -98,11 +153,11 @@ def _ended_note(item: WorkloadRuns, strategy: str) -> str:
     )
 
 
-def _numbers(workload: str, rows: Sequence[StrategySummary], measure: str) -> dict[str, dict[tuple[str, int], float]]:
-    """strategy -> (workload, seed) -> the number of that run, lower is better, as contrasts want it."""
+def _numbers(rows: Sequence[StrategySummary], measure: str) -> dict[str, dict[int, float]]:
+    """strategy -> seed -> the number of that run, lower is better, as contrasts want it."""
     return {
         row.strategy: {
-            (workload, seed): -value if measure == AREA else math.inf if value is None else value
+            seed: -value if measure == AREA else math.inf if value is None else value
             for seed, value in zip(row.seeds, getattr(row, measure).by_seed, strict=True)
         }
         for row in rows
@@ -146,7 +201,7 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
             anytime(group.lowest, item.flops / best / 1e9).tolist() if best else [0.0] * len(group.compared)
         ),
         ecdf_area=ecdf_area(item.hits[group.strategy], item.horizon),
-        score=Estimate.of([scores]) if scores is not None else None,
+        score=mean_interval(scores).within(-math.inf, 1) if scores is not None else None,
         score_by_seed=scores.tolist() if scores is not None else None,
         score_first=search.first if search and scores is not None else None,
         score_trials=search.last if search and scores is not None else None,

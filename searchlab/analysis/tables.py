@@ -9,7 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .model import Estimate, Overall, Reached, StrategySummary, Summary, WorkloadSummary
+from .model import Overall, Reached, StrategySummary, Summary, WorkloadSummary
+from .stats.intervals import Interval
 
 _NAME_WIDTH = 30
 
@@ -23,7 +24,7 @@ def summary_table(summary: Summary) -> list[RenderableType]:
     for item in summary.workloads:
         words = Text(" ".join([item.verdict, *item.notes]))
         shown += [_convergence(item, summary.target), words, _costs(item)]
-    return shown + overall_tables(summary)
+    return [*shown, *overall_tables(summary), Text(summary.family.says)]
 
 
 def overall_tables(summary: Summary) -> list[RenderableType]:
@@ -85,11 +86,12 @@ def _overall(overall: Overall) -> Table:
     return table
 
 
-def _estimate(estimate: Estimate | None) -> tuple[str, str]:
+def _estimate(estimate: Interval | None) -> tuple[str, str]:
     if estimate is None:
         return "-", "-"
-    interval = f"{estimate.lower:.3f} - {estimate.upper:.3f}" if estimate.lower < estimate.upper else "-"
-    return f"{estimate.value:.3f}", interval
+    if estimate.lower is None or estimate.upper is None:
+        return f"{estimate.value:.3f}", "-"
+    return f"{estimate.value:.3f}", f"{estimate.lower:.3f} - {estimate.upper:.3f}"
 
 
 def _costs(item: WorkloadSummary) -> Table:

@@ -15,7 +15,7 @@ from rich.text import Text
 from .terminal import AsJson, again, interruptible, out
 
 if TYPE_CHECKING:
-    from ..analysis.model import Estimate
+    from ..analysis.stats.intervals import Interval
     from ..hypertune import HyperPlan, Hypertuned
     from ..hypertune.model import Compared, ProblemScores
 
@@ -122,6 +122,8 @@ def _say_plan(plan: HyperPlan) -> None:
 
 
 def _say_result(result: Hypertuned, directory: Path) -> None:
+    from ..hypertune.compare import above
+
     title = (
         "score against random search: 0 as good, 1 the best from the start; over the trials until that is nearly there"
     )
@@ -139,7 +141,9 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
         rows.add_row(Text("all held out", "bold"), "", *_cells(result.held_out))
     rows.add_row(Text("all searched on", "bold"), "", *_cells(result.training))
     out.print(rows)
-    runs = "in brackets 95 % bootstrap intervals over runs from seeds that no search saw"
+    runs = "in brackets 95 % intervals over runs from seeds that no search saw"
+    if note := (result.held_out or result.training).gain.note:
+        runs += f"; where there is none: {note.rstrip('.')}"
     _say(runs + (f"; {100 * result.nearest:.1f} % of their trials are not in the table" if result.nearest else ""))
     for search in result.searches:
         refused = f", {search.refused} of them refused by the policy" if search.refused else ""
@@ -147,7 +151,7 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
         _say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
     out.print(Text(result.verdict, "bold"), soft_wrap=True, highlight=False)
     judged = result.held_out or result.training
-    if judged.gain.lower > 0 and result.options != result.default_options:
+    if above(judged.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)
         _say(f"in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
     _say(f"the trials: optuna-dashboard {directory / 'optuna.log'}")
@@ -157,7 +161,9 @@ def _cells(row: Compared | ProblemScores) -> list[str]:
     return [_estimate(row.default), _estimate(row.found), _estimate(row.gain, "+")]
 
 
-def _estimate(estimate: Estimate, sign: str = "") -> str:
+def _estimate(estimate: Interval, sign: str = "") -> str:
+    if estimate.lower is None:
+        return f"{estimate.value:{sign}.3f}"
     return f"{estimate.value:{sign}.3f} [{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.model import Estimate
 from ..analysis.stats.curves import Floats
+from ..analysis.stats.intervals import Interval, mean_of_means_interval
 from .model import Compared, HoldOut, ProblemScores, Search
 from .replays import Problem, Replays, Seeds
 from .search import Searched
@@ -79,7 +79,7 @@ def mean_scores(pairs: Sequence[Pair]) -> Pair:
 def compared(pairs: Sequence[Pair]) -> Compared:
     """The mean of the scores over problems, a pair each. The intervals are over seeds, for just these problems."""
     columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
-    return Compared(*(Estimate.of(column) for column in columns))
+    return Compared(*(mean_of_means_interval(column) for column in columns))
 
 
 def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:
@@ -87,24 +87,31 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
     if unchanged:
         return "No options were found that are better than the default."
     if held_out is None:
-        better = "better" if training.gain.lower > 0 else "not better"
+        better = "better" if above(training.gain) else "not better"
         return (
             f"On the workload of the search the options found are {better} beyond the noise, {_signed(training.gain)} "
             f"in score against the default; no workload was held out, so this does not show how good they are "
             f"on another."
         )
     gain = f"{_signed(held_out.gain)} in score against the default"
-    if held_out.gain.lower > 0:
+    if above(held_out.gain):
         return f"The options found are better on workloads held out, beyond the noise: {gain}."
-    if held_out.gain.upper < 0:
+    if held_out.gain.upper is not None and held_out.gain.upper < 0:
         return f"The options found are worse on workloads held out, beyond the noise: {gain}. Keep the default."
     fits = (
         ", though they are better on the workloads of the search, which they may fit too closely"
-        if training.gain.lower > 0
+        if above(training.gain)
         else ""
     )
     return f"The options found are not better on workloads held out beyond the noise{fits}: {gain}. Keep the default."
 
 
-def _signed(gain: Estimate) -> str:
+def above(gain: Interval) -> bool:
+    """Whether a gain is above 0 beyond the noise."""
+    return gain.lower is not None and gain.lower > 0
+
+
+def _signed(gain: Interval) -> str:
+    if gain.lower is None:
+        return f"{gain.value:+.3f}"
     return f"{gain.value:+.3f} [{gain.lower:+.3f}, {gain.upper:+.3f}]"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..analysis.model import Estimate
+from ..analysis.stats.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class ProblemScores(msgspec.Struct, frozen=True, kw_only=True):
     space: str
     held_out: bool
     trials: int
-    default: Estimate
-    found: Estimate
-    gain: Estimate
+    default: Interval
+    found: Interval
+    gain: Interval
 
 
 class Compared(msgspec.Struct, frozen=True):
     """As :class:`ProblemScores`, over several problems, each of which counts the same."""
 
-    default: Estimate
-    found: Estimate
-    gain: Estimate
+    default: Interval
+    found: Interval
+    gain: Interval
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"problems": "tasks"}):

@@ -19,7 +19,7 @@ from ..run.plan import Run
 from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..workload import parse_workload
-from .compare import Comparison, verdict
+from .compare import Comparison, above, verdict
 from .journal import Journal
 from .model import HoldOut, Hypertuned
 from .ranges import Ranges, defaults_of, derive_ranges, parse_options, spelled
@@ -71,7 +71,7 @@ class HyperPlan:
             not_searched=self.others,
             default_options=self.default,
             options=searches[-1].options,
-            better=None if held_out is None else held_out.gain.lower > 0,
+            better=None if held_out is None else above(held_out.gain),
             verdict=verdict(training, held_out, unchanged=all(one.options == self.default for one in searches)),
             training=training,
             held_out=held_out,

@@ -80,6 +80,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The least cost of any config of the space, in seconds, if a complete table answered; None if it is not known."""
     random: RandomDraws | None = None
     """What random search finds in as many trials as the run was to have, if a complete table answered."""
+    contrasts: tuple[tuple[str, str], ...] = ()
+    """The pairs of strategies, by name, whose comparison the study had registered when the run began."""
     effective: dict[str, Any] = {}
     """Options of the policy whose value it could not use, defaults too, with the values that it used."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1

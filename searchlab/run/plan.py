@@ -133,7 +133,8 @@ class Strategy:
 class Run:
     """A space, searched by a strategy from a seed: ``trials`` trials, ``batch`` at a time, in the file ``log``.
 
-    effective: options that the policy replaces; see :attr:`~searchlab.policy.Policy.effective`.
+    effective: options that the policy replaces; see :attr:`~searchlab.policy.Policy.effective`. contrasts: the pairs
+    of strategies that its study registers.
     """
 
     searched: Searched
@@ -145,6 +146,7 @@ class Run:
     log: Path
     warm_start: WarmStart = NOTHING
     effective: Mapping[str, Any] = field(default_factory=dict)
+    contrasts: tuple[tuple[str, str], ...] = ()
 
     @property
     def space(self) -> Space:
@@ -198,6 +200,7 @@ class Run:
             space_size=self.searched.size,
             optimum=optimum,
             random=random,
+            contrasts=self.contrasts,
             effective=dict(self.effective),
             workers=workers,
             versions=dict(library_versions()),

@@ -80,6 +80,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm_start: logs of earlier runs, or directories of them. Each policy is told those in the space of its run. A cost
     model with features of programs is trained on the others, one with knob features on other shapes in the same space.
 
+    contrasts: pairs of strategies, by name or label, that the study is made to compare. They are registered in the log
+    of each run as it begins, and a report tests them with more power than all other pairs, which are exploratory.
+
     suite: a suite of tables (``v1``), or one split of it (``v1/dev``), by name or by the path of its directory. It
     takes the place of workloads, spaces, target and measure, which each table brings; trials and seeds are by default
     those of its protocol.
@@ -96,8 +99,12 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target: str | dict[str, Any] | None = None
     measure: Settings = LocalSettings()
     warm_start: list[str] = []
+    contrasts: list[tuple[str, str]] = []
 
     def __post_init__(self) -> None:
+        for pair in self.contrasts:
+            if pair[0] == pair[1]:
+                raise ValueError(f"a contrast is of two strategies, not {list(pair)}")
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name):
                 place = ", or the study a suite" if name in OF_SUITE else ""

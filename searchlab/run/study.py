@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
@@ -90,7 +90,13 @@ class Study:
     def _plan(self) -> tuple[list[Run], list[str]]:
         spec = self.spec
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
-        _check_distinct("policy", [_slug(strategy.label) for _, strategy in strategies])
+        labels = [strategy.label for _, strategy in strategies]
+        _check_distinct("policy", [_slug(label) for label in labels])
+        for name in (name for pair in spec.contrasts for name in pair):
+            if name not in labels:
+                raise SearchlabError(
+                    f"contrasts name the strategy {name!r}, which the study does not have{did_you_mean(name, labels)}"
+                )
         left_out: list[str] = []
         groups = self._tables(spec.named_suite) if spec.named_suite else [self._spaces(left_out)]
         runs: list[Run] = []
@@ -99,7 +105,9 @@ class Study:
         for places in groups:
             planned = self._planned(places, strategies, earlier, warm, left_out)
             runs += [
-                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
+                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl", contrasts=tuple(spec.contrasts))
+                for seed in spec.seed_list
+                for run in planned
             ]
         if not runs:
             raise SearchlabError("no policy of the study can search any of its spaces. " + "; ".join(left_out))

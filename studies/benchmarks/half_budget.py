@@ -4,7 +4,7 @@
 
 RESULTS is the directory that ``searchlab run studies/policies.toml`` wrote, or any directory of logs that has runs of
 ``random`` from the same seeds. For each workload and space: the median GFLOPS after half of the trials; the ratio to
-random search (geometric mean over the seeds, paired, with a 95 % bootstrap interval); the probability that a run of the
+random search (geometric mean over the seeds, paired, with a 95 % interval); the probability that a run of the
 policy is better than a run of random search; Wilcoxon's signed-rank test over the seeds, with Holm's correction within
 the table; and the share of the runs that reach, at half the budget, the median of random search at the end.
 """
@@ -22,7 +22,8 @@ import numpy as np
 
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import LoggedRun
-from searchlab.analysis.stats.aggregates import bootstrap, improvement, mean_of_means
+from searchlab.analysis.stats.aggregates import improvement
+from searchlab.analysis.stats.intervals import mean_interval
 from searchlab.analysis.stats.ranks import holm, signed_rank_test
 
 BASELINE = "random"
@@ -38,11 +39,11 @@ def compare(policy: Sequence[LoggedRun], baseline: Sequence[LoggedRun], half: in
     ours = np.array([best_after(run, half) for run in policy])
     theirs = np.array([best_after(run, half) for run in baseline])
     logs = np.log(ours / theirs)
-    low, high = np.exp(bootstrap([logs], mean_of_means))
+    interval = mean_interval(logs)
     return {
         "gflops": float(np.median(ours)),
-        "ratio": float(np.exp(logs.mean())),
-        "ratio_interval": [float(low), float(high)],
+        "ratio": float(np.exp(interval.value)),
+        "ratio_interval": [None if end is None else float(np.exp(end)) for end in (interval.lower, interval.upper)],
         "improvement": improvement([ours], [theirs]),
         "p": signed_rank_test(ours, theirs),
         "reaches_final_random": float(np.mean(ours >= np.median([run.curve[-1] for run in baseline]))),
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for row in rows:
             low, high = row["ratio_interval"]
             chance, there = f"{row['improvement']:.0%}", f"{row['reaches_final_random']:.0%}"
-            ratio = f"{row['ratio']:.3f} ({low:.3f} to {high:.3f})"
+            ratio = f"{row['ratio']:.3f}" + ("" if low is None else f" ({low:.3f} to {high:.3f})")
             p = "" if row["policy"] == BASELINE else f"{row['p']:.1g}"
             print(f"| {row['policy']} | {row['gflops']:.0f} | {ratio} | {chance} | {p} | {there} |")
     if options.json:

@@ -8,34 +8,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import Runs, contrasts, seeds_needed
-from searchlab.analysis.model import NO_SEED, ONE_RUN, RANK_SUM, SIGNED_RANK
-from searchlab.analysis.stats.ranks import holm, rank_sum_test, signed_rank_test
+from searchlab.analysis.contrasts import Runs, seeds_needed
+from searchlab.analysis.contrasts import contrasts as compare
+from searchlab.analysis.family import PageTests, p_values, with_adjusted
+from searchlab.analysis.model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK
+from searchlab.analysis.stats.ranks import holm, pairs, rank_sum_test, signed_rank_test
+from tests.support.analysis.contrasts import contrasts
 
 INF = math.inf
 
 
-def runs(*values: float, workload: str = "w", first: int = 0) -> Runs:
-    return {(workload, seed): value for seed, value in enumerate(values, first)}
+def runs(*values: float, first: int = 0) -> Runs:
+    return dict(enumerate(values, first))
 
 
 def test_pairs_are_corrected_as_a_family() -> None:
-    compared = contrasts("m", {"a": runs(1, 2, 3, 4), "b": runs(5, 6, 7, 8), "c": runs(1, 2, 3, INF)})
+    compared = contrasts({"a": runs(1, 2, 3, 4), "b": runs(5, 6, 7, 8), "c": runs(1, 2, 3, INF)})
     assert [(c.first, c.second, c.measure, c.test, c.runs) for c in compared] == [
         (one, other, "m", RANK_SUM, 4) for one, other in (("a", "b"), ("a", "c"), ("b", "c"))
     ]
     assert compared[0].p == rank_sum_test(np.arange(1.0, 5), np.arange(5.0, 9))
     assert [c.adjusted for c in compared] == holm(np.array([c.p for c in compared])).tolist()
     assert [c.improvement for c in compared] == pytest.approx([1, (3.5 + 2.5 + 1.5 + 1) / 16, 4 / 16])
-    assert (compared[0].lower, compared[0].upper) == (1, 1)
+    assert compared[0].lower is not None and compared[0].lower > 0.5 and compared[0].upper == 1
     assert all(0 < c.lower < c.improvement < c.upper < 1 for c in compared[1:2])
 
 
+def test_a_measure_that_is_described_has_an_interval_and_no_p() -> None:
+    (compared,) = compare("m", {"a": runs(*range(8)), "b": runs(*range(20, 28))})
+    assert (compared.test, compared.p, compared.improvement, compared.upper) == (DESCRIBED, None, 1, 1)
+    assert compared.lower is not None and compared.lower > 0.6 and not compared.ahead("a", "b")
+
+
+def test_a_registered_pair_is_paired_with_fewer_seeds_than_the_others() -> None:
+    values = {name: runs(*range(100 * i, 100 * i + 7)) for i, name in enumerate("abcdef")}
+    tests = PageTests.of([(one, other) for one in values for other in values if one < other], [frozenset("ab")])
+    assert tests.level("b", "a") == pytest.approx(0.04) and tests.level("a", "c") == pytest.approx(0.01 / 14)
+    found = compare("m", values, (), tests.level)
+    assert [c.test for c in found] == [SIGNED_RANK, *[RANK_SUM] * 14]
+    adjusted = with_adjusted("w", found, tests.adjusted(p_values("w", found)))
+    assert found[0].p is not None and adjusted[0].adjusted == pytest.approx(found[0].p / 0.8)
+
+
 def test_who_is_ahead() -> None:
-    (compared,) = contrasts("m", {"a": runs(*range(8)), "b": runs(*range(20, 28))})
+    (compared,) = contrasts({"a": runs(*range(8)), "b": runs(*range(20, 28))})
     assert compared.significant and compared.ahead("a", "b")
     assert not compared.ahead("b", "a") and not compared.ahead("a", "c") and not compared.ahead("c", "a")
-    (compared,) = contrasts("m", {"b": runs(*range(20, 28)), "a": runs(*range(8))})
+    (compared,) = contrasts({"b": runs(*range(20, 28)), "a": runs(*range(8))})
     assert compared.ahead("a", "b") and not compared.ahead("b", "a")
 
 
@@ -45,15 +64,15 @@ def test_who_is_ahead() -> None:
 )
 def test_seeds_are_paired_where_there_are_enough_of_them(seeds: int, strategies: int, test: str) -> None:
     values = {str(i): runs(*range(i, i + seeds)) for i in range(strategies)}
-    assert {c.test for c in contrasts("m", values)} == {test}
+    assert {c.test for c in contrasts(values)} == {test}
     first, second = (np.array(list(values[name].values())) for name in "01")
-    assert contrasts("m", values)[0].p == (signed_rank_test if test == SIGNED_RANK else rank_sum_test)(first, second)
+    assert contrasts(values)[0].p == (signed_rank_test if test == SIGNED_RANK else rank_sum_test)(first, second)
 
 
 def test_only_seeds_in_common_are_paired() -> None:
-    (compared,) = contrasts("m", {"a": runs(*range(9)), "b": runs(*range(9), first=5)})
+    (compared,) = contrasts({"a": runs(*range(9)), "b": runs(*range(9), first=5)})
     assert (compared.test, compared.runs) == (RANK_SUM, 9)
-    (compared,) = contrasts("m", {"a": runs(*range(10)), "b": runs(*range(10), first=1)})
+    (compared,) = contrasts({"a": runs(*range(10)), "b": runs(*range(10), first=1)})
     assert (compared.test, compared.runs) == (SIGNED_RANK, 9)
     assert compared.improvement == 0, "a has 1 more with each seed"
 
@@ -62,9 +81,9 @@ def test_effect_and_direction_are_those_of_the_pairs() -> None:
     """Once, the direction came from all pairs of runs: here b is said to be better though it loses 29 of 30 seeds."""
     a = [*range(29), 1000.0]
     b = [*(value + 0.5 for value in range(29)), -1000.0]
-    (compared,) = contrasts("m", {"a": runs(*a), "b": runs(*b)})
+    (compared,) = contrasts({"a": runs(*a), "b": runs(*b)})
     assert compared.test == SIGNED_RANK and compared.improvement == pytest.approx(29 / 30)
-    assert compared.lower is not None and compared.lower > 0.8 and compared.upper == 1
+    assert compared.lower is not None and compared.lower > 0.8 and compared.upper is not None and compared.upper > 0.99
     assert compared.p is not None and compared.p < 1e-5 and compared.effect > 0.8
     assert compared.ahead("a", "b") and not compared.ahead("b", "a")
 
@@ -72,8 +91,8 @@ def test_effect_and_direction_are_those_of_the_pairs() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9) | st.just(INF)), min_size=8, max_size=20))
 def test_a_significant_pair_has_the_direction_of_its_effect(pairs: list[tuple[int, float]]) -> None:
     first, second = zip(*pairs, strict=True)
-    (compared,) = contrasts("m", {"a": runs(*first), "b": runs(*second)})
-    (turned,) = contrasts("m", {"b": runs(*second), "a": runs(*first)})
+    (compared,) = contrasts({"a": runs(*first), "b": runs(*second)})
+    (turned,) = contrasts({"b": runs(*second), "a": runs(*first)})
     assert turned.effect == pytest.approx(-compared.effect) and turned.p == pytest.approx(compared.p)
     assert turned.improvement == pytest.approx(1 - compared.improvement)
     if compared.significant:
@@ -85,7 +104,7 @@ def test_sums_in_another_order_tie() -> None:
     exact = [0.1 + 0.1 * i for i in range(9)]
     summed = [sum([0.1] * (i + 1)) for i in range(9)]
     assert exact != summed
-    (compared,) = contrasts("m", {"a": runs(*exact), "b": runs(*summed)})
+    (compared,) = contrasts({"a": runs(*exact), "b": runs(*summed)})
     assert (compared.effect, compared.p, compared.improvement) == (0, 1, 0.5)
     first = np.array([0.3, 0.6, 0.7, 0.1, 0.9, 0.2, 0.5, 0.8])
     pairs = first, first + np.array([0.1, -0.1, 0.1, 0.1, -0.1, 0.1, 0.1, 0.1])
@@ -95,29 +114,10 @@ def test_sums_in_another_order_tie() -> None:
 
 def test_a_strategy_that_is_one_run_is_in_no_test() -> None:
     values = {"a": runs(*range(9)), "b": runs(*range(5, 14)), "grid": runs(100)}
-    compared = contrasts("m", values, single=["grid"])
+    compared = contrasts(values, single=["grid"])
     assert [(c.test, c.p is None) for c in compared] == [(SIGNED_RANK, False), (ONE_RUN, True), (ONE_RUN, True)]
     assert compared[0].adjusted == compared[0].p and compared[1].improvement == 1
     assert not compared[1].significant and not compared[1].ahead("a", "grid")
-
-
-def test_of_several_workloads_each_pair_has_its_own_seeds_in_common() -> None:
-    """Once, a third strategy with two seeds left two for all."""
-    many = {**runs(*range(6), workload="v"), **runs(*range(6), workload="w")}
-    worse = {key: value + 0.5 for key, value in many.items()}
-    few = {**runs(1, 2, workload="v"), **runs(1, 2, workload="w")}
-    assert [c.runs for c in contrasts("m", {"a": many, "b": worse, "c": few})] == [12, 4, 4]
-    other = {**runs(1, 2, workload="v"), **runs(1, 2, workload="w", first=50)}
-    assert [c.test for c in contrasts("m", {"a": many, "b": worse, "c": other})] == [SIGNED_RANK, NO_SEED, NO_SEED]
-
-
-def test_runs_of_several_workloads() -> None:
-    """They are paired by workload and seed, and compared with those of their own workload."""
-    one = {**runs(1, 2, 3, 4, workload="v"), **runs(101, 102, 103, 104, workload="w")}
-    other = {key: value + 10 for key, value in reversed(one.items())}
-    (compared,) = contrasts("m", {"a": one, "b": other})
-    assert (compared.test, compared.runs, compared.improvement) == (SIGNED_RANK, 8, 1)
-    assert compared.p == pytest.approx(2 / 2**8)
 
 
 @given(
@@ -126,7 +126,7 @@ def test_runs_of_several_workloads() -> None:
 def test_the_numbers_of_the_seeds_do_not_matter(pairs: list[tuple[int, int]], order: random.Random) -> None:
     def compared(pairs: list[tuple[int, int]]) -> object:
         first, second = zip(*pairs, strict=True)
-        return contrasts("m", {"a": runs(*first), "b": runs(*second)})
+        return contrasts({"a": runs(*first), "b": runs(*second)})
 
     assert compared(pairs) == compared(order.sample(pairs, len(pairs)))
 
@@ -135,6 +135,7 @@ def test_the_numbers_of_the_seeds_do_not_matter(pairs: list[tuple[int, int]], or
 def test_as_many_seeds_as_are_needed_are_enough_and_one_less_is_not(strategies: int) -> None:
     def found(seeds: int) -> bool:
         values = {str(i): runs(*range(100 * i, 100 * i + seeds)) for i in range(strategies)}
-        return contrasts("m", values)[0].significant
+        return contrasts(values)[0].significant
 
-    assert found(seeds_needed(strategies)) and not found(seeds_needed(strategies) - 1)
+    needed = seeds_needed(0.05 / len(pairs(strategies)))
+    assert found(needed) and not found(needed - 1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 from pathlib import Path
 
@@ -40,11 +41,17 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     assert good.ecdf_area > random.ecdf_area
     (contrast,) = found.contrasts
     assert (contrast.first, contrast.second, contrast.runs) == ("good", "random", 8)
-    assert contrast.p == pytest.approx(2 / 2**8)
-    assert (contrast.improvement, contrast.lower, contrast.upper) == (1, 1, 1)
+    assert contrast.test == "paired-t" and contrast.p is not None and contrast.p < 1e-8
+    assert contrast.adjusted == pytest.approx(contrast.p * 3), "the pair is tested on each workload, too"
+    assert contrast.effect == pytest.approx(np.mean([(36 - 10 - seed) / 64 for seed in range(4)]), abs=0.1)
+    assert (contrast.improvement, contrast.upper) == (1, 1) and contrast.lower is not None and contrast.lower > 0.6
     assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
     assert found.verdict.startswith("Over 2 workloads good converges fastest by area under the curve (0.6")
-    assert found.verdict.endswith("; the difference is significant, p = 0.008.")
+    assert (
+        "; on these workloads the difference is significant, p < 0.001. On these workloads good less" in found.verdict
+    )
+    (claim,) = found.claims
+    assert claim.headline == claim.says[1] and claim.headline in found.verdict and "takes 11 workloads" in claim.says[2]
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
@@ -53,7 +60,10 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
         write(tmp_path, "b", 0, [1, 1], workload=workload)
     report(tmp_path, traces=0.0)
     found = overall(tmp_path)
-    assert found is not None and "under the curve (0.75, b 0.50); no difference that 2 runs can" in found.verdict
+    assert (
+        found is not None and "(0.75, b 0.50); on these workloads there is no test of the difference" in found.verdict
+    )
+    assert "(one seed in common). In these runs the area under the curve of a is 0.250 above" in found.verdict
     assert "[0.75, 0.75]" not in (tmp_path / "report" / "report.html").read_text()
 
 
@@ -108,6 +118,28 @@ def test_there_is_none_without_two_to_compare(tmp_path: Path) -> None:
     assert overall(tmp_path) is not None
 
 
+def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
+    for number in range(11):
+        for name, ahead in (("a", 1.0), ("b", 0.0), ("c", -0.5)):
+            for seed in range(2):
+                found = [1 + ahead, 4 + ahead * (1 + 0.1 * ((number + 2 * seed) % 5)), 8.0, 10.0]
+                write(tmp_path, name, seed, found, workload=f"gemm:100x100x{50 + number}")
+    summary = report(tmp_path, traces=0.0)
+    assert summary.overall is not None
+    first, second = summary.overall.claims
+    assert (first.first, first.second, second.second) == ("a", "b", "c")
+    assert first.headline.startswith("On workloads like these, if these are a fair sample of them, a less b is 0.0")
+    assert first.headline in summary.overall.verdict and len(first.says) == 4
+    assert first.equivalence is not None and first.equivalence.better > 0.95
+    assert summary.overall.diagram.cliques == []
+    page = html.unescape((tmp_path / "report" / "report.html").read_text())
+    assert all(sentence in page for sentence in (*first.says, *second.says, summary.family.says))
+    cells = {(cell.row, cell.column): cell for cell in summary.overall.matrix}
+    assert (cells["a", "c"].wins, cells["c", "a"].losses) == (11, 11) and cells["a", "c"].difference > 0.08
+    rows = list(csv.DictReader((tmp_path / "report" / "matrix.csv").open()))
+    assert [(row["row"], row["column"]) for row in rows] == [*cells] and 'class="up4"' in page
+
+
 def test_it_is_written(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
@@ -119,5 +151,6 @@ def test_it_is_written(tmp_path: Path) -> None:
         *((w, measure) for w in WORKLOADS for measure in ("trials_to_target", "seconds_to_target", "area")),
         ("", "area"),
     ]
-    assert float(rows[-1]["adjusted_p"]) == pytest.approx(2 / 2**8)
-    assert [float(rows[-1][f"improvement{end}"]) for end in ("", "_lower", "_upper")] == [1, 1, 1]
+    assert [row["p"] != "" for row in rows] == [False, False, True, False, False, True, True]
+    lower, *rest = (float(rows[-1][f"improvement{end}"]) for end in ("_lower", "", "_upper"))
+    assert 0.6 < lower < 1 and rest == [1, 1]

@@ -19,7 +19,7 @@ def verdict(directory: Path, runs: dict[str, list[int | None]], seconds: dict[st
 def test_a_clear_winner(tmp_path: Path) -> None:
     assert verdict(tmp_path, {"a": [1, 2, 3, 2, 2], "b": [4, 5, 6, 5, 5]}) == (
         "a reaches 95 % of the best known in 2 trials [1, 3], b in 5 trials [4, 6]; "
-        "the difference is significant, p = 0.008."
+        "by area under the curve the difference is significant, p = 0.008."
     )
 
 
@@ -29,24 +29,31 @@ def test_one_trial_is_singular(tmp_path: Path) -> None:
 
 def test_few_seeds_can_show_nothing_and_how_many_could(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [1, 2, 1], "b": [7, 8, 7]})
-    assert text.endswith("; no difference that 3 seeds can show (2 strategies take 4 at the least).")
+    assert text.endswith(
+        "; by area under the curve no difference that 3 seeds can show (it takes 4 at the least). "
+        "An interval of a median takes 5 runs; there are 3."
+    )
     text = verdict(tmp_path, {"c": [8, 8, 8], "d": [8, 8, 8]})
-    assert text.endswith("no difference from any other that 3 seeds can show (4 strategies take 5 at the least).")
+    assert text.endswith(
+        "no difference from any other that 3 seeds can show (one of 6 tests takes 5 at the least). "
+        "An interval of a median takes 5 runs; there are 3."
+    )
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     assert verdict(tmp_path, {"a": [1], "b": [7]}) == (
         "a reaches 95 % of the best known in 1 trial, b in 7 trials; "
-        "no difference that 1 seed can show (2 strategies take 4 at the least)."
+        "by area under the curve no difference that 1 seed can show (it takes 4 at the least). "
+        "An interval of a median takes 5 runs; there is 1."
     )
 
 
 def test_another_leader_in_seconds(tmp_path: Path) -> None:
     found: dict[str, list[int | None]] = {"a": [1, 2, 5, 2, 4, 5], "b": [4, 4, 4, 5, 3, 4]}
     assert verdict(tmp_path, found, {"b": 0.1}) == (
-        "a reaches 95 % of the best known in 3 trials [1.5, 5], b in 4 trials [3.5, 4.5]; "
-        "no difference that 6 seeds can show (p = 0.5). "
-        "In seconds b reaches it in 0.4 s [0.35, 0.45], a in 3 s [1.5, 5]; the difference is significant, p = 0.002."
+        "a reaches 95 % of the best known in 3 trials [1.4, 5], b in 4 trials [3.4, 4.6]; "
+        "by area under the curve no difference that 6 seeds can show (p = 0.5). "
+        "In seconds b reaches it in 0.4 s [0.34, 0.46], a in 3 s [1.4, 5]."
     )
 
 
@@ -56,7 +63,7 @@ def test_a_second_that_does_not_get_there(tmp_path: Path) -> None:
 
 def test_an_interval_that_does_not_end(tmp_path: Path) -> None:
     assert "a reaches 95 % of the best known in 2 trials [1, not reached], b in" in verdict(
-        tmp_path, {"a": [1, 2, None], "b": [3, 3, None]}
+        tmp_path, {"a": [1, 2, 2, 3, None], "b": [3, 3, 3, 4, None]}
     )
 
 
@@ -71,20 +78,30 @@ def test_a_leader_that_differs_from_some(tmp_path: Path) -> None:
 
 def test_a_leader_that_differs_from_all(tmp_path: Path) -> None:
     runs: dict[str, list[int | None]] = {"a": [1, 2] * 4, "b": [5, 6] * 4, "c": [6, 7] * 4}
-    assert "; its difference from each of the others is significant, p at most 0.0" in verdict(tmp_path, runs)
+    assert "; by area under the curve its difference from each of the others is significant, p at most 0.0" in verdict(
+        tmp_path, runs
+    )
 
 
 def test_a_median_that_misleads_is_not_called_no_difference(tmp_path: Path) -> None:
     """a has the lower median, since just over half of its seeds take 4 trials; but b is the quicker in most pairs."""
     text = verdict(tmp_path, {"a": [4] * 11 + [8] * 9, "b": [1] * 9 + [5] * 11})
     assert text.startswith("a reaches 95 % of the best known in 4 trials")
-    assert "; yet run against run b does better, significantly, p < 0.001." in text
+    assert "; yet by area under the curve run against run b does better, significantly, p < 0.001." in text
 
 
 def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [None, None, 8], "b": [None, None, None]})
     assert text.startswith("a converges fastest by area under the curve (0.10, b 0.10); no difference that 3 seeds can")
     assert text.endswith(". No strategy reaches 95 % of the best known in most of its seeds.")
+
+
+def test_the_start_that_both_share_is_said_where_it_got_there(tmp_path: Path) -> None:
+    for seed, found in enumerate([[1, 10, 1, 1], [10, 1, 1, 1], [1, 1, 1, 10]]):
+        for name in "ab":
+            write(tmp_path, name, seed, found, shared=[f"start {seed} {trial}" for trial in range(2)])
+    said = summarize(read_runs(tmp_path)).workloads[0].verdict
+    assert "b in 2 trials; in 2 of 3 seeds the random start that they share got there; by area under" in said
 
 
 def test_one_strategy(tmp_path: Path) -> None:

@@ -38,11 +38,17 @@ REGISTERED = {
 }
 """Plug-ins as golden data names them by module and class -> the names by which runs go today."""
 
-SINCE = ("batch", "ended", "interrupted", "one_run", "score_first", "effect")
-"""What the summary of a strategy, or of two, has had since version 0.1."""
+SINCE = ("batch", "ended", "interrupted", "one_run", "score_first", "effect", "note", "verdict")
+"""What the summary of a strategy, or of two, has had since version 0.1; and the words of a verdict, now other ones."""
 
 RECKONED = ("score", "score_by_seed", "score_trials")
 """What is reckoned in another way than in version 0.1: scores are of log latency, and go further."""
+
+REACHED, INTERVAL = ("trials_to_target", "seconds_to_target"), ("lower", "upper")
+"""Whose intervals, and those of contrasts, are found in another way than in version 0.1."""
+
+TESTED = (*INTERVAL, "test", "p", "adjusted")
+"""What of contrasts is of another test: only the area is tested, and all tests of a report are corrected together."""
 
 ADDED: dict[str, Any] = {"unit": "GFLOPS", "unsteady": "", "passes": None, "caveats": []}
 """What has been told since version 0.1 of a best, of a table and in a summary, and what it is for logs of then."""
@@ -195,13 +201,19 @@ def numbers_of_then(summary: dict[str, Any]) -> dict[str, Any]:
     """``summary`` without what strategies and contrasts have had since, and what is reckoned in another way."""
 
     def kept(row: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in row.items() if name not in (*SINCE, *RECKONED)}
+        return {
+            name: {part: number for part, number in value.items() if part not in (*INTERVAL, "note")}
+            if name in REACHED
+            else value
+            for name, value in row.items()
+            if name not in (*SINCE, *RECKONED) and not (name in TESTED and "first" in row)
+        }
 
     workloads = [
-        {**item, "strategies": [*map(kept, item["strategies"])], "contrasts": [*map(kept, item["contrasts"])]}
+        {**kept(item), "strategies": [*map(kept, item["strategies"])], "contrasts": [*map(kept, item["contrasts"])]}
         for item in summary["workloads"]
     ]
-    return {**summary, "workloads": workloads}
+    return {name: value for name, value in summary.items() if name != "family"} | {"workloads": workloads}
 
 
 def as_before(found: dict[str, Any]) -> dict[str, Any]:

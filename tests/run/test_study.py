@@ -186,6 +186,29 @@ def test_an_entry_starts_from_logs_of_its_own(base: dict[str, Any], tmp_path: Pa
     assert digests["grid"] != digests["other"]
 
 
+def test_registered_contrasts_are_in_the_logs_of_runs_that_begin(base: dict[str, Any], tmp_path: Path) -> None:
+    """So a contrast that is added once the runs are there is not registered."""
+    small = {**base, "policies": ["random", "grid"], "spaces": base["spaces"][:1], "trials": 4}
+    registered = {**small, "contrasts": [["grid", "random"]]}
+    Study.from_dict(registered, tmp_path).run(tmp_path / "before")
+    Study.from_dict(small, tmp_path).run(tmp_path / "after")
+    Study.from_dict(registered, tmp_path).run(tmp_path / "after")
+    for directory, known in (("before", (("grid", "random"),)), ("after", ())):
+        headers = [read_log(path).header for path in (tmp_path / directory).rglob("*.jsonl")]
+        assert len(headers) == 4 and {header.contrasts for header in headers} == {known}
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [(["gird", "random"], "the strategy 'gird'.*did you mean 'grid'"), (["grid", "grid"], "two strategies")],
+)
+def test_a_contrast_is_of_two_strategies_of_the_study(
+    base: dict[str, Any], tmp_path: Path, pair: list[str], said: str
+) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        Study.from_dict({**base, "contrasts": [pair]}, tmp_path).plan()
+
+
 def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> None:
     entry = {"name": "random", "batch": 2}
     Study.from_dict({**base, "policies": [entry]}, tmp_path).run(tmp_path / "out")

@@ -50,11 +50,7 @@ def draw_diagram(path: Path, diagram: Diagram, order: Sequence[str] | None = Non
 
 
 def _title(diagram: Diagram) -> str:
-    title = f"average rank over {diagram.workloads} workloads; a bar joins what cannot be told apart"
-    if diagram.friedman is None:
-        return title
-    p = "p < 0.001" if diagram.friedman < 0.001 else f"p = {diagram.friedman:.2g}"
-    return f"{title} (Friedman's test: {p})"
+    return f"average rank over {diagram.workloads} workloads; a bar joins what cannot be told apart"
 
 
 def _scale(axes: Axes, last: int) -> None:

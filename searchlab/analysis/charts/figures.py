@@ -23,7 +23,7 @@ LOG_FROM = 100.0
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The line of one strategy: ``y`` at each ``x`` of the view, None where there is no line; and its band."""
+    """The line of one strategy: ``y`` at each ``x`` of the view, None where there is no line; and its band, if any."""
 
     strategy: str
     y: Sequence[float | None]

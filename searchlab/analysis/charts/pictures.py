@@ -120,7 +120,11 @@ def _frame(view: View, *, digits: int, step: bool = True, ends: bool = True) -> 
 
 
 def _band(view: View, series: Series) -> Band:
-    lower, upper = series.lower or series.y, series.upper or series.y
+    """Where there is no interval, it has no width."""
+    lower, upper = (
+        [y if end is None else end for end, y in zip(ends or series.y, series.y, strict=True)]
+        for ends in (series.lower, series.upper)
+    )
     known = [i for i, y in enumerate(series.y) if y is not None]
     return Band(
         *(np.array([values[i] for i in known], dtype=np.float64) for values in (view.x, lower, series.y, upper))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..model import WorkloadSummary
 from ..runs import StrategyRuns, WorkloadRuns
-from ..stats.aggregates import bootstrap, mean_of_means
 from ..stats.curves import Band, Floats
+from ..stats.intervals import mean_interval
 from ..stats.targets import ecdf
 from .figures import (
     AXES,
@@ -104,18 +105,21 @@ def _lowest(series: Sequence[Series]) -> list[float]:
 
 
 def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
-    """The mean of ``scores``, shape (runs, trials), with its interval; None where it is not defined, or has ended."""
+    """The mean of ``scores``, shape (runs, trials); None where it is not defined, or has ended. It has an interval
+    where there is one.
+    """
     y: list[float | None] = []
     lower: list[float | None] = []
     upper: list[float | None] = []
     for trial in at:
         here = scores[:, trial - 1] if trial <= scores.shape[1] else np.full(1, np.nan)
         known = bool(np.isfinite(here).all())
-        low, high = bootstrap([here], mean_of_means) if known else (0.0, 0.0)
-        y.append(short(here.mean()) if known else None)
-        lower.append(short(low) if known else None)
-        upper.append(short(high) if known else None)
-    return Series(strategy, y, lower, upper)
+        interval = mean_interval(here).within(-math.inf, 1)
+        y.append(short(interval.value) if known else None)
+        lower.append(short(interval.lower) if known and interval.lower is not None else None)
+        upper.append(short(interval.upper) if known and interval.upper is not None else None)
+    none = all(end is None for end in lower)
+    return Series(strategy, y, None if none else lower, None if none else upper)
 
 
 def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:

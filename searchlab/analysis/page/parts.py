@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ..charts.bars import Bars
 from ..charts.figures import Figure
-from ..model import Contrast, StrategySummary
+from ..model import Contrast, MatrixCell, Overall, StrategySummary
 from ..runs import LoggedRun
 from ..words import number_text
 
@@ -25,8 +26,8 @@ def figure_tables(figure: Figure) -> list[dict[str, Any]]:
             for place in places:
                 y = series.y[place]
                 text = number_text(y, figure.digits)
-                if y is not None and series.lower and series.upper:
-                    low, high = series.lower[place], series.upper[place]
+                low, high = (ends[place] if ends else None for ends in (series.lower, series.upper))
+                if low is not None and high is not None:
                     text += f" [{number_text(low, figure.digits)}, {number_text(high, figure.digits)}]"
                 values.append(text)
             rows.append((series.strategy, values))
@@ -46,9 +47,10 @@ def _rows(x: Sequence[float]) -> list[int]:
 def pair_matrix(
     rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], measure: str
 ) -> list[tuple[str, list[dict[str, Any] | None]]]:
-    """For each strategy against each other: how probably a run of it is better, with the interval, and Holm's p.
+    """For each strategy against each other: how probably a run of it is better, with the interval, and the adjusted p.
 
-    The last two are None where there is no test. The entry of a strategy against itself is None.
+    The ends of the interval are None where there is none, and p where there is no test. The entry of a strategy against
+    itself is None.
     """
     about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
     matrix = []
@@ -68,6 +70,35 @@ def pair_matrix(
             cells.append({"chance": chance, "lower": lower, "upper": upper, "p": c.adjusted, "word": word})
         matrix.append((one.strategy, cells))
     return matrix
+
+
+def interval_notes(rows: Sequence[StrategySummary]) -> list[str]:
+    """Why scores of ``rows`` have no interval, each sentence once."""
+    return sorted({row.score.note for row in rows if row.score and row.score.note})
+
+
+def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
+    """Rows of the multiple comparison matrix: for each strategy a cell against each, and the class of its colour.
+
+    The colour is that of the mean difference, in steps of a quarter of the largest one. The cell of a strategy against
+    itself is None.
+    """
+    cells = {(cell.row, cell.column): cell for cell in overall.matrix} if overall else {}
+    names = list(dict.fromkeys(row for row, _ in cells))
+    largest = max((abs(cell.difference) for cell in cells.values()), default=0.0)
+
+    def colour(cell: MatrixCell | None) -> str:
+        step = math.ceil(4 * abs(cell.difference) / largest) if cell and largest else 0
+        return f"{'up' if cell.difference > 0 else 'down'}{step}" if cell and step else ""
+
+    return [(row, [(cell, colour(cell)) for column in names for cell in [cells.get((row, column))]]) for row in names]
+
+
+def overall_notes(overall: Overall | None) -> list[str]:
+    """Why areas and scores over all workloads have no interval, each sentence once."""
+    rows = overall.strategies if overall else []
+    estimates = [estimate for row in rows for estimate in (row.area, row.score) if estimate]
+    return sorted({estimate.note for estimate in estimates if estimate.note})
 
 
 def failure_rows(bars: Bars) -> dict[str, Any]:

@@ -19,7 +19,16 @@ from ..charts.style import COLOURS
 from ..model import AREA, SECONDS, TRIALS, Program, Summary
 from ..runs import Comparison
 from ..words import number_text, p_text
-from .parts import facts, failure_rows, figure_tables, pair_matrix, time_rows
+from .parts import (
+    facts,
+    failure_rows,
+    figure_tables,
+    interval_notes,
+    matrix_rows,
+    overall_notes,
+    pair_matrix,
+    time_rows,
+)
 
 MEASURES = {TRIALS: "trials to the target", SECONDS: "seconds to the target", AREA: "area under the curve"}
 
@@ -61,6 +70,11 @@ def page(
                 "tables": {figure.key: figure_tables(figure) for figure in figures[item.workload]},
                 "programs": [one for one in programs if one.workload == item.workload],
                 "pairs": {measure: pair_matrix(item.strategies, item.contrasts, measure) for measure in MEASURES},
+                "interval_notes": interval_notes(item.strategies),
+                "pair_notes": {
+                    measure: sorted({c.note for c in item.contrasts if c.measure == measure and c.note})
+                    for measure in MEASURES
+                },
                 "failures": failure_rows(charts.failures[item.workload]),
                 "spent": time_rows(charts.time[item.workload]),
                 "facts": facts(comparison[item.workload].runs),
@@ -68,6 +82,8 @@ def page(
             for number, item in enumerate(summary.workloads)
         ],
         overall=summary.overall,
+        matrix=matrix_rows(summary.overall),
+        overall_notes=overall_notes(summary.overall),
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
         measures=MEASURES,

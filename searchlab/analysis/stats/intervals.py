@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, stdtrit
 from scipy.stats import binom
 
-from .aggregates import Sample, improvement, interquartile_mean, median
+from .aggregates import Sample, improvement, interquartile_mean, mean_of_means, median
 from .curves import Floats
 
 LEVEL = 0.95
@@ -58,6 +58,23 @@ def mean_interval(values: Floats) -> Interval:
     if not np.round(np.ptp(values), DECIMALS):
         return Interval.none(value, f"All {len(values)} runs give the same number: they do not show how it varies.")
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
+
+
+def mean_of_means_interval(sample: Sample) -> Interval:
+    """Interval of :func:`~.aggregates.mean_of_means` for these workloads, of each 2 runs or more.
+
+    A stratified t: the workloads stay, and the runs of each vary as they do there. For one workload it is that of
+    :func:`mean_interval`.
+    """
+    value = float(mean_of_means(sample))
+    counts = np.array([len(runs) for runs in sample])
+    if counts.min() < 2:
+        runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
+        return Interval.none(value, f"An interval of a mean takes {runs}.")
+    variances = np.array([np.var(np.round(runs, DECIMALS), ddof=1) for runs in sample]) / counts
+    if not variances.any():
+        return Interval.none(value, "All runs of a workload give the same number: they do not show how it varies.")
+    return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
 
 
 def t_interval(value: float, variance: float, df: float) -> Interval:
@@ -125,8 +142,10 @@ def _between(end: float, inside: float, weight: float) -> float:
     return end + weight * (float(inside) - end) if math.isfinite(end) and math.isfinite(inside) else end
 
 
-def share_interval(count: int, number: int) -> Interval:
+def share_interval(count: float, number: int) -> Interval:
     """Interval of a share of which ``count`` of ``number`` runs were seen, at least 1 run.
+
+    Where ties count half, the ends are those of the next whole counts: the interval then covers more than it says.
 
     The mid-p interval: exact binomial, the outcome that was seen counted half. No share is covered in less than 92.7 %
     of cases; Clopper and Pearson's interval covers 97.6 % at 5 runs, at the least (Berry and Armitage, "Mid-P
@@ -135,14 +154,16 @@ def share_interval(count: int, number: int) -> Interval:
     if not 0 <= count <= number or number < 1:
         raise ValueError(f"{count} of {number} is no share")
 
+    least, most = math.floor(count), math.ceil(count)
+
     def above(share: float) -> float:
-        return float(binom.sf(count, number, share) + binom.pmf(count, number, share) / 2) - _TAIL
+        return float(binom.sf(least, number, share) + binom.pmf(least, number, share) / 2) - _TAIL
 
     def below(share: float) -> float:
-        return float(binom.cdf(count - 1, number, share) + binom.pmf(count, number, share) / 2) - _TAIL
+        return float(binom.cdf(most - 1, number, share) + binom.pmf(most, number, share) / 2) - _TAIL
 
-    lower = brentq(above, 0, 1) if count else 0.0
-    upper = brentq(below, 0, 1) if count < number else 1.0
+    lower = brentq(above, 0, 1) if least else 0.0
+    upper = brentq(below, 0, 1) if most < number else 1.0
     return Interval(count / number, float(lower), float(upper))
 
 

@@ -17,6 +17,7 @@ from searchlab.analysis.stats.intervals import (
     improvement_interval,
     interquartile_interval,
     mean_interval,
+    mean_of_means_interval,
     median_interval,
     share_interval,
 )
@@ -94,6 +95,23 @@ def test_no_share_is_covered_too_seldom(number: int) -> None:
         assert binom.pmf(np.arange(number + 1), number, share) @ held > 0.925
 
 
+def test_a_tie_that_counts_half_widens_the_interval_of_a_share() -> None:
+    interval = share_interval(3.5, 7)
+    assert interval.value == 0.5
+    assert ends(interval) == (ends(share_interval(3, 7))[0], ends(share_interval(4, 7))[1])
+
+
+@given(samples)
+def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
+    """On one workload it is that of a mean; a workload given twice narrows it."""
+    one = mean_of_means_interval(sample[:1])
+    assert (one.lower is None) == (mean_interval(sample[0]).lower is None)
+    if one.lower is not None:
+        assert ends(one) == pytest.approx(ends(mean_interval(sample[0])), abs=1e-9)
+        twice = ends(mean_of_means_interval([sample[0], sample[0]]))
+        assert twice[1] - twice[0] < ends(one)[1] - ends(one)[0]
+
+
 def test_a_share_of_no_runs_is_refused() -> None:
     for count, number in ((0, 0), (3, 2), (-1, 2)):
         with pytest.raises(ValueError, match="no share"):
@@ -150,13 +168,14 @@ def two(random: np.random.Generator, seeds: int) -> tuple[Sample, Sample]:
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-@pytest.mark.parametrize("name", ["mean", "interquartile", "median", "share", "improvement"])
+@pytest.mark.parametrize("name", ["mean", "means", "interquartile", "median", "share", "improvement"])
 def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
     """A small version of studies/benchmarks/coverage.py, on made-up runs: 600 of each."""
     pooled = np.sort(np.concatenate([np.random.default_rng(1).beta(4, b, 40_000) for b in (1, 2, 3)]))
     middle = float(pooled[30_000:-30_000].mean())
     experiments: dict[str, Made] = {
         "mean": lambda random: (mean_interval(skewed(random, seeds)), 2 / 3),
+        "means": lambda random: (mean_of_means_interval([skewed(random, seeds) for _ in range(3)]), 2 / 3),
         "interquartile": lambda random: (
             interquartile_interval([random.beta(4, b, seeds) for b in (1, 2, 3)]),
             middle,

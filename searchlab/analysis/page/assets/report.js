@@ -186,7 +186,7 @@
       const top = [];
       const bottom = [];
       this.view.x.forEach((x, i) => {
-        if (y[i] === null) return;
+        if (y[i] === null || lower[i] === null) return;
         const px = this.px(x).toFixed(1);
         if (this.figure.step && top.length) {
           top.push(`${px} ${top[top.length - 1].split(" ")[1]}`);
