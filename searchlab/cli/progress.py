@@ -30,7 +30,7 @@ class RunProgress:
         )
         self._block: TaskID | None = None
 
-    def start(self, workload: str, label: str, trials: int) -> Callable[[Trial], None]:
+    def start(self, workload: str, label: str, trials: int) -> OnTrial:
         """Add a bar, to ``trials``. The function returned moves it on by one."""
         searched = parse_workload(workload)
         task = self._progress.add_task(f"{workload}  {label}", total=trials, best="")

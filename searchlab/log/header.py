@@ -105,8 +105,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IDENTITY = (
-    "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
-    "host", "surrogate", "warm_start",
+    "workload", "space", "target", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "measure", "host",
+    "surrogate", "warm_start",
 )  # fmt: skip
 
 

@@ -23,8 +23,12 @@ from ..target import Target
 from ..workload import Workload
 from .warm_start import NOTHING, EarlierRun, WarmStart, usable
 
-OnTrial = Callable[[Trial], None]
-"""Called with every trial in order, measured now or replayed from the log."""
+OnTrial = Callable[[Trial, bool], object]
+"""Called with every trial of the log, in order, and with whether it is replayed: the log held it when the run began.
+
+A complete log is replayed as well. What it gives does not matter. An error that it raises ends the run and reaches the
+caller; the trial is in the log, so the run resumes after it.
+"""
 
 
 @dataclass(frozen=True)

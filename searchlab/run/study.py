@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload
+from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload
+from ..log.format import Log
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
+from ..options import whole
 from ..policy import POLICIES, Policy, has_own_model, takes_cost_model
 from ..schema import explained
 from ..space import Space
@@ -196,12 +199,16 @@ class Study:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
         Existing logs are resumed. Programs that any of them holds are not measured again.
+        on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
+            and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
+            :func:`tune`. ``print`` will do.
         jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
             the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
         """
         check_jobs(jobs, self.exclusive)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
         logs = {run.log: log for run, log in execute(runs, self.base, on_run or _ignore_run, jobs)}
+        _warn_of_more(runs, logs)
         return [Result(logs[run.log], run.space) for run in runs]
 
 
@@ -212,12 +219,21 @@ def searched_table(table: SuiteTable) -> Searched:
     return replace(searched, size=table.header.space_size)
 
 
-def _ignore(_: object) -> None:
+def _ignore_run(*_: object) -> None:
     pass
 
 
-def _ignore_run(*_: object) -> OnTrial:
-    return _ignore
+def _warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
+    """Warn if logs hold more trials than their runs are to have: nothing is taken from a log."""
+    more = [run for run in runs if len(logs[run.log].records) > run.trials]
+    if more:
+        first, others = more[0], f", and {len(more) - 1} other logs hold more as well" if len(more) > 1 else ""
+        warnings.warn(
+            f"{first.log} holds {len(logs[first.log].records)} trials, more than the {first.trials} that were asked "
+            f"for{others}; the result is of all that a log holds",
+            SearchlabWarning,
+            stacklevel=3,
+        )
 
 
 def _slug(text: str) -> str:
@@ -244,7 +260,7 @@ def tune(
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
     warm_start: Sequence[str | Path] = (),
-    on_trial: OnTrial = _ignore,
+    on_trial: OnTrial | None = None,
 ) -> Result:
     """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
 
@@ -255,10 +271,14 @@ def tune(
     or the target of the table.
     warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
     features of programs is trained on the others, one with knob features on other shapes in the same space.
-    Raises SearchlabError for bad input, and if ``log`` is of another run.
+    on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for the
+    trials that the log held before, all of them if it is complete. To stop the run, raise an error in it: the log keeps
+    the trial, and the error reaches the caller. What it returns does not matter.
+    Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds more
+    than ``trials`` trials: the result is then of all.
     """
-    if trials < 1 or batch < 1 or seed < 0:
-        raise SearchlabError(f"trials and batch must be at least 1, seed at least 0; not {trials}, {batch} and {seed}")
+    for name, value, least in (("trials", trials, 1), ("batch", batch, 1), ("seed", seed, 0)):
+        whole(name, value, least)
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
@@ -272,4 +292,5 @@ def tune(
     )  # fmt: skip
     check_used(earlier, [run.warm_start])
     ((_, complete),) = execute([run], Path(), lambda *_: on_trial)
+    _warn_of_more([run], {run.log: complete})
     return Result(complete, run.space)

@@ -40,10 +40,10 @@ def test_the_log_says_once_that_the_run_ended(table: Path, tmp_path: Path) -> No
     assert json.loads(lines[-1])["ended"] == 11 and len(lines) == 1 + 11 + 1
     assert read_log(log).ended and not examine(log).problems
     before = log.read_bytes()
-    seen: list[Trial] = []
     for trials in (20, 12, 200):
-        run(table, log, trials, on_trial=seen.append)
-        assert log.read_bytes() == before and not seen
+        seen: list[tuple[int, bool]] = []
+        run(table, log, trials, on_trial=lambda trial, replayed: seen.append((trial.index, replayed)))  # noqa: B023
+        assert log.read_bytes() == before and seen == [(index, True) for index in range(11)]
 
 
 def test_a_run_that_meets_its_budget_has_not_ended_by_itself(table: Path, tmp_path: Path) -> None:

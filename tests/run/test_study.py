@@ -10,7 +10,7 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.costmodel import Surrogate
-from searchlab.errors import SearchlabError
+from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.local import LocalMeasurer
@@ -61,7 +61,7 @@ def test_a_study_runs_every_cell_and_runs_only_what_is_missing(base: dict[str, A
     for path in list(before)[::3]:
         path.unlink()
     started = []
-    study.run(tmp_path / "out", lambda cell, *at: started.append(at) or (lambda trial: None))  # type: ignore[func-returns-value]
+    study.run(tmp_path / "out", lambda run, *at: started.append(at))
     assert started == [(number, 20, 0) for number in range(1, 21)]
     for number, (path, data) in enumerate(before.items()):
         assert path.read_bytes() == data if number % 3 else path.exists()
@@ -413,7 +413,35 @@ def test_on_trial_is_given_trials(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.jsonl", toys.One(), toys.smooth)
     seen: list[Trial] = []
     tune(
-        toys.WORKLOAD, space=toys.One(), policy="random", log=tmp_path / "a.jsonl", on_trial=seen.append,
-        measure={"kind": "table", "path": str(table)},
+        toys.WORKLOAD, space=toys.One(), policy="random", log=tmp_path / "a.jsonl",
+        on_trial=lambda trial, replayed: seen.append(trial), measure={"kind": "table", "path": str(table)},
     )  # fmt: skip
     assert seen == read_log(tmp_path / "a.jsonl").trials and len(seen) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_on_run_may_return_nothing(base: dict[str, Any], tmp_path: Path, jobs: int) -> None:
+    told: list[Any] = []
+    study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
+    study.run(tmp_path / "out", lambda *given: told.append(given[1:]), jobs)
+    assert [number for number, *_ in told] == [1, 2, 3, 4]
+
+
+def test_a_log_of_more_trials_than_were_asked_for_is_said(base: dict[str, Any], tmp_path: Path) -> None:
+    Study.from_dict({**base, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
+    fewer = Study.from_dict({**base, "policies": ["random"], "trials": 10}, tmp_path)
+    with pytest.warns(SearchlabWarning, match="holds 20 trials, more than the 10 that were asked for, and 3 other"):
+        fewer.run(tmp_path / "out")
+
+
+def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
+    """A table that does not hold what the policy asks for leaves no log."""
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    table.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:2]))
+    common: dict[str, Any] = {"space": toys.Small(), "policy": "random", "log": tmp_path / "a.jsonl", "trials": 3}
+    with pytest.raises(SearchlabError, match="was never measured"):
+        tune(toys.WORKLOAD, measure={"kind": "table", "path": str(table)}, **common)
+    assert not (tmp_path / "a.jsonl").exists()
+    nearest = {"kind": "table", "path": str(table), "missing": "nearest"}
+    with pytest.warns(SearchlabWarning, match="nearest"):
+        assert len(tune(toys.WORKLOAD, measure=nearest, **common).trials) == 3
