@@ -25,7 +25,6 @@ def run(
     from ..analysis import report as write_report
     from ..run.executors import check_jobs
     from ..run.study import Study
-    from .progress import StudyProgress
 
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
@@ -33,10 +32,8 @@ def run(
     default = directory == Path("results") / study.stem
     options = ("" if default else f" --out {directory}") + (f" --jobs {jobs}" if jobs > 1 else "")
     with interruptible(f"searchlab run {study}{options}"):
-        runs, left_out = loaded.plan()
-        for reason in left_out:
+        for reason in loaded.plan()[1]:
             out.print(f"note: {reason}", soft_wrap=True)
-        with StudyProgress(out, runs) as progress:
-            loaded.run(directory, progress.on_run, jobs)
+        loaded.run(directory, jobs=jobs, progress=out)
         summary = write_report(directory)
     show_report(summary, directory / "report")

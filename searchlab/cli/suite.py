@@ -111,7 +111,6 @@ def suite_run(
     from ..suite.compare import by_table, compare, label_for, run_policy, suite_study
     from ..suite.trajectories import baselines, write_trajectories
     from ..suite.verify import RESULT
-    from .progress import StudyProgress
 
     found = find_suite(suite)
     found = found if found.split else found.part("test")
@@ -124,11 +123,9 @@ def suite_run(
     study = suite_study(found, entry, seeds)
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(again()), scratch as place:
-        runs, left_out = study.plan()
-        for reason in left_out:
+        for reason in study.plan()[1]:
             out.print(f"note: {reason}", soft_wrap=True)
-        with StudyProgress(out, runs) as progress:
-            new = run_policy(study, Path(place) / "logs", progress.on_run, jobs)
+        new = run_policy(study, Path(place) / "logs", jobs, progress=out)
         out.print("comparing ...")
         comparison = compare(found, [new, *shipped], study.spec.seed_list)
         if directory is None:

@@ -48,8 +48,8 @@ def table_build(
 ) -> None:
     """Measure every config of a space, for each workload and space of a study. To resume, run it again."""
     from ..run.plan import OnTrial, Run
+    from ..run.progress import RunProgress
     from ..tables.build import build_tables, placed, plan_tables, table_study
-    from .progress import RunProgress
 
     settings = json_object(measure, "--measure")
     study = table_study(source, space, dict(name_and_value(text) for text in option or []), target, settings)

@@ -52,13 +52,12 @@ def tune(
 ) -> None:
     """Search one workload in one space with one policy. To resume, run it again; for more trials, raise `--trials`."""
     from ..run.study import tune as tune_run
-    from .progress import RunProgress
 
-    with interruptible(again()), RunProgress(out) as progress:
+    with interruptible(again()):
         result = tune_run(
             workload, space=plugin(space), policy=plugin(policy), log=log, trials=trials, batch=batch, seed=seed,
             target=target, cost_model=cost_model and plugin(cost_model), features=features, warm_start=warm_start or [],
-            measure=json_object(measure, "--measure"), on_trial=progress.start(workload, policy, trials),
+            measure=json_object(measure, "--measure"), progress=out,
         )  # fmt: skip
     done = len(result.trials)
     if done < trials:

@@ -25,8 +25,8 @@ class LogWriter:
 
     ``records``, ``final`` and ``ended`` are its content when it was opened. ``held`` is the log as it was read before,
     if it was; it is read again only if it has changed since. A durable log writes each record as it is appended, and
-    :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. A log that
-    was created, and that an error ends before its first trial, is removed: it would block the run that was meant. Raises
+    :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. If an
+    error ends a new log before its first trial, the log is removed: it would block the run that was meant. Raises
     SearchlabError if the log is foreign or damaged, if another process writes it, or if its header differs from
     ``header`` in a field of ``IDENTITY``.
     """
@@ -159,9 +159,13 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
         if name == "measure":
             before = in_todays_words(before)
         if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
+            way = "choose another log file"
+            if new.label:  # of a study, which names its logs itself
+                entry = {"policy": "policy", "cost_model": "policy", "features": "policy", "space": "space"}.get(name)
+                way = (f"give that {entry} a new label, or " if entry else "") + "choose another directory (--out)"
             raise SearchlabError(
-                f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; "
-                f"choose another log file, or start the same run as before"
+                f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or start "
+                f"the same run as before"
             )
 
 

@@ -19,7 +19,9 @@ from .replay import Replay
 from .searcher import Searcher
 
 
-def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial, replayed: None, held: Log | None = None) -> Log:
+def search(
+    run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial, replayed: None, held: Log | None = None
+) -> Log:
     """Search until the log of ``run`` holds all its trials, or says that the run ended. Gives the complete log.
 
     held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for

@@ -11,6 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload
 from ..log.format import Log
 from ..log.result import Result
@@ -24,7 +27,8 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .executors import OnRun, check_jobs, execute
 from .plan import OnTrial, Run, Searched, Strategy, plan_run
-from .spec import OF_SUITE, Named, NamedCostModel, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
+from .progress import shown
+from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
 from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
 
 _Place = tuple[Path, Searched, Settings]
@@ -92,6 +96,8 @@ class Study:
     @cached_property
     def _plan(self) -> tuple[list[Run], list[str]]:
         spec = self.spec
+        for model in spec.cost_model_entries:  # those that no policy takes, too
+            COST_MODELS.check_name(model.name)
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         _check_distinct("policy", [_slug(strategy.label) for _, strategy in strategies])
         left_out: list[str] = []
@@ -182,20 +188,23 @@ class Study:
         """The policy of ``entry``, with each cost model of the study if it takes those; all have a label."""
         label = entry.label or entry.name
         cls = POLICIES.load(entry.name)
-        takes = takes_cost_model(cls)
-        for name in ("cost_model", "features"):
-            if not takes and getattr(entry, name) is not None:
-                raise SearchlabError(f"policy {entry.name!r} takes no cost model; leave {name} out of its entry")
-        if not takes or entry.cost_model or has_own_model(cls):
+        if not takes_cost_model(cls) or entry.cost_model or has_own_model(cls):
             model = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
             yield Strategy.of(entry.plugin, model, entry.features, label)
             return
-        models = [NamedCostModel(model) if isinstance(model, str) else model for model in self.spec.cost_models]
+        models = self.spec.cost_model_entries
         for named in models:
             suffix = f"+{named.label or named.name}" if len(models) > 1 else ""
             yield Strategy.of(entry.plugin, named.plugin, entry.features or named.features, label + suffix)
 
-    def run(self, out: str | Path, on_run: OnRun | None = None, jobs: int = 1) -> list[Result]:
+    def run(
+        self,
+        out: str | Path,
+        on_run: OnRun | None = None,
+        jobs: int = 1,
+        *,
+        progress: bool | Console | None = None,
+    ) -> list[Result]:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
         Existing logs are resumed. Programs that any of them holds are not measured again.
@@ -204,10 +213,14 @@ class Study:
             :func:`tune`. ``print`` will do.
         jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
             the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
+        progress: False for no bars; by default they are shown in a terminal and in a notebook. A console of rich is
+            where to show them.
         """
+        whole("jobs", jobs, 1)
         check_jobs(jobs, self.exclusive)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
-        logs = {run.log: log for run, log in execute(runs, self.base, on_run or _ignore_run, jobs)}
+        with shown(progress, runs, on_run or _ignore_run) as on_each:
+            logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
         _warn_of_more(runs, logs)
         return [Result(logs[run.log], run.space) for run in runs]
 
@@ -261,6 +274,7 @@ def tune(
     measure: Settings | Mapping[str, Any] | None = None,
     warm_start: Sequence[str | Path] = (),
     on_trial: OnTrial | None = None,
+    progress: bool | Console | None = None,
 ) -> Result:
     """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
 
@@ -271,11 +285,13 @@ def tune(
     or the target of the table.
     warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
     features of programs is trained on the others, one with knob features on other shapes in the same space.
-    on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for the
-    trials that the log held before, all of them if it is complete. To stop the run, raise an error in it: the log keeps
-    the trial, and the error reaches the caller. What it returns does not matter.
-    Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds more
-    than ``trials`` trials: the result is then of all.
+    on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
+    the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
+    keeps the trial, and the error reaches the caller. What it returns does not matter.
+    progress: False for no bar; by default it is shown in a terminal and in a notebook. A console of rich is where to
+    show it.
+    Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
+    more than ``trials`` trials: the result is then of all.
     """
     for name, value, least in (("trials", trials, 1), ("batch", batch, 1), ("seed", seed, 0)):
         whole(name, value, least)
@@ -291,6 +307,7 @@ def tune(
         seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,
     )  # fmt: skip
     check_used(earlier, [run.warm_start])
-    ((_, complete),) = execute([run], Path(), lambda *_: on_trial)
+    with shown(progress, [run], lambda *_: on_trial) as on_run:
+        ((_, complete),) = execute([run], Path(), on_run)
     _warn_of_more([run], {run.log: complete})
     return Result(complete, run.space)

@@ -63,6 +63,27 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "results" / "study" / "report").glob("*.png"))
 
 
+def test_the_bar_of_a_study_ends_at_its_end_whatever_its_logs_hold(study: Path, tmp_path: Path) -> None:
+    """Runs that ended by themselves, and logs of more trials than the study now has."""
+    study.write_text(STUDY.replace("trials = 20", "trials = 130"))  # the space has 120 configs
+    assert "520/520" in searchlab("run", study, cwd=tmp_path).stdout
+    study.write_text(STUDY)
+    done = searchlab("run", study, cwd=tmp_path)
+    assert "80/80" in done.stdout and "holds 120 trials, more than the 20" in done.stderr
+
+
+def test_a_folder_of_tables_gets_no_report(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    lines = (tmp_path / "table.jsonl").read_text().splitlines(keepends=True)
+    header = json.loads(lines[0]) | {"label": "table"}
+    (folder / "a.jsonl").write_text("".join([json.dumps(header, separators=(",", ":")) + "\n", *lines[1:]]))
+    refused = searchlab("report", folder, cwd=tmp_path)
+    assert refused.returncode == 2 and "is a folder of tables, such as a.jsonl; say where" in refused.stderr
+    assert [path.name for path in folder.iterdir()] == ["a.jsonl"]
+    assert searchlab("report", folder, "--out", "here", cwd=tmp_path).returncode == 0
+
+
 def test_logs_are_reported_on_by_name(study: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.jsonl"
     done = searchlab("report", table, table, cwd=tmp_path)
@@ -193,6 +214,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, 
     assert said in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.toml"]
+    assert not done.stdout, "no bar of a run that never began"
 
 
 def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.repair import examine
-from searchlab.records import Trial
 from searchlab.run.study import Study, tune
 from tests.support import toys
 from tests.support.logs import decided, write_table
@@ -90,9 +89,9 @@ def test_a_study_is_reported_with_the_runs_that_ended(table: Path, tmp_path: Pat
     )  # fmt: skip
     study.run(tmp_path / "out")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
-    calls: list[Trial] = []
-    study.run(tmp_path / "out", lambda *_: calls.append)
-    assert not calls and before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
+    calls: list[bool] = []
+    study.run(tmp_path / "out", lambda *_: lambda trial, replayed: calls.append(replayed))
+    assert all(calls) and before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
     (item,) = report(tmp_path / "out").workloads
     note = (
         "3 runs of stops ended by themselves after 11 to 13 of 30 trials, where the policy had nothing more to propose"

@@ -93,7 +93,7 @@ def test_a_study_goes_on_with_more_trials_and_seeds(base: dict[str, Any], tmp_pa
 def test_the_log_of_a_changed_study_is_refused(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict(base, tmp_path).run(tmp_path / "out")
     changed = {**base, "policies": [{"name": "evolutionary", "options": {"population": 6}}]}
-    with pytest.raises(SearchlabError, match="its policy is .*, not .*population"):
+    with pytest.raises(SearchlabError, match="its policy is .*, not .*population.*; give that policy a new label, or"):
         Study.from_dict(changed, tmp_path).run(tmp_path / "out")
 
 
@@ -198,8 +198,21 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"policies": [{"name": "random", "cost_model": "ridge"}]}, "policy 'random' takes no cost model; leave cost_"),
-        ({"policies": [{"name": "random", "features": "knob"}]}, "policy 'random' takes no cost model; leave features"),
+        (
+            {"policies": [{"name": "random", "cost_model": "ridge"}]},
+            "policy 'random' takes no cost model; leave out cost_model, 'ridge'",
+        ),
+        (
+            {"policies": [{"name": "random", "features": "knob"}]},
+            "policy 'random' takes no cost model; leave out features, 'knob'",
+        ),
+        ({"policies": ["random"], "cost_models": ["xgbost"]}, "unknown cost model 'xgbost' .*did you mean 'xgboost'"),
+        (
+            {"features": "program"},
+            "unknown key 'features' .*it belongs in an entry of 'policies' or an entry of 'cost_",
+        ),
+        ({"repeat": 5}, "unknown key 'repeat' .*it belongs in 'measure'"),
+        ({"target": "gpu"}, "unknown target CPU 'gpu'; did you mean 'cuda'"),
         ({"policies": [{"name": "random", "batch": 0}]}, "policies.0. cannot be .*batch must be at least 1, not 0"),
         ({"policies": [{"name": "xgb", "features": "knobs"}]}, "policies.0..features cannot be 'knobs'; it may be"),
         ({"policies": [{"name": "xgb", "cost_model": {"nam": "x"}}]}, "unknown key 'nam' in policies.0..cost_model"),
@@ -445,3 +458,21 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
     nearest = {"kind": "table", "path": str(table), "missing": "nearest"}
     with pytest.warns(SearchlabWarning, match="nearest"):
         assert len(tune(toys.WORKLOAD, measure=nearest, **common).trials) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"trials": "32"}, "option 'trials' is '32'; it must be a whole number of at least 1"),
+        ({"batch": 2.5}, "option 'batch' is 2.5; it must be a whole number"),
+        ({"seed": None}, "option 'seed' is None; it must be a whole number of at least 0"),
+        ({"policy": "json:JSONDecoder"}, "policy 'json:JSONDecoder' is not a searchlab.Policy: derive its class"),
+        ({"policy": "builtins:dict"}, "policy 'builtins:dict' is not a searchlab.Policy"),
+        ({"cost_model": "xgboost"}, "policy 'random' takes no cost model; leave out cost_model, 'xgboost'"),
+        ({"features": "program"}, "policy 'random' takes no cost model; leave out features, 'program'"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        tune(toys.WORKLOAD, space=toys.Small(), log=tmp_path / "a.jsonl", **{"policy": "random", **given})
+    assert not list(tmp_path.iterdir())
