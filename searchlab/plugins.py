@@ -67,9 +67,10 @@ class PluginKind(Generic[T]):
         """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``; nothing is imported."""
         points = self.installed()
         if name not in points and ":" not in name:
+            hint = did_you_mean(name, points)
             raise SearchlabError(
-                f"unknown {self.title} {name!r} (one of another package must be installed, and registered under "
-                f"{self.group!r}){did_you_mean(name, points)}"
+                f"unknown {self.title} {name!r}{hint}{' ' if hint.endswith('?') else '. '}A {self.title} of another "
+                f"package must be installed and registered under {self.group!r}"
             )
 
     def load(self, name: str) -> type[T]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import SearchlabError
-from .terminal import AsJson, CostModelName, FeaturesName, again, interruptible, name_and_value, out, plugin
+from .terminal import AsJson, CostModelName, FeaturesName, PolicyOptions, again, interruptible, out, plugin
 
 suites = typer.Typer(no_args_is_help=True, help="Suites of tables that a claim about policies can rest on.")
 
@@ -88,7 +88,7 @@ def suite_run(
     against: Annotated[
         str, typer.Option(help="Baselines to compare with, as `xgb,tpe,random` [default: all that the suite has].")
     ] = "",
-    option: Annotated[list[str] | None, typer.Option(help="An option of the policy.", metavar="NAME=VALUE")] = None,
+    option: PolicyOptions = None,
     batch: Annotated[int, typer.Option(min=1, help="Configs that the policy is asked for at a time.")] = 8,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
@@ -115,9 +115,9 @@ def suite_run(
     found = find_suite(suite)
     found = found if found.split else found.part("test")
     shipped = baselines(found, against.split(",") if against else None)
+    named = plugin(policy, option)
     entry = {
-        "name": policy, "options": dict(name_and_value(text) for text in option or []), "batch": batch,
-        "label": label_for(policy, label, {one.strategy for one in shipped}),
+        **named, "batch": batch, "label": label_for(named["name"], label, {one.strategy for one in shipped}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
     }  # fmt: skip
     study = suite_study(found, entry, seeds)
