@@ -41,7 +41,7 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
-"""How a user names a plug-in: a name, ``{"name": ..., "options": {...}}``, or the class itself."""
+"""How a user names a plug-in: a name, the class, or ``{"name": ..., "options": {...}}`` with one of them."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,10 @@ class PluginKind(Generic[T]):
             raise SearchlabError(
                 f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {spec!r}"
             )
-        cls = self.load(spec["name"])
-        return Plugin(self._registered(cls) or spec["name"], dict(spec.get("options", {}))), cls
+        name = spec["name"]
+        cls: type[T] = name if isinstance(name, type) else self.load(name)
+        name = self._registered(cls) or (self.name_of(cls) if isinstance(name, type) else name)
+        return Plugin(name, dict(spec.get("options", {}))), cls
 
     def name_of(self, cls: type[Any]) -> str:
         """The name that ``cls`` is registered as, else ``module:Class``.

@@ -93,7 +93,7 @@ def _record(fastest: Best) -> dict[str, Any]:
 
     log = fastest.result.log
     return {
-        "log": str(log.path),
+        "file": str(log.path),
         "workload": log.header.workload,
         "trial": fastest.trial.index,
         "config": fastest.config.to_json(),

@@ -161,7 +161,8 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
         if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
             way = "choose another log file"
             if new.label:  # of a study, which names its logs itself
-                entry = {"policy": "policy", "cost_model": "policy", "features": "policy", "space": "space"}.get(name)
+                of_policy = ("policy", "cost_model", "features", "batch", "warm_start")
+                entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose another directory (--out)"
             raise SearchlabError(
                 f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or start "

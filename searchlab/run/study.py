@@ -16,16 +16,18 @@ from rich.console import Console
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload
 from ..log.format import Log
-from ..log.result import Result
+from ..log.result import Result, Results
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import whole
-from ..policy import POLICIES, Policy, has_own_model, takes_cost_model
+from ..plugins import PluginSpec
+from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .executors import OnRun, check_jobs, execute
+from .given import Given, spelled
 from .plan import OnTrial, Run, Searched, Strategy, plan_run
 from .progress import shown
 from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
@@ -42,6 +44,8 @@ class Study:
     spec: StudySpec
     base: Path = field(default_factory=Path)
     """The directory from which relative paths in the study start."""
+    given: Given = field(default_factory=Given)
+    """The classes and spaces that a script gave."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -57,8 +61,14 @@ class Study:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
-        """The study of a mapping with the keys of a study file."""
-        return cls._of(dict(data), Path(base), "the study")
+        """The study of a mapping with the keys of a study file. It may hold classes and objects, as :func:`tune` takes.
+
+        ``policies`` may hold the class of a policy, ``spaces`` a class or a Space (which brings its workload, if
+        ``workloads`` is left out), ``cost_models`` the class of a cost model; any of them also as the ``name`` of an
+        entry. A workload may be a Workload, ``target`` a Target and ``measure`` settings.
+        """
+        plain, given = spelled(data)
+        return replace(cls._of(plain, Path(base), "the study"), given=given)
 
     @classmethod
     def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
@@ -153,7 +163,9 @@ class Study:
     def _spaces(self, left_out: list[str]) -> list[_Place]:
         """Each space of each workload. ``left_out`` gets the reasons for the others."""
         spec = self.spec
-        target = resolve_target(spec.measure.default_target(self.base) if spec.target is None else spec.target)
+        target = None if spec.target is None else resolve_target(spec.target)
+        if target is None and len(self.given.spaces) < len(spec.spaces):  # a space that was given has its target
+            target = resolve_target(spec.measure.default_target(self.base))
         workloads = [parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
@@ -162,9 +174,18 @@ class Study:
         for workload in workloads:
             for entry in entries:
                 name = entry.label or entry.name
+                known = self.given.spaces.get(name)
+                if known is not None and str(workload) not in known:
+                    left_out.append(f"{workload} is not searched in {name}: that space is for {', '.join(known)}")
+                    continue
                 try:
                     searched = Searched.of(
-                        entry.plugin, workload, target, entry.label, settings=self.spec.measure, base=self.base
+                        known[str(workload)] if known else entry.plugin,
+                        workload,
+                        target if known is None or spec.target is not None else None,
+                        entry.label,
+                        settings=self.spec.measure,
+                        base=self.base,
                     )
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
@@ -187,15 +208,16 @@ class Study:
     def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
         """The policy of ``entry``, with each cost model of the study if it takes those; all have a label."""
         label = entry.label or entry.name
-        cls = POLICIES.load(entry.name)
+        cls = self.given.policies.get(entry.name) or POLICIES.load(entry.name)
+        policy = {"name": cls if entry.name in self.given.policies else entry.name, "options": entry.options}
         if not takes_cost_model(cls) or entry.cost_model or has_own_model(cls):
-            model = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
-            yield Strategy.of(entry.plugin, model, entry.features, label)
+            own = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
+            yield Strategy.of(policy, own, entry.features, label)
             return
         models = self.spec.cost_model_entries
-        for named in models:
-            suffix = f"+{named.label or named.name}" if len(models) > 1 else ""
-            yield Strategy.of(entry.plugin, named.plugin, entry.features or named.features, label + suffix)
+        for model in models:
+            suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
+            yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
 
     def run(
         self,
@@ -204,7 +226,7 @@ class Study:
         jobs: int = 1,
         *,
         progress: bool | Console | None = None,
-    ) -> list[Result]:
+    ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
         Existing logs are resumed. Programs that any of them holds are not measured again.
@@ -222,7 +244,7 @@ class Study:
         with shown(progress, runs, on_run or _ignore_run) as on_each:
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
         _warn_of_more(runs, logs)
-        return [Result(logs[run.log], run.space) for run in runs]
+        return Results(Result(logs[run.log], run.space) for run in runs)
 
 
 def searched_table(table: SuiteTable) -> Searched:
@@ -262,13 +284,13 @@ def _check_distinct(title: str, names: Sequence[str]) -> None:
 def tune(
     workload: str | Workload,
     *,
-    space: str | Mapping[str, Any] | Space,
-    policy: str | Mapping[str, Any] | type[Policy],
+    space: PluginSpec | Space,
+    policy: PluginSpec,
     log: str | Path,
     trials: int = 64,
     batch: int = 8,
     seed: int = 0,
-    cost_model: str | Mapping[str, Any] | None = None,
+    cost_model: PluginSpec | None = None,
     features: str | None = None,
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
@@ -278,8 +300,8 @@ def tune(
 ) -> Result:
     """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
 
-    space, policy, cost_model: a registered name, ``{"name": ..., "options": {...}}`` or ``"module:Class"``; or a
-    Space, or the class of a policy.
+    space, policy, cost_model: a registered name, ``"module:Class"``, the class, or ``{"name": ..., "options": {...}}``
+    with one of these as its name; or a Space.
     cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
     ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
     or the target of the table.

@@ -81,7 +81,7 @@ def table_study(
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
         changes["measure"] = explained(dict(measure), Settings, "measure")
-    return Study(msgspec.structs.replace(study.spec, **changes), study.base)
+    return replace(study, spec=msgspec.structs.replace(study.spec, **changes))
 
 
 def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
@@ -121,7 +121,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     spec = msgspec.structs.replace(
         study.spec, policies=[NamedPolicy("random", label=TABLE)], seeds=[seed], batch=BATCH, warm_start=[]
     )
-    planned, left_out = Study(spec, study.base).plan()
+    planned, left_out = replace(study, spec=spec).plan()
     runs = []
     for run in planned:
         # Where a decision takes milliseconds, configs are counted up to the limit only.

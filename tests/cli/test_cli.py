@@ -315,7 +315,7 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
 def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:
     table = json.loads(searchlab("best", tmp_path / "table.jsonl", "--json").stdout)
     (best,) = json.loads(searchlab("best", tmp_path, "--json").stdout)
-    assert best == table and best["log"] == str(tmp_path / "table.jsonl")
+    assert best == table and best["file"] == str(tmp_path / "table.jsonl")
     assert f"of {tmp_path / 'table.jsonl'}" in searchlab("best", tmp_path).stdout
     (tmp_path / "empty").mkdir()
     refused = searchlab("best", tmp_path / "empty")

@@ -14,6 +14,7 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.policy import Policy
 from searchlab.records import Trial
@@ -22,6 +23,7 @@ from searchlab.run.study import Study, tune
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm
+from searchlab_costmodels.scikit_learn import Ridge
 from searchlab_policies.random import Random
 from searchlab_spaces.guided.gemm import GuidedGemm
 from tests.support import toys
@@ -189,7 +191,9 @@ def test_an_entry_starts_from_logs_of_its_own(base: dict[str, Any], tmp_path: Pa
 def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> None:
     entry = {"name": "random", "batch": 2}
     Study.from_dict({**base, "policies": [entry]}, tmp_path).run(tmp_path / "out")
-    with pytest.raises(SearchlabError, match=r"is the log of another run: its batch is 2, not 5; choose another log"):
+    with pytest.raises(
+        SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, or choose another dir"
+    ):
         Study.from_dict({**base, "policies": [entry | {"batch": 5}]}, tmp_path).run(tmp_path / "out")
     more = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
     assert {len(result.trials) for result in more} == {24}
@@ -476,3 +480,79 @@ def test_arguments_that_mean_nothing_are_refused(given: dict[str, Any], said: st
     with pytest.raises(SearchlabError, match=said):
         tune(toys.WORKLOAD, space=toys.Small(), log=tmp_path / "a.jsonl", **{"policy": "random", **given})
     assert not list(tmp_path.iterdir())
+
+
+class Backwards(Random):
+    """A policy of a script, with an option."""
+
+    def __init__(self, space: Space, *, seed: int, far: int = 1) -> None:
+        super().__init__(space, seed=seed)
+
+
+class Flat(Ridge):
+    """A cost model of a script."""
+
+
+def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path) -> None:
+    class Local(Random):
+        """It can be found by no name."""
+
+    settings = TableSettings(path="tables")
+    given = {
+        **base, "workloads": [toys.WORKLOAD], "measure": settings, "target": toys.TARGET, "cost_models": [Flat],
+        "policies": [Local, {"name": Backwards, "options": {"far": 2}, "label": "far"}, "xgb"],
+        "spaces": [{"name": toys.Dependent, "label": "dependent"}, {"name": toys.Small(), "label": "small"}],
+    }  # fmt: skip
+    results = Study.from_dict(given, tmp_path).run(tmp_path / "out")
+    assert len(results) == 2 * 3 * 2
+    frame = results.to_frame()
+    assert len(frame) == 12 * 20 and list(frame["strategy"].unique()) == [
+        "tests.run.test_study:test_a_study_takes_classes_and_objects.<locals>.Local", "far", "xgb",
+    ]  # fmt: skip
+    named = {
+        **base, "policies": [{"name": "tests.run.test_study:Backwards", "options": {"far": 2}, "label": "far"}, "xgb"],
+        "cost_models": ["tests.run.test_study:Flat"], "spaces": base["spaces"],
+    }  # fmt: skip
+    before = logs(tmp_path / "out")
+    assert len(Study.from_dict(named, tmp_path).run(tmp_path / "out")) == 8
+    assert logs(tmp_path / "out") == before, "the same runs by name"
+
+
+def test_a_space_that_is_given_brings_its_workload(base: dict[str, Any], tmp_path: Path) -> None:
+    given = {key: value for key, value in base.items() if key not in ("workloads", "target")}
+    runs, _ = Study.from_dict({**given, "spaces": [toys.Small()], "policies": ["random"]}, tmp_path).plan()
+    assert {run.workload for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
+    other = {**base, "workloads": [str(toys.WORKLOAD), "gemm:8x8x8"], "spaces": [toys.Small()], "policies": ["random"]}
+    _, left_out = Study.from_dict(other, tmp_path).plan()
+    assert "gemm:8x8x8 is not searched in " in left_out[0] and "that space is for gemm:64x64x64" in left_out[0]
+    with pytest.raises(SearchlabError, match="two spaces for gemm:64x64x64 are called"):
+        Study.from_dict({**base, "spaces": [toys.Small(), toys.Small()]}, tmp_path)
+
+    class Hidden(toys.Small):
+        pass
+
+    with pytest.raises(SearchlabError, match="define its class at the top level of a module"):
+        Study.from_dict({**base, "spaces": [Hidden]}, tmp_path)
+
+
+def test_the_frame_of_a_study_says_what_each_run_is(base: dict[str, Any], tmp_path: Path) -> None:
+    results = Study.from_dict({**base, "policies": ["random", "xgb"]}, tmp_path).run(tmp_path / "out")
+    frame = results.to_frame()
+    assert list(frame.columns[:8]) == [
+        "workload", "space", "strategy", "policy", "cost_model", "features", "batch", "seed",
+    ]  # fmt: skip
+    counts = frame.groupby(["workload", "space", "strategy", "seed"]).size()
+    assert len(counts) == 8 and set(counts) == {20}
+    assert set(frame.loc[frame["policy"] == "xgb", "cost_model"]) == {"xgboost"}
+    assert frame.loc[frame["policy"] == "random", "cost_model"].isna().all()
+    works = frame[frame["failure"].isna()]
+    assert (works["repeats"].map(len) > 0).all() and len(works) < len(frame)
+
+
+def test_progress_is_shown_where_it_is_asked_for(base: dict[str, Any], tmp_path: Path, capfd: Any) -> None:
+    study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
+    study.run(tmp_path / "a", progress=False)
+    study.run(tmp_path / "b")  # no terminal here
+    assert capfd.readouterr() == ("", "")
+    study.run(tmp_path / "c", progress=True)
+    assert "80/80" in capfd.readouterr().err
