@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .apply import apply_best, apply_history_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
-    from .log.result import Result, load_log
+    from .log.result import Result, Results, load_log
     from .plugins import trusting
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
@@ -33,7 +33,7 @@ _HOMES = {
     "plugins": ("trusting",),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
-    "log.result": ("Result", "load_log"),
+    "log.result": ("Result", "Results", "load_log"),
     "space": ("Config", "Knob", "ProductSpace", "Space"),
     "run.study": ("Study", "tune"),
     "target": ("Target", "resolve_target"),
@@ -52,6 +52,7 @@ __all__ = [
     "Policy",
     "ProductSpace",
     "Result",
+    "Results",
     "SearchlabError",
     "Space",
     "Study",

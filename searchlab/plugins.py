@@ -41,7 +41,7 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
-"""How a user names a plug-in: a name, ``{"name": ..., "options": {...}}``, or the class itself."""
+"""How a user names a plug-in: a name, the class, or ``{"name": ..., "options": {...}}`` with one of them."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,20 @@ class PluginKind(Generic[T]):
         """The registered plug-ins by name; nothing is imported."""
         return {point.name: point for point in sorted(entry_points(group=self.group))}
 
-    def load(self, name: str) -> type[T]:
-        """The class registered as ``name``, or the class ``module:Class``. Raises SearchlabError if there is none."""
+    def check_name(self, name: str) -> None:
+        """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``; nothing is imported."""
         points = self.installed()
         if name not in points and ":" not in name:
+            hint = did_you_mean(name, points)
             raise SearchlabError(
-                f"unknown {self.title} {name!r}{did_you_mean(name, points)}. "
-                f"A {self.title} of another package must be installed and registered under {self.group!r}"
+                f"unknown {self.title} {name!r}{hint}{' ' if hint.endswith('?') else '. '}A {self.title} of another "
+                f"package must be installed and registered under {self.group!r}"
             )
+
+    def load(self, name: str) -> type[T]:
+        """The class registered as ``name``, or the class ``module:Class``. Raises SearchlabError if there is none."""
+        self.check_name(name)
+        points = self.installed()
         spelled = points[name].value if name in points else name
         loaded = load_attribute(spelled, points.values(), f"{self.title} {name!r}")
         if not isinstance(loaded, type):
@@ -89,8 +95,10 @@ class PluginKind(Generic[T]):
             raise SearchlabError(
                 f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {spec!r}"
             )
-        cls = self.load(spec["name"])
-        return Plugin(self._registered(cls) or spec["name"], dict(spec.get("options", {}))), cls
+        name = spec["name"]
+        cls: type[T] = name if isinstance(name, type) else self.load(name)
+        name = self._registered(cls) or (self.name_of(cls) if isinstance(name, type) else name)
+        return Plugin(name, dict(spec.get("options", {}))), cls
 
     def name_of(self, cls: type[Any]) -> str:
         """The name that ``cls`` is registered as, else ``module:Class``.
@@ -111,6 +119,14 @@ class PluginKind(Generic[T]):
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
         return {p.name: p for p in parameters if p.name not in ("seed", "cost_model")}
 
+    def check_class(self, name: str, cls: type[Any]) -> None:
+        """Raise SearchlabError if ``cls`` does not keep the contract of this kind."""
+        if not issubclass(cls, self.contract):
+            raise SearchlabError(
+                f"{self.title} {name!r} is not a searchlab.{self.contract.__name__}: derive its class from that, or "
+                f"name one that `searchlab list` shows"
+            )
+
     def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
         """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``."""
         known = self.options_of(cls)
@@ -126,11 +142,7 @@ class PluginKind(Generic[T]):
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
         """An instance, with ``args``, ``given`` and its options. Raises SearchlabError for a wrong option."""
         cls = self.load(plugin.name)
-        if not issubclass(cls, self.contract):  # before it is called: the name may come from a stranger's file
-            raise SearchlabError(
-                f"{self.title} {plugin.name!r} is not a searchlab.{self.contract.__name__}; "
-                f"name one that `searchlab list` shows"
-            )
+        self.check_class(plugin.name, cls)  # before it is called: the name may come from a stranger's file
         self.check_options(plugin.name, cls, plugin.options)
         with self.blamed(cls, "its constructor"):
             return cls(*args, **given, **plugin.options)

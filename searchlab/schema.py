@@ -37,9 +37,8 @@ def _explain(text: str, data: Any, kind: Any) -> str:
         renamed = {old: new for t in types if isinstance(t, inspect.StructType) for old, new in _renamed(t).items()}
         if match[1] in renamed:
             return f"the key {match[1]!r}{inside} is called {renamed[match[1]]!r} now; rename it"
-        return (
-            f"unknown key {match[1]!r}{inside} (its value is {_get(value, match[1])!r}){did_you_mean(match[1], fields)}"
-        )
+        hint = _belongs_in(match[1], types) or did_you_mean(match[1], fields)
+        return f"unknown key {match[1]!r}{inside} (its value is {_get(value, match[1])!r}){hint}"
     if match := re.search(r"missing required field `(.+)`", text):
         return f"the key {match[1]!r} is missing{f' in {where}' if where else ''}"
     allowed = [str(v) for t in types if isinstance(t, inspect.LiteralType) for v in t.values]
@@ -52,6 +51,17 @@ def _explain(text: str, data: Any, kind: Any) -> str:
 def _renamed(kind: inspect.StructType) -> dict[str, str]:
     """Earlier names of keys -> today's names, as the struct declares them."""
     return getattr(kind.cls, "renamed", {})
+
+
+def _belongs_in(key: str, types: list[inspect.Type]) -> str:
+    """``"; it belongs in an entry of 'policies'"`` if structs within ``types`` have the key ``key``, else nothing."""
+    places = []
+    for field in (field for t in types if isinstance(t, inspect.StructType) for field in t.fields):
+        listed = [item for member in _members(field.type, None) if (item := _child(member, 0)) is not None]
+        inner = [t for kind in (field.type, *listed) for t in _members(kind, None)]
+        if any(key == f.encode_name for t in inner if isinstance(t, inspect.StructType) for f in t.fields):
+            places.append(f"an entry of {field.encode_name!r}" if listed else repr(field.encode_name))
+    return f"; it belongs in {' or '.join(places)}" if places else ""
 
 
 def _get(value: Any, key: str | int) -> Any:

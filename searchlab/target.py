@@ -29,6 +29,9 @@ class Cache:
 RECORDED = "recorded"
 """The kind of a target that another tuner measured on: nothing is built for it, and the workload names the device."""
 
+OFTEN_MEANT = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native", "local": "native"}
+"""Words that are no target -> the target that is meant by them."""
+
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """L1, L2, L3 of an unknown machine: most cores since 2017 have at least these."""
 
@@ -216,7 +219,9 @@ def _check(spec: dict[str, Any]) -> None:
         triple = {"mtriple": spec["mtriple"]} if "mtriple" in spec else {}
         cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", **triple}))]
         if spec["mcpu"] not in cpus:
-            raise SearchlabError(f"unknown target CPU {spec['mcpu']!r}{did_you_mean(str(spec['mcpu']), cpus)}")
+            meant = OFTEN_MEANT.get(str(spec["mcpu"]).lower())
+            hint = f"; did you mean {meant!r}?" if meant else did_you_mean(str(spec["mcpu"]), cpus)
+            raise SearchlabError(f"unknown target CPU {spec['mcpu']!r}{hint}")
     try:
         TvmTarget(spec)
     except (ValueError, TypeError) as error:

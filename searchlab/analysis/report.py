@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SearchlabError
+from ..log.format import read_header
 from .charts.all import all_charts
 from .charts.pictures import draw_all
 from .files import write_json, write_numbers
@@ -43,7 +44,8 @@ def report(*where: str | Path, out: str | Path | None = None, traces: float = BU
     (see :func:`~searchlab.analysis.read.read_runs`), and where the report cannot be written.
     """
     paths = [Path(place) for place in where]
-    return write_report(read_runs(*paths), report_directory(*paths, out=out), traces)
+    directory = report_directory(*paths, out=out)
+    return write_report(read_runs(*paths), directory, traces)
 
 
 def write_report(comparison: Comparison, out: Path, traces: float = BUDGET) -> Summary:
@@ -58,10 +60,21 @@ def write_report(comparison: Comparison, out: Path, traces: float = BUDGET) -> S
 
 
 def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
-    """The directory that :func:`report` writes to."""
+    """The directory that :func:`report` writes to.
+
+    Raises SearchlabError if ``out`` is not given, and the directory would be in a folder of tables.
+    """
     if out is not None:
         return Path(out)
-    return Path(where[0]) / REPORT if len(where) == 1 and Path(where[0]).is_dir() else OUT
+    if len(where) > 1 or not Path(where[0]).is_dir():
+        return OUT
+    for log in Path(where[0]).glob("*.jsonl*"):
+        if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:
+            raise SearchlabError(
+                f"{where[0]} is a folder of tables, such as {log.name}; say where the report is to be: --out DIR "
+                f"(in Python, out=DIR)"
+            )
+    return Path(where[0]) / REPORT
 
 
 def _write(out: Path, comparison: Comparison, programs: Sequence[Program], traces: Traces) -> Summary:

@@ -11,7 +11,8 @@ import signal
 import sys
 import traceback
 import warnings
-from typing import Never
+from importlib.metadata import version
+from typing import Annotated, Never
 
 import typer
 
@@ -29,6 +30,7 @@ from .power import power
 from .report import report
 from .run import run
 from .schema import schema
+from .show import show
 from .space import space_
 from .suite import suites
 from .surrogate import table_gate, table_surrogate
@@ -52,9 +54,27 @@ app = typer.Typer(
     "`--traceback`, with any command, also shows where in the code of a plug-in it arose. `--trust`, with any command, "
     "imports the plug-ins that a log names though no installed package registers them: for logs that you trust.",
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"searchlab {version('searchlab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_say_version)
+    ] = False,
+) -> None:
+    pass
+
+
 for command in (run, tune, report, best, verify):
     app.command()(command)
 app.command(name="list")(list_)
+app.command()(show)
 app.command(name="space")(space_)
 app.command()(check)
 app.command()(schema)

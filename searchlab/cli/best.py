@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
+from ..errors import SearchlabError
 from .terminal import AsJson, milliseconds, out
+
+if TYPE_CHECKING:
+    from ..log.result import Best
 
 
 class Show(StrEnum):
@@ -27,7 +32,9 @@ OneLog = Annotated[Path, typer.Argument(help="The log of a run.", metavar="LOG")
 
 
 def best(
-    log: OneLog,
+    where: Annotated[
+        Path, typer.Argument(help="The log of a run, or a directory of logs: the best of all.", metavar="LOG|DIR")
+    ],
     show: Annotated[
         Show,
         typer.Option(
@@ -39,38 +46,80 @@ def best(
     ] = Show.config,
     as_json: AsJson = False,
 ) -> None:
-    """Show the fastest program of a log."""
+    """Show the fastest program of a log; or of a directory of logs, for each workload."""
     from ..apply import text_of
-    from ..log.noise import drift, noise, sentences
+
+    bests = _bests(where)
+    if show is not Show.config and len(bests) > 1:
+        raise SearchlabError(
+            f"{where} has logs of {len(bests)} workloads, and --show {show} shows one program; name a log: "
+            f"{', '.join(str(fastest.result.log.path) for fastest in bests)}"
+        )
+    texts = [""] * len(bests) if show is Show.config else [text_of(fastest, show.value) for fastest in bests]
+    if as_json:
+        records = [_record(one) | ({show.value: text} if text else {}) for one, text in zip(bests, texts, strict=True)]
+        print(json.dumps(records if where.is_dir() else records[0], indent=2))
+        return
+    for fastest, text in zip(bests, texts, strict=True):
+        if text:
+            print(text)
+        else:
+            _say_best(fastest, where.is_dir())
+
+
+def _bests(where: Path) -> list[Best]:
+    """The best of the log ``where``; or the best of each workload in the directory ``where``."""
+    from ..log.format import find_logs
     from ..log.result import load_log
 
-    result = load_log(log)
-    fastest = result.best
-    text = "" if show is Show.config else text_of(fastest, show.value)
-    if as_json:
-        record: dict[str, Any] = {
-            "workload": result.log.header.workload,
-            "trial": fastest.trial.index,
-            "config": fastest.config.to_json(),
-            "seconds": fastest.seconds,
-            "gflops": fastest.gflops,
-            "unit": result.log.unit,
-            "tied": None if fastest.tied is None else [trial.index for trial in fastest.tied],
-            "noise": noise(result.log),
-            "drift": drift(result.log),
-        }
-        print(json.dumps(record | ({show.value: text} if text else {}), indent=2))
-    elif text:
-        print(text)
-    else:
-        out.print(
-            f"{result.log.header.workload}: {fastest.gflops:.1f} {result.log.unit}, {milliseconds(fastest.seconds)}, "
-            f"trial {fastest.trial.index}"
-        )
-        for name, value in fastest.config.items():
-            out.print(f"  {name} = {value}", soft_wrap=True, markup=False, highlight=False)
-        for sentence in sentences(result.log):
-            out.print(sentence, soft_wrap=True)
+    if not where.is_dir():
+        return [load_log(where).best]
+    results = [load_log(path) for path in find_logs(where)]
+    if not results:
+        raise SearchlabError(f"there is no log (*.jsonl) in {where}")
+    bests: dict[str, Best] = {}
+    for result in results:
+        if np.isfinite(result.log.costs).any():
+            before = bests.get(result.log.header.workload)
+            if before is None or result.best.seconds < before.seconds:
+                bests[result.log.header.workload] = result.best
+    if not bests:
+        raise SearchlabError(f"none of the {len(results)} logs in {where} has a successful trial")
+    return list(bests.values())
+
+
+def _record(fastest: Best) -> dict[str, Any]:
+    from ..log.noise import drift, noise
+
+    log = fastest.result.log
+    return {
+        "file": str(log.path),
+        "workload": log.header.workload,
+        "trial": fastest.trial.index,
+        "config": fastest.config.to_json(),
+        "seconds": fastest.seconds,
+        "gflops": fastest.gflops,
+        "unit": log.unit,
+        "tied": None if fastest.tied is None else [trial.index for trial in fastest.tied],
+        "noise": noise(log),
+        "drift": drift(log),
+    }
+
+
+def _say_best(fastest: Best, named: bool) -> None:
+    """Print ``fastest``. named: with its log."""
+    from ..log.noise import sentences
+
+    log = fastest.result.log
+    out.print(
+        f"{log.header.workload}: {fastest.gflops:.1f} {log.unit}, {milliseconds(fastest.seconds)}, trial "
+        f"{fastest.trial.index}" + (f" of {log.path}" if named else ""),
+        soft_wrap=True,
+    )
+    for name, value in fastest.config.items():
+        out.print(f"  {name} = {value}", soft_wrap=True, markup=False, highlight=False)
+    for sentence in sentences(log):
+        out.print(sentence, soft_wrap=True)
 
 
 def verify(

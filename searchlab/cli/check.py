@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from ..errors import SearchlabError
-from .terminal import CostModelName, FeaturesName, TargetSpec, name_and_value, out, plugin
+from .terminal import CostModelName, FeaturesName, Options, TargetSpec, out, plugin
 
 
 class Contract(StrEnum):
@@ -28,7 +28,7 @@ def check(
     only: Annotated[
         list[str] | None, typer.Option(help="Make only this check. May be repeated.", metavar="CHECK")
     ] = None,
-    option: Annotated[list[str] | None, typer.Option(help="An option of the plug-in.", metavar="NAME=VALUE")] = None,
+    option: Options = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed for the check.")] = 0,
     space: Annotated[
         str | None,
@@ -44,11 +44,11 @@ def check(
     """Check a policy, space or cost model against its contract: what was expected, what happened, the likely fix."""
     from ..conformance import cost_model_checks, policy_checks, run_checks, selected, space_checks
 
-    spec = {"name": name, "options": dict(name_and_value(text) for text in option or [])}
+    spec = plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
-            spec, space=space, workload=workload, target=target, cost_model=cost_model and plugin(cost_model),
-            features=features, seed=seed,
+            spec, space=space and plugin(space), workload=workload, target=target,
+            cost_model=cost_model and plugin(cost_model), features=features, seed=seed,
         )  # fmt: skip
     elif space is not None or (workload is not None and kind is Contract.costmodel):
         raise SearchlabError(f"a {kind} is not checked in a space; leave out --space and, of a costmodel, --workload")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import asdict
 from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,9 +28,9 @@ def list_(
     kind: Annotated[Kind | None, typer.Argument(help="List only these.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the installed spaces, policies and cost models, and the workloads that have a name.
+    """List the installed spaces, policies and cost models, and the workloads that have a name, a line each.
 
-    `searchlab list policies` also says which published strategy a policy is, and in which points it differs.
+    `searchlab list policies` also says which published strategy a policy is. `searchlab show policy NAME` says more.
     """
     from ..costmodel import COST_MODELS
     from ..policy import POLICIES, origins
@@ -49,9 +52,26 @@ def list_(
     for title, names in listed.items():
         table = Table(title=title, title_justify="left", box=None, show_header=False)
         for name, meaning in names.items():
-            table.add_row(Text(name, "bold"), meaning)
+            said = meaning if title == Kind.workloads else _first_sentence(meaning) or meaning
             if origin := declared.get(name):
-                table.add_row("", f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")
-                for deviation in origin.deviations:
-                    table.add_row("", f"- {deviation}")
+                said += f" ({origin.kind}: {origin.name}, {origin.version})"
+            table.add_row(Text(name, "bold"), said)
         out.print(table)
+
+
+def _first_sentence(value: str) -> str:
+    """The first sentence of the docstring of the class ``module:Class``, read from its file; nothing is imported."""
+    module, _, name = value.partition(":")
+    package, *inner = module.split(".")
+    try:
+        spec = find_spec(package)  # of a top-level name: it imports nothing
+        if spec is None or spec.origin is None:
+            return ""
+        place = Path(spec.origin).parent.joinpath(*inner) if inner else Path(spec.origin)
+        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+    except (ImportError, OSError, ValueError, SyntaxError):
+        return ""
+    classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
+    text = " ".join((ast.get_docstring(classes[0]) or "").partition("\n\n")[0].split()) if classes else ""
+    return text.partition(". ")[0].rstrip(".")

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from .terminal import SpaceName, TargetSpec, Workload, name_and_value, out
+from .terminal import SpaceName, SpaceOptions, TargetSpec, Workload, out, plugin
 
 
 def space_(
     workload: Workload,
     space: SpaceName,
-    option: Annotated[list[str] | None, typer.Option(help="An option of the space.", metavar="NAME=VALUE")] = None,
+    option: SpaceOptions = None,
     target: TargetSpec = "native",
     seed: Annotated[int, typer.Option(min=0, help="Decides the sample.")] = 0,
 ) -> None:
@@ -25,12 +25,12 @@ def space_(
     from ..target import resolve_target
     from ..workload import parse_workload
 
-    options = dict(name_and_value(text) for text in option or [])
-    searched = SPACES.make(Plugin(space, options), parse_workload(workload), resolve_target(target))
+    named = Plugin(**plugin(space, option))
+    searched = SPACES.make(named, parse_workload(workload), resolve_target(target))
     sample = searched.sample(np.random.default_rng(seed))
     knobs = searched.knobs(sample)
     size = searched.size()
-    out.print(f"{searched.workload} in {space}: " + (f"{size:,} configs" if size else "more than 100,000 configs"))
+    out.print(f"{searched.workload} in {named.name}: " + (f"{size:,} configs" if size else "more than 100,000 configs"))
     table = Table("knob", "choices", "such as", f"sample (seed {seed})", box=None)
     for knob in knobs:
         some = ", ".join(str(choice) for choice in knob.choices[:3]) + (", ..." if len(knob.choices) > 3 else "")

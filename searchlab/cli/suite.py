@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import SearchlabError
-from .terminal import AsJson, CostModelName, FeaturesName, again, interruptible, name_and_value, out, plugin
+from .terminal import AsJson, CostModelName, FeaturesName, PolicyOptions, again, interruptible, out, plugin
 
 suites = typer.Typer(no_args_is_help=True, help="Suites of tables that a claim about policies can rest on.")
 
@@ -88,7 +88,7 @@ def suite_run(
     against: Annotated[
         str, typer.Option(help="Baselines to compare with, as `xgb,tpe,random` [default: all that the suite has].")
     ] = "",
-    option: Annotated[list[str] | None, typer.Option(help="An option of the policy.", metavar="NAME=VALUE")] = None,
+    option: PolicyOptions = None,
     batch: Annotated[int, typer.Option(min=1, help="Configs that the policy is asked for at a time.")] = 8,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
@@ -111,24 +111,21 @@ def suite_run(
     from ..suite.compare import by_table, compare, label_for, run_policy, suite_study
     from ..suite.trajectories import baselines, write_trajectories
     from ..suite.verify import RESULT
-    from .progress import StudyProgress
 
     found = find_suite(suite)
     found = found if found.split else found.part("test")
     shipped = baselines(found, against.split(",") if against else None)
+    named = plugin(policy, option)
     entry = {
-        "name": policy, "options": dict(name_and_value(text) for text in option or []), "batch": batch,
-        "label": label_for(policy, label, {one.strategy for one in shipped}),
+        **named, "batch": batch, "label": label_for(named["name"], label, {one.strategy for one in shipped}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
     }  # fmt: skip
     study = suite_study(found, entry, seeds)
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(again()), scratch as place:
-        runs, left_out = study.plan()
-        for reason in left_out:
+        for reason in study.plan()[1]:
             out.print(f"note: {reason}", soft_wrap=True)
-        with StudyProgress(out, runs) as progress:
-            new = run_policy(study, Path(place) / "logs", progress.on_run, jobs)
+        new = run_policy(study, Path(place) / "logs", jobs, progress=out)
         out.print("comparing ...")
         comparison = compare(found, [new, *shipped], study.spec.seed_list)
         if directory is None:

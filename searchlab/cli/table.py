@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import SearchlabError
-from .terminal import AsJson, MeasureSpec, TargetOrOwn, again, interruptible, json_object, name_and_value, out
+from .terminal import AsJson, MeasureSpec, SpaceOptions, TargetOrOwn, again, interruptible, json_object, out, plugin
 
 tables = typer.Typer(no_args_is_help=True, help="Recorded measurements that stand in for the machine.")
 
@@ -20,7 +20,7 @@ def table_build(
         str, typer.Argument(help="A study file; or a workload, with `--space`.", metavar="STUDY.toml|WORKLOAD")
     ],
     space: Annotated[str, typer.Option(help="The space to measure, for a workload.")] = "",
-    option: Annotated[list[str] | None, typer.Option(help="An option of that space.", metavar="NAME=VALUE")] = None,
+    option: SpaceOptions = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Measure this number of random configs, instead of all.")
     ] = None,
@@ -48,11 +48,12 @@ def table_build(
 ) -> None:
     """Measure every config of a space, for each workload and space of a study. To resume, run it again."""
     from ..run.plan import OnTrial, Run
+    from ..run.progress import RunProgress
     from ..tables.build import build_tables, placed, plan_tables, table_study
-    from .progress import RunProgress
 
     settings = json_object(measure, "--measure")
-    study = table_study(source, space, dict(name_and_value(text) for text in option or []), target, settings)
+    named = plugin(space, option)
+    study = table_study(source, named["name"], named["options"], target, settings)
     planned, left_out = plan_tables(study, limit, seed)
     default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
     placed_tables = placed(planned, to, default, passes)

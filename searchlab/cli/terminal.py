@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -23,7 +23,22 @@ out = Console(width=None if sys.stdout.isatty() else 100, markup=False, emoji=Fa
 Workload = Annotated[
     str, typer.Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
 ]
-SpaceName = Annotated[str, typer.Option("--space", help="A search space, as `searchlab list spaces` names it.")]
+SpaceName = Annotated[
+    str,
+    typer.Option(
+        "--space", help="A search space, as `searchlab list spaces` names it; with options: `guided-gemm,blocks=knobs`."
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="An option of the plug-in. May be repeated.", metavar="NAME=VALUE"),
+]
+PolicyOptions = Annotated[
+    list[str] | None, typer.Option("--option", help="An option of the policy. May be repeated.", metavar="NAME=VALUE")
+]
+SpaceOptions = Annotated[
+    list[str] | None, typer.Option("--option", help="An option of the space. May be repeated.", metavar="NAME=VALUE")
+]
 TargetSpec = Annotated[str, typer.Option("--target", help="`native`, `cuda`, an LLVM CPU, or a TVM target as JSON.")]
 TargetOrOwn = Annotated[
     str | None,
@@ -121,10 +136,25 @@ def name_and_value(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def plugin(text: str) -> dict[str, Any]:
-    """A plug-in, spelled ``name`` or ``name,option=value,...``, as a study file has it."""
-    name, *options = text.split(",")
-    return {"name": name, "options": dict(name_and_value(option) for option in options)}
+def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
+    """A plug-in, spelled ``name`` or ``name,option=value,...``, as a study file has it.
+
+    options: more of them, ``option=value`` each. A comma ends no value that is JSON so far: ``arms=["tpe","xgb"]``.
+    """
+    name, *parts = text.split(",")
+    given: list[str] = []
+    for part in parts:
+        if given and not _is_whole(given[-1]):
+            given[-1] += f",{part}"
+        else:
+            given.append(part)
+    return {"name": name, "options": dict(name_and_value(option) for option in [*given, *(options or [])])}
+
+
+def _is_whole(option: str) -> bool:
+    """Whether no bracket or quote is open at the end of ``option``."""
+    value = option.partition("=")[2]
+    return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
 
 def milliseconds(seconds: float) -> str:

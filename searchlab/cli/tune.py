@@ -11,6 +11,7 @@ from .terminal import (
     CostModelName,
     FeaturesName,
     MeasureSpec,
+    PolicyOptions,
     SpaceName,
     TargetOrOwn,
     Workload,
@@ -34,6 +35,7 @@ def tune(
         Path,
         typer.Option(help="The log of the run. If the file exists, the run goes on from it.", metavar="FILE.jsonl"),
     ],
+    option: PolicyOptions = None,
     trials: Annotated[int, typer.Option(min=1, help="The number of trials that the log will have at the end.")] = 64,
     batch: Annotated[
         int, typer.Option(min=1, help="The number of configs that the policy is asked for at a time.")
@@ -52,13 +54,12 @@ def tune(
 ) -> None:
     """Search one workload in one space with one policy. To resume, run it again; for more trials, raise `--trials`."""
     from ..run.study import tune as tune_run
-    from .progress import RunProgress
 
-    with interruptible(again()), RunProgress(out) as progress:
+    with interruptible(again()):
         result = tune_run(
-            workload, space=plugin(space), policy=plugin(policy), log=log, trials=trials, batch=batch, seed=seed,
-            target=target, cost_model=cost_model and plugin(cost_model), features=features, warm_start=warm_start or [],
-            measure=json_object(measure, "--measure"), on_trial=progress.start(workload, policy, trials),
+            workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, batch=batch,
+            seed=seed, target=target, cost_model=cost_model and plugin(cost_model), features=features,
+            warm_start=warm_start or [], measure=json_object(measure, "--measure"), progress=out,
         )  # fmt: skip
     done = len(result.trials)
     if done < trials:

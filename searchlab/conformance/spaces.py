@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidConfig, UnsupportedWorkload, described
+from ..errors import InvalidConfig, UnsupportedWorkload, described, last_line
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
 from ..workload import parse_workload
-from .check import Breach, NotApplicable, rule
+from .check import Breach, NotApplicable, innermost, rule
 from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
 from .subjects import SpaceSubject
 
@@ -244,10 +244,27 @@ def schedules(space: SpaceSubject) -> None:
             if not str(error):
                 raise Breach(f"for {config.to_json()} it raises InvalidConfig without a text") from None
             continue
+        except Exception as error:  # TVM may raise anything
+            raise Breach(
+                f"for {config.to_json()} it raises {type(error).__name__}: {_reason(error)}, raised at "
+                f"{innermost(error, space.cls)}"
+            ) from error
         if not isinstance(schedule, Schedule):
             raise Breach(f"for {config.to_json()} it gives a {type(schedule).__name__}")
     if not space.valid:
-        raise Breach(f"none of {len(space.samples)} random configs makes a program")
+        config = space.samples[0]
+        try:
+            space.space.schedule(config)
+        except InvalidConfig as error:
+            raise Breach(
+                f"none of {len(space.samples)} random configs makes a program; {config.to_json()} does not because: "
+                f"{_reason(error)}"
+            ) from None
+
+
+def _reason(error: BaseException) -> str:
+    """The cause of ``error``: TVM shows the program first."""
+    return last_line(error).removeprefix("Error message: ")
 
 
 @rule("begin schedule with self.knobs(config), which raises InvalidConfig and says why", PROGRAMS)

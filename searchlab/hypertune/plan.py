@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ def plan_hypertune(
     cls = POLICIES.load(entry.name)
     asked = parse_options(options, entry.name, cls)
     changed = msgspec.structs.replace(spec, policies=[entry], cost_models=models, seeds=[seed])
-    runs, left_out = Study(changed, study.base).plan()
+    runs, left_out = replace(study, spec=changed).plan()
     notes = list(left_out)
     own = entry.cost_model or has_own_model(cls)
     if len(spec.cost_models) > 1 and not own and (model := runs[0].strategy.cost_model):

@@ -15,7 +15,6 @@ import numpy as np
 from ..analysis.stats.curves import Floats
 from ..analysis.stats.random_search import Draws, RandomSearch
 from ..measure.table import TableMeasurer
-from ..records import Trial
 from ..run.loop import search
 from ..run.plan import Run
 
@@ -115,9 +114,8 @@ class Replays:
         if key not in self.known:
             log = self.directory / "replay.jsonl"
             log.unlink(missing_ok=True)
-            trials: list[Trial] = []
             run = replace(problem.with_options(options, seed), log=log)
-            search(run, self.measurer, trials.append)
+            trials = search(run, self.measurer).trials
             # A run that ends before stays at its best.
             costs = np.full(run.trials, np.inf)
             costs[: len(trials)] = [trial.cost for trial in trials]

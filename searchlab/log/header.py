@@ -10,6 +10,8 @@ import msgspec
 from ..plugins import Plugin
 
 FORMAT = 1
+TABLE = "table"
+"""The label of the runs that measure every config of a table."""
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +98,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         return self.label or self.policy.name
 
     @property
+    def is_table(self) -> bool:
+        """Whether `searchlab table build` made the log."""
+        return self.label == TABLE or self.passes is not None
+
+    @property
     def table(self) -> str:
         """The name of the table of a suite that answered, without the version of the suite; empty if none did."""
         return str(self.measure.get("name", "")).rpartition("/")[2]
@@ -107,7 +114,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IDENTITY = (
-    "workload", "space", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "target", "measure",
+    "workload", "space", "target", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "measure",
     "host", "surrogate", "warm_start",
 )  # fmt: skip
 

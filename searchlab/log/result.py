@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Best:
     """The fastest trial of a run: the winner of its finalists, if it has finalists.
 
-    gflops: its throughput, in the ``unit`` of the log. seconds: median time of one run of the program, as last
-    measured. tied: the other finalists that are within the
+    gflops: its throughput, in the ``unit`` of the log. seconds: median time of one run of the program. Both are as last
+    measured: as a finalist at the end of the run, if :attr:`retimed`. gflops_as_trial: as it was measured during the
+    search, as in the column ``gflops`` of :meth:`Result.to_frame`. tied: the other finalists that are within the
     noise of the winner; None if the run has no finalists. result: the run. :mod:`searchlab.apply` builds and shows the
     program.
     """
@@ -42,6 +43,15 @@ class Best:
     @property
     def config(self) -> Config:
         return self.trial.config
+
+    @property
+    def retimed(self) -> bool:
+        """Whether it was timed again at the end of the run, in turn with the other finalists."""
+        return self.tied is not None
+
+    @property
+    def gflops_as_trial(self) -> float:
+        return self.result.log.flops / self.trial.cost / 1e9
 
     def schedule(self) -> Schedule:
         """The schedule of this config: its ``.mod`` is the program, its ``.trace`` the steps that made it."""
@@ -111,16 +121,26 @@ class Result:
             ) from None
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a trial: its knobs as ``config.<name>``, cost (seconds), gflops, best_gflops, failure, elapsed (s)."""
+        """A row a trial: its knobs as ``config.<name>``, cost (seconds), gflops, best_gflops, failure, elapsed (s).
+
+        repeats: the readings of which the cost is made, a tuple of seconds. gflops and best_gflops are as measured
+        during the search; gflops_retimed is that of a finalist as it was timed again at the end, NaN of other trials.
+        The maximum of gflops may be above :attr:`Best.gflops`, which is a gflops_retimed if the run has finalists.
+        """
         import pandas as pd
 
         log = self.log
         gflops = log.flops / log.costs / 1e9
+        retimed = np.full(len(log.records), np.nan)
+        for finalist in log.final.finalists if log.final else ():
+            retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
         columns: dict[str, Any] = {
             "trial": np.arange(len(log.records)),
             "cost": log.costs,
             "gflops": gflops,
             "best_gflops": np.maximum.accumulate(gflops),
+            "gflops_retimed": retimed,
+            "repeats": [record.seconds for record in log.records],
             "elapsed": log.elapsed,
             "failure": [record.failure for record in log.records],
             "reused": [record.reused for record in log.records],
@@ -128,6 +148,36 @@ class Result:
         for name in dict.fromkeys(name for record in log.records for name in record.config):
             columns[f"config.{name}"] = [record.config.get(name) for record in log.records]
         return pd.DataFrame(columns)
+
+
+class Results(list[Result]):
+    """The runs of a study, in planned order."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a trial of every run: what its run is, and the columns of :meth:`Result.to_frame`.
+
+        These say what a run is: workload, space, strategy (its label), policy, cost_model and features (None if it has
+        no model), batch, seed. A knob that a space does not have is NaN.
+        """
+        import pandas as pd
+
+        frames = []
+        for result in self:
+            header, frame = result.log.header, result.to_frame()
+            run = {
+                "workload": header.workload,
+                "space": header.space_name,
+                "strategy": header.name,
+                "policy": header.policy.name,
+                "cost_model": header.cost_model.name if header.cost_model else None,
+                "features": header.features if header.cost_model else None,
+                "batch": header.batch,
+                "seed": header.seed,
+            }
+            for place, (name, value) in enumerate(run.items()):
+                frame.insert(place, name, value)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def load_log(path: str | Path) -> Result:

@@ -25,7 +25,8 @@ class LogWriter:
 
     ``records``, ``final`` and ``ended`` are its content when it was opened. ``held`` is the log as it was read before,
     if it was; it is read again only if it has changed since. A durable log writes each record as it is appended, and
-    :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. Raises
+    :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. If an
+    error ends a new log before its first trial, the log is removed: it would block the run that was meant. Raises
     SearchlabError if the log is foreign or damaged, if another process writes it, or if its header differs from
     ``header`` in a field of ``IDENTITY``.
     """
@@ -54,12 +55,15 @@ class LogWriter:
     def _open(self, header: Header, held: Log | None) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._file.fileno()).st_nlink:
+                raise BlockingIOError  # its writer has removed it since it was opened
         except OSError:
             raise SearchlabError(
                 f"another process is writing {self.path}; wait for it, or choose another log"
             ) from None
         if held is None or held.size != os.fstat(self._file.fileno()).st_size:
             held = read_held(self.path)
+        self._created = held is None
         if held is not None:
             check_identity(self.path, held.header, header)
             self.header, self.records, self.final, self.ended = held.header, held.records, held.final, held.ended
@@ -126,7 +130,9 @@ class LogWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind and self._created and not (self._added or self.ended):
+            self.path.unlink(missing_ok=True)  # before it is closed, which lets go of its lock
         self.close()
 
 
@@ -153,9 +159,14 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
         if name == "measure":
             before = in_todays_words(before)
         if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
+            way = "choose another log file"
+            if new.label:  # of a study, which names its logs itself
+                of_policy = ("policy", "cost_model", "features", "batch", "warm_start")
+                entry = "policy" if name in of_policy else "space" if name == "space" else ""
+                way = (f"give that {entry} a new label, or " if entry else "") + "choose another directory (--out)"
             raise SearchlabError(
-                f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; "
-                f"choose another log file, or start the same run as before"
+                f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or start "
+                f"the same run as before"
             )
 
 

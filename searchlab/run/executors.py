@@ -32,10 +32,10 @@ from .loop import search
 from .plan import OnTrial, Run
 from .warm_start import check_apart
 
-OnRun = Callable[[Run, int, int, int], OnTrial]
+OnRun = Callable[[Run, int, int, int], OnTrial | None]
 """Called as a run begins, with the run, its number (from 1), the number of runs, and the number of its job (from 0).
 
-It returns the function to call with each trial. The previous run of that job has ended by then.
+It returns the function to call with each trial, or None. The previous run of that job has ended by then.
 """
 
 
@@ -69,7 +69,11 @@ def execute(runs: Sequence[Run], base: Path, on_run: OnRun, jobs: int = 1) -> It
             return
         for number, run in enumerate(runs, 1):
             log, held[number - 1] = held[number - 1], None
-            yield run, search(run, measurers.of(run), on_run(run, number, len(runs), 0), log)
+            yield run, search(run, measurers.of(run), on_run(run, number, len(runs), 0) or _ignore, log)
+
+
+def _ignore(trial: Trial, replayed: bool) -> None:
+    pass
 
 
 class _Measurers:
@@ -143,6 +147,14 @@ class _Search:
 
 
 @dataclass(frozen=True)
+class _Told:
+    """A trial, as :data:`~searchlab.run.plan.OnTrial` is told of it."""
+
+    trial: Trial
+    replayed: bool
+
+
+@dataclass(frozen=True)
 class _Warned:
     text: str
 
@@ -173,7 +185,7 @@ def _in_jobs(
 
         def start(worker: Worker, job: int) -> None:
             number, run = waiting.popleft()
-            running[worker] = run, on_run(run, number, len(runs), job)
+            running[worker] = run, on_run(run, number, len(runs), job) or _ignore
             worker.send(_Search(cloudpickle.dumps(run), msgspec.to_builtins(run.settings)))
 
         # Jobs are killed, and cannot clean up; their own processes may live a moment longer.
@@ -193,8 +205,8 @@ def _in_jobs(
                     message = worker.recv()
                 except WorkerDied as death:
                     raise SearchlabError(f"a job {death}; run this again to resume; logged trials are kept") from None
-                if isinstance(message, Trial):
-                    on_trial(message)
+                if isinstance(message, _Told):
+                    on_trial(message.trial, message.replayed)
                 elif isinstance(message, _Warned):
                     warnings.warn(message.text, SearchlabWarning, stacklevel=2)
                 elif message.refused:
@@ -231,7 +243,7 @@ def main() -> None:
         try:
             run: Run = replace(pickle.loads(task.run), settings=msgspec.convert(task.settings, Settings))
             with trusting(begin.trusts):
-                search(run, measurers.of(run), connection.send)
+                search(run, measurers.of(run), lambda *told: connection.send(_Told(*told)))
         except SearchlabError as error:
             connection.send(_Ended(refused=str(error), failed=traceback.format_exc()))
         except Exception:

@@ -19,7 +19,9 @@ from .replay import Replay
 from .searcher import Searcher
 
 
-def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None, held: Log | None = None) -> Log:
+def search(
+    run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial, replayed: None, held: Log | None = None
+) -> Log:
     """Search until the log of ``run`` holds all its trials, or says that the run ended. Gives the complete log.
 
     held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
@@ -33,9 +35,13 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial: None,
     )
     with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
-        whole = writer.ended or len(writer.records) >= run.trials
-        with extracted_by(measurer.extract):
-            done = writer.log.trials if whole else _loop(run, measurer, writer, on_trial)
+        if writer.ended or len(writer.records) >= run.trials:
+            done = writer.log.trials
+            for trial in done:
+                on_trial(trial, True)
+        else:
+            with extracted_by(measurer.extract):
+                done = _loop(run, measurer, writer, on_trial)
         finish(run.space, measurer, writer, done)
         return writer.log
 

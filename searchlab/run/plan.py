@@ -23,8 +23,12 @@ from ..target import Target
 from ..workload import Workload
 from .warm_start import NOTHING, EarlierRun, WarmStart, usable
 
-OnTrial = Callable[[Trial], None]
-"""Called with every trial in order, measured now or replayed from the log."""
+OnTrial = Callable[[Trial, bool], object]
+"""Called with every trial of the log, in order, and with whether it is replayed: the log held it when the run began.
+
+A complete log is replayed as well. What it gives does not matter. An error that it raises ends the run and reaches the
+caller; the trial is in the log, so the run resumes after it.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,10 +103,15 @@ class Strategy:
     ) -> Strategy:
         """The strategy of these names. Raises SearchlabError if there is no such policy or cost model.
 
-        cost_model, features: for a policy that takes a cost model; by default as :func:`~searchlab.policy.model_of`.
+        cost_model, features: only for a policy that takes a cost model, which has by default those of
+            :func:`~searchlab.policy.model_of`.
         """
         plugin, policy_class = POLICIES.named(policy)
+        POLICIES.check_class(plugin.name, policy_class)
         if not takes_cost_model(policy_class):
+            for name, given in (("cost_model", cost_model), ("features", features)):
+                if given:
+                    raise SearchlabError(f"policy {plugin.name!r} takes no cost model; leave out {name}, {given!r}")
             return cls(plugin, policy_class, label=label)
         model, features = model_of(policy_class, cost_model, features)
         return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label)
@@ -114,11 +123,8 @@ class Strategy:
     def start(self, space: Space, seed: int) -> tuple[Policy, Surrogate | None]:
         """A new policy, and its cost model; None if it takes none.
 
-        Raises SearchlabError if the class is no policy, and for an option that the policy or the cost model does not
-        have.
+        Raises SearchlabError for an option that the policy or the cost model does not have.
         """
-        if not issubclass(self.policy_class, Policy):
-            raise SearchlabError(f"policy {self.policy.name!r} is not a policy: derive its class from searchlab.Policy")
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
         surrogate = None

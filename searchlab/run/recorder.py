@@ -47,7 +47,7 @@ class Recorder:
             )
             reading = None
             self._best = min(self._best, trial.cost)
-            self._on_trial(trial)
+            self._on_trial(trial, False)
         self._log.sync()
         return trials
 

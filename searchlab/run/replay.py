@@ -32,7 +32,7 @@ class Replay:
             if trial.config != config:
                 raise SearchlabError(self._difference(f"asks for {config.to_json()}", record))
             trials.append(trial)
-            self._on_trial(trial)
+            self._on_trial(trial, True)
         self._taken += len(trials)
         return trials
 

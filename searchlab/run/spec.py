@@ -125,6 +125,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def policy_entries(self) -> list[NamedPolicy]:
         return [NamedPolicy(entry) if isinstance(entry, str) else entry for entry in self.policies]
 
+    @property
+    def cost_model_entries(self) -> list[NamedCostModel]:
+        return [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
+
 
 def _check_counts(settings: StudySpec | NamedPolicy) -> None:
     """Raise ValueError for less than one trial or a batch of less than one."""

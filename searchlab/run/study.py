@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import re
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
-from ..log.result import Result
+from rich.console import Console
+
+from ..costmodel import COST_MODELS
+from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
+from ..log.format import Log
+from ..log.result import Result, Results
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..policy import POLICIES, Policy, has_own_model, takes_cost_model
+from ..options import whole
+from ..plugins import PluginSpec
+from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .executors import OnRun, check_jobs, execute
+from .given import Given, spelled
 from .plan import OnTrial, Run, Searched, Strategy, plan_run
-from .spec import OF_SUITE, Named, NamedCostModel, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
+from .progress import shown
+from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
 from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
 
 _Place = tuple[Path, Searched, Settings]
@@ -35,6 +44,8 @@ class Study:
     spec: StudySpec
     base: Path = field(default_factory=Path)
     """The directory from which relative paths in the study start."""
+    given: Given = field(default_factory=Given)
+    """The classes and spaces that a script gave."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -50,8 +61,14 @@ class Study:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
-        """The study of a mapping with the keys of a study file."""
-        return cls._of(dict(data), Path(base), "the study")
+        """The study of a mapping with the keys of a study file. It may hold classes and objects, as :func:`tune` takes.
+
+        ``policies`` may hold the class of a policy, ``spaces`` a class or a Space (which brings its workload, if
+        ``workloads`` is left out), ``cost_models`` the class of a cost model; any of them also as the ``name`` of an
+        entry. A workload may be a Workload, ``target`` a Target and ``measure`` settings.
+        """
+        plain, given = spelled(data)
+        return replace(cls._of(plain, Path(base), "the study"), given=given)
 
     @classmethod
     def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
@@ -89,6 +106,8 @@ class Study:
     @cached_property
     def _plan(self) -> tuple[list[Run], list[str]]:
         spec = self.spec
+        for model in spec.cost_model_entries:  # those that no policy takes, too
+            COST_MODELS.check_name(model.name)
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         labels = [strategy.label for _, strategy in strategies]
         _check_distinct("policy", [_slug(label) for label in labels])
@@ -152,7 +171,9 @@ class Study:
     def _spaces(self, left_out: list[str]) -> list[_Place]:
         """Each space of each workload. ``left_out`` gets the reasons for the others."""
         spec = self.spec
-        target = resolve_target(spec.measure.default_target(self.base) if spec.target is None else spec.target)
+        target = None if spec.target is None else resolve_target(spec.target)
+        if target is None and len(self.given.spaces) < len(spec.spaces):  # a space that was given has its target
+            target = resolve_target(spec.measure.default_target(self.base))
         workloads = [parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
@@ -161,9 +182,18 @@ class Study:
         for workload in workloads:
             for entry in entries:
                 name = entry.label or entry.name
+                known = self.given.spaces.get(name)
+                if known is not None and str(workload) not in known:
+                    left_out.append(f"{workload} is not searched in {name}: that space is for {', '.join(known)}")
+                    continue
                 try:
                     searched = Searched.of(
-                        entry.plugin, workload, target, entry.label, settings=self.spec.measure, base=self.base
+                        known[str(workload)] if known else entry.plugin,
+                        workload,
+                        target if known is None or spec.target is not None else None,
+                        entry.label,
+                        settings=self.spec.measure,
+                        base=self.base,
                     )
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
@@ -186,31 +216,43 @@ class Study:
     def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
         """The policy of ``entry``, with each cost model of the study if it takes those; all have a label."""
         label = entry.label or entry.name
-        cls = POLICIES.load(entry.name)
-        takes = takes_cost_model(cls)
-        for name in ("cost_model", "features"):
-            if not takes and getattr(entry, name) is not None:
-                raise SearchlabError(f"policy {entry.name!r} takes no cost model; leave {name} out of its entry")
-        if not takes or entry.cost_model or has_own_model(cls):
-            model = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
-            yield Strategy.of(entry.plugin, model, entry.features, label)
+        cls = self.given.policies.get(entry.name) or POLICIES.load(entry.name)
+        policy = {"name": cls if entry.name in self.given.policies else entry.name, "options": entry.options}
+        if not takes_cost_model(cls) or entry.cost_model or has_own_model(cls):
+            own = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
+            yield Strategy.of(policy, own, entry.features, label)
             return
-        models = [NamedCostModel(model) if isinstance(model, str) else model for model in self.spec.cost_models]
-        for named in models:
-            suffix = f"+{named.label or named.name}" if len(models) > 1 else ""
-            yield Strategy.of(entry.plugin, named.plugin, entry.features or named.features, label + suffix)
+        models = self.spec.cost_model_entries
+        for model in models:
+            suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
+            yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
 
-    def run(self, out: str | Path, on_run: OnRun | None = None, jobs: int = 1) -> list[Result]:
+    def run(
+        self,
+        out: str | Path,
+        on_run: OnRun | None = None,
+        jobs: int = 1,
+        *,
+        progress: bool | Console | None = None,
+    ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
         Existing logs are resumed. Programs that any of them holds are not measured again.
+        on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
+            and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
+            :func:`tune`. ``print`` will do.
         jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
             the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
+        progress: False for no bars; by default they are shown in a terminal and in a notebook. A console of rich is
+            where to show them.
         """
+        whole("jobs", jobs, 1)
         check_jobs(jobs, self.exclusive)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
-        logs = {run.log: log for run, log in execute(runs, self.base, on_run or _ignore_run, jobs)}
-        return [Result(logs[run.log], run.space) for run in runs]
+        with shown(progress, runs, on_run or _ignore_run) as on_each:
+            logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
+        _warn_of_more(runs, logs)
+        return Results(Result(logs[run.log], run.space) for run in runs)
 
 
 def searched_table(table: SuiteTable) -> Searched:
@@ -220,12 +262,21 @@ def searched_table(table: SuiteTable) -> Searched:
     return replace(searched, size=table.header.space_size)
 
 
-def _ignore(_: object) -> None:
+def _ignore_run(*_: object) -> None:
     pass
 
 
-def _ignore_run(*_: object) -> OnTrial:
-    return _ignore
+def _warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
+    """Warn if logs hold more trials than their runs are to have: nothing is taken from a log."""
+    more = [run for run in runs if len(logs[run.log].records) > run.trials]
+    if more:
+        first, others = more[0], f", and {len(more) - 1} other logs hold more as well" if len(more) > 1 else ""
+        warnings.warn(
+            f"{first.log} holds {len(logs[first.log].records)} trials, more than the {first.trials} that were asked "
+            f"for{others}; the result is of all that a log holds",
+            SearchlabWarning,
+            stacklevel=3,
+        )
 
 
 def _slug(text: str) -> str:
@@ -241,32 +292,39 @@ def _check_distinct(title: str, names: Sequence[str]) -> None:
 def tune(
     workload: str | Workload,
     *,
-    space: str | Mapping[str, Any] | Space,
-    policy: str | Mapping[str, Any] | type[Policy],
+    space: PluginSpec | Space,
+    policy: PluginSpec,
     log: str | Path,
     trials: int = 64,
     batch: int = 8,
     seed: int = 0,
-    cost_model: str | Mapping[str, Any] | None = None,
+    cost_model: PluginSpec | None = None,
     features: str | None = None,
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
     warm_start: Sequence[str | Path] = (),
-    on_trial: OnTrial = _ignore,
+    on_trial: OnTrial | None = None,
+    progress: bool | Console | None = None,
 ) -> Result:
     """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
 
-    space, policy, cost_model: a registered name, ``{"name": ..., "options": {...}}`` or ``"module:Class"``; or a
-    Space, or the class of a policy.
+    space, policy, cost_model: a registered name, ``"module:Class"``, the class, or ``{"name": ..., "options": {...}}``
+    with one of these as its name; or a Space.
     cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
     ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
     or the target of the table.
     warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
     features of programs is trained on the others, one with knob features on other shapes in the same space.
-    Raises SearchlabError for bad input, and if ``log`` is of another run.
+    on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
+    the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
+    keeps the trial, and the error reaches the caller. What it returns does not matter.
+    progress: False for no bar; by default it is shown in a terminal and in a notebook. A console of rich is where to
+    show it.
+    Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
+    more than ``trials`` trials: the result is then of all.
     """
-    if trials < 1 or batch < 1 or seed < 0:
-        raise SearchlabError(f"trials and batch must be at least 1, seed at least 0; not {trials}, {batch} and {seed}")
+    for name, value, least in (("trials", trials, 1), ("batch", batch, 1), ("seed", seed, 0)):
+        whole(name, value, least)
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
@@ -279,5 +337,7 @@ def tune(
         seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,
     )  # fmt: skip
     check_used(earlier, [run.warm_start])
-    ((_, complete),) = execute([run], Path(), lambda *_: on_trial)
+    with shown(progress, [run], lambda *_: on_trial) as on_run:
+        ((_, complete),) = execute([run], Path(), on_run)
+    _warn_of_more([run], {run.log: complete})
     return Result(complete, run.space)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +17,6 @@ from ..analysis.runs import Comparison
 from ..errors import SearchlabError
 from ..log.format import Log
 from ..measure.suite import Suite
-from ..run.executors import OnRun
 from ..run.study import Study
 from .trajectories import RecordedTables, Trajectories, collect
 
@@ -27,12 +27,13 @@ def suite_study(suite: Suite, policy: Mapping[str, Any], seeds: int | None = Non
     return Study.from_dict({"suite": where, "policies": [dict(policy)], **({"seeds": seeds} if seeds else {})})
 
 
-def run_policy(study: Study, out: Path, on_run: OnRun | None = None, jobs: int = 1) -> Trajectories:
+def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console | None = None) -> Trajectories:
     """The runs of the one policy of ``study`` over its suite. The logs are in ``out``, from which a later call resumes.
 
+    progress: as of :meth:`~searchlab.run.study.Study.run`.
     Raises SearchlabError for bad input, and if the policy can search no table.
     """
-    results = study.run(out, on_run, jobs)
+    results = study.run(out, jobs=jobs, progress=progress)
     assert study.suite is not None
     (trajectories,) = collect(study.suite, [result.log.path for result in results])
     return trajectories

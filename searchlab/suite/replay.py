@@ -56,7 +56,8 @@ class Replayer:
         searched, measurer = self._place(name)
         log = self._folder / "replay.jsonl"
         log.unlink(missing_ok=True)
-        strategy = Strategy.of(of.policy, of.cost_model, of.features or None, of.strategy)
+        features = of.features if of.cost_model else ""
+        strategy = Strategy.of(of.policy, of.cost_model, features or None, of.strategy)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # whoever made the run was told
             run = plan_run(

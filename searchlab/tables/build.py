@@ -16,6 +16,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import Log, Record, read_log
+from ..log.header import TABLE
 from ..log.writer import check_identity, pack
 from ..measure.settings import LocalSettings, Settings
 from ..run.executors import OnRun, execute
@@ -25,7 +26,6 @@ from ..run.study import Study
 from ..schema import explained
 from .passes import OnBlock, Timed, TimedPasses, one_a_program
 
-LABEL = "table"
 PASSES = 3
 """How many times all programs of a table are timed, by default."""
 WORK = ".building"
@@ -81,7 +81,7 @@ def table_study(
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
         changes["measure"] = explained(dict(measure), Settings, "measure")
-    return Study(msgspec.structs.replace(study.spec, **changes), study.base)
+    return replace(study, spec=msgspec.structs.replace(study.spec, **changes))
 
 
 def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
@@ -119,9 +119,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit is the number of configs to measure; it must be at least 1, not {limit}")
     spec = msgspec.structs.replace(
-        study.spec, policies=[NamedPolicy("random", label=LABEL)], seeds=[seed], batch=BATCH, warm_start=[]
+        study.spec, policies=[NamedPolicy("random", label=TABLE)], seeds=[seed], batch=BATCH, warm_start=[]
     )
-    planned, left_out = Study(spec, study.base).plan()
+    planned, left_out = replace(study, spec=spec).plan()
     runs = []
     for run in planned:
         # Where a decision takes milliseconds, configs are counted up to the limit only.

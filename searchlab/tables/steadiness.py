@@ -8,8 +8,7 @@ import numpy as np
 from scipy import stats
 
 from ..log.format import Log
-from ..log.header import Passes
-from .build import LABEL
+from ..log.header import TABLE, Passes
 from .passes import DRIFTED
 
 READINGS = 64
@@ -30,7 +29,7 @@ def unsteady(log: Log) -> str:
     """
     if log.header.passes is not None:
         return _of_passes(log, log.header.passes)
-    return _of_order(log) if log.header.label == LABEL else ""
+    return _of_order(log) if log.header.label == TABLE else ""
 
 
 def _of_passes(log: Log, passes: Passes) -> str:

@@ -81,7 +81,7 @@ def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:
     own = psutil.Process(os.getpid())
     start = time.perf_counter()
 
-    def on_trial(trial: Trial) -> None:
+    def on_trial(trial: Trial, replayed: bool) -> None:
         if (trial.index + 1) % max(1, trials // 20) == 0:
             workers = sorted((megabytes(child) for child in own.children()), reverse=True)
             row = {"trials": trial.index + 1, "parent": megabytes(own), "seconds": time.perf_counter() - start}

@@ -76,11 +76,11 @@ for number, sketch in enumerate(space.sketches):
 log = args.out / f"ansor_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 
-def search(trials: int, known: int = 0) -> searchlab.Result:
-    """The run of so many trials: those in the log are taken from there. Prints all but the ``known`` first."""
+def search(trials: int) -> searchlab.Result:
+    """The run of so many trials. Those in the log are taken from there; prints the others."""
 
-    def show(trial: searchlab.Trial) -> None:
-        if trial.index >= known:
+    def show(trial: searchlab.Trial, replayed: bool) -> None:
+        if not replayed:
             said = trial.measurement.failure or f"{workload.flops / trial.cost / 1e9:7.1f} GFLOPS"
             print(f"  trial {trial.index:3d}: {said}", flush=True)
 
@@ -142,7 +142,7 @@ print("\n".join(lines[:40]))
 before = log.read_bytes()
 done = result.trials
 print(f"\nThe search again, {trials + 5} trials:")
-resumed = search(trials + 5, known=len(done))
+resumed = search(trials + 5)
 assert resumed.trials[: len(done)] == done, "a trial was measured again"
 assert log.read_bytes().startswith(before), "the log was written anew"
 print(f"\n{len(resumed.trials)} trials in the log: {len(done)} as they were, {len(resumed.trials) - len(done)} new.")

@@ -140,7 +140,7 @@ print(f"Its config 9881539: {theirs.show(published)}\n")
 log = args.out / f"autotvm_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 
-def show(trial: searchlab.Trial) -> None:
+def show(trial: searchlab.Trial, replayed: bool) -> None:
     said = trial.measurement.failure or f"{workload.flops / trial.cost / 1e9:7.1f} GFLOPS"
     print(f"  trial {trial.index:3d}: {said}", flush=True)
 

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from searchlab.cli.terminal import plugin
 from searchlab.log.format import read_log
 from tests.support import toys
 from tests.support.cli import searchlab
@@ -61,6 +63,27 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
     summary = json.loads(reported.stdout)
     assert {row["strategy"] for row in summary["workloads"][0]["strategies"]} == {"evolutionary", "random"}
     assert list((tmp_path / "results" / "study" / "report").glob("*.png"))
+
+
+def test_the_bar_of_a_study_ends_at_its_end_whatever_its_logs_hold(study: Path, tmp_path: Path) -> None:
+    """Runs that ended by themselves, and logs of more trials than the study now has."""
+    study.write_text(STUDY.replace("trials = 20", "trials = 130"))  # the space has 120 configs
+    assert "520/520" in searchlab("run", study, cwd=tmp_path).stdout
+    study.write_text(STUDY)
+    done = searchlab("run", study, cwd=tmp_path)
+    assert "80/80" in done.stdout and "holds 120 trials, more than the 20" in done.stderr
+
+
+def test_a_folder_of_tables_gets_no_report(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    lines = (tmp_path / "table.jsonl").read_text().splitlines(keepends=True)
+    header = json.loads(lines[0]) | {"label": "table"}
+    (folder / "a.jsonl").write_text("".join([json.dumps(header, separators=(",", ":")) + "\n", *lines[1:]]))
+    refused = searchlab("report", folder, cwd=tmp_path)
+    assert refused.returncode == 2 and "is a folder of tables, such as a.jsonl; say where" in refused.stderr
+    assert [path.name for path in folder.iterdir()] == ["a.jsonl"]
+    assert searchlab("report", folder, "--out", "here", cwd=tmp_path).returncode == 0
 
 
 def test_logs_are_reported_on_by_name(study: Path, tmp_path: Path) -> None:
@@ -193,6 +216,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, 
     assert said in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.toml"]
+    assert not done.stdout.strip(), "no bar of a run that never began"
 
 
 def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:
@@ -230,11 +254,18 @@ def test_list_and_space_and_schema() -> None:
     }  # fmt: skip
 
 
-ACME = """
+ACME = '''
 from searchlab import NeverTwice
+from searchlab.options import whole
 from searchlab.policy import Origin
 
 class Copy(NeverTwice):
+    """Walks about. And far."""
+
+    def __init__(self, space, *, seed, legs=2):
+        super().__init__(space, seed=seed)
+        self.legs = whole("legs", legs, 1, 8)
+
     origin = Origin("Walker [x]", "2.1", "walk.py", "reproduction", ("no walls", "one leg"))
 
     def propose(self, n, rng):
@@ -242,7 +273,53 @@ class Copy(NeverTwice):
 
 class Other(Copy):
     pass
-"""
+'''
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--version"], f"searchlab {version('searchlab')}"),
+        (["show", "space", "guided-gemm"], "one of 'model', 'knobs'"),
+        (["show", "costmodel", "lightgbm"], "a whole number from 2 to 1024"),
+        (["show", "workload", "resnet50/conv3.2b"], "conv2d:1x28x28x128x128x3x3:p1"),
+        (["list", "policies"], "(original: MetaSchedule's EvolutionarySearch"),
+        (["space", "gemm:64x64x64", "--space", "guided-gemm,blocks=knobs"], "256 configs"),
+    ],
+)  # fmt: skip
+def test_what_there_is_can_be_found_out(words: list[str], said: str) -> None:
+    done = searchlab(*words)
+    assert done.returncode == 0 and said in " ".join(done.stdout.split()), done.stdout + done.stderr
+
+
+def test_options_are_spelled_alike_wherever_a_plug_in_is_named() -> None:
+    arms = [{"name": "xgb", "options": {"epsilon": 0.2}}, "tpe"]
+    whole = {"name": "bandit", "options": {"arms": arms, "window": 5}}
+    assert plugin(f"bandit,arms={json.dumps(arms)},window=5") == whole
+    assert plugin("bandit", [f"arms={json.dumps(arms)}", "window=5"]) == whole
+    assert plugin("xgb,note=a b") == {"name": "xgb", "options": {"note": "a b"}}
+
+
+def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
+    first = searchlab("run", study, "--dry-run", cwd=tmp_path)
+    assert "4 runs, 0 of them complete in results/study; 80 trials are left: unknown" in first.stdout, first.stderr
+    assert not (tmp_path / "results").exists()
+    assert searchlab("run", study, cwd=tmp_path).returncode == 0
+    study.write_text(STUDY.replace("trials = 20", "trials = 30"))
+    then = " ".join(searchlab("run", study, "--dry-run", cwd=tmp_path).stdout.split())
+    assert "4 runs, 0 of them complete in results/study; 40 trials are left: " in then and "at once" in then
+    study.write_text(STUDY)
+    assert "4 runs, 4 of them complete" in searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
+
+
+def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:
+    table = json.loads(searchlab("best", tmp_path / "table.jsonl", "--json").stdout)
+    (best,) = json.loads(searchlab("best", tmp_path, "--json").stdout)
+    assert best == table and best["file"] == str(tmp_path / "table.jsonl")
+    assert f"of {tmp_path / 'table.jsonl'}" in searchlab("best", tmp_path).stdout
+    (tmp_path / "empty").mkdir()
+    refused = searchlab("best", tmp_path / "empty")
+    assert refused.returncode == 2 and "there is no log" in refused.stderr
 
 
 def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
@@ -256,11 +333,14 @@ def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
     shown = searchlab("list", "policies", PYTHONPATH=path)
     assert shown.returncode == 0 and not shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
-    at = lines.index(["walk", "acme:Copy"])
-    assert [" ".join(words) for words in lines[at + 1 : at + 4]] == [
-        "reproduction: Walker [x], 2.1 (walk.py)", "- no walls", "- one leg",
-    ]  # fmt: skip
+    assert ["walk", "Walks", "about", "(reproduction:", "Walker", "[x],", "2.1)"] in lines
     assert ["other", "acme:Other"] in lines and ["raises", "raising:Policy"] in lines
+    explained = searchlab("show", "policy", "walk", PYTHONPATH=path)
+    assert explained.returncode == 0, explained.stderr
+    for text in ("Walks about. And far.", "reproduction: Walker [x], 2.1 (walk.py)", "- no walls", "- one leg"):
+        assert text in explained.stdout
+    option = next(line.split() for line in explained.stdout.splitlines() if line.split()[:1] == ["legs"])
+    assert " ".join(option) == "legs 2 a whole number from 1 to 8"
     told = json.loads(searchlab("list", "policies", "--json", PYTHONPATH=path).stdout)
     assert told["policies"]["walk"] == "acme:Copy"
     assert told["origins"]["walk"] == {

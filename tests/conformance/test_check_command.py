@@ -38,6 +38,22 @@ class Picky(NeverTwice):
 class Duck:
     def __init__(self, space, *, seed):
         pass
+
+from searchlab import InvalidConfig, Knob, ProductSpace
+
+class Unchecked(ProductSpace):
+    def __init__(self, workload, target):
+        super().__init__(workload, target, [Knob("width", [2, 4])])
+
+    def schedule(self, config):
+        from tvm.s_tir import Schedule
+        sch = Schedule(self.workload.module)
+        sch.parallel(sch.get_loops(sch.get_sblock("gemm"))[2])
+        return sch
+
+class Refusing(Unchecked):
+    def schedule(self, config):
+        raise InvalidConfig("it is too wide")
 """
 
 
@@ -117,3 +133,19 @@ def test_pytest_is_only_imported_by_its_own_module() -> None:
     code = "import sys, searchlab.conformance; print('pytest' in sys.modules, 'tvm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("Unchecked", ["for {'width':", "ScheduleError:", '"parallel" cannot be fulfilled', "mine.py:"]),
+        ("Refusing", ["none of 2 random configs makes a program", "because: it is too wide"]),
+    ],
+)
+def test_a_space_whose_schedule_fails_is_told_the_config_and_the_reason(
+    home: Path, space: str, said: list[str]
+) -> None:
+    done = check(home, "space", f"mine:{space}", "--only", "schedules", "--workload", "gemm:64x64x64")
+    assert done.returncode == 1
+    for text in said:
+        assert text in done.stdout, done.stdout

@@ -136,7 +136,7 @@ def observed(path: Path) -> dict[str, Any]:
     """What searchlab says of a whole log: plain JSON, without the file's place."""
     code, said = command("best", path, "--json")
     info = json.loads(command("table", "info", path, "--json")[1])[0]
-    return read(path) | {"best": json.loads(said) if code == 0 else None, "table": without_place(info)}
+    return read(path) | {"best": without_place(json.loads(said)) if code == 0 else None, "table": without_place(info)}
 
 
 def read(path: Path) -> dict[str, Any]:

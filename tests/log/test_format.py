@@ -190,3 +190,11 @@ def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
     each = 0.01 + 0.02 + 0.1 / 2 + 0.2
     assert log.elapsed.tolist() == pytest.approx([each, 2 * each])
     assert log.costs.tolist() == [1e-3, 2e-3]
+
+
+def test_what_differs_is_named_before_what_follows_from_it(tmp_path: Path) -> None:
+    """A fingerprint may depend on the target, and says nothing to a reader."""
+    written(tmp_path / "a.jsonl", 1)
+    other = msgspec.structs.replace(HEADER, target={"kind": "cuda"}, fingerprint="other")
+    with pytest.raises(SearchlabError, match="its target is"):
+        LogWriter(tmp_path / "a.jsonl", other)

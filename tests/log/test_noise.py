@@ -118,6 +118,21 @@ def test_best_is_the_winner_of_the_final_until_the_run_goes_on(tmp_path: Path) -
     written(path, record(2, 2.0))
     best = load_log(path).best
     assert (best.trial.index, best.seconds, best.tied) == (0, 1.0, None)
+    assert not best.retimed and best.gflops == best.gflops_as_trial
+
+
+def test_throughput_as_timed_again_and_as_in_the_search_are_both_there_by_name(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "a.jsonl", record(0, 1.0), record(1, 1.1), record(2, 3.0),
+        Final(final=3, finalists=(Finalist(0, (1.3, 1.3)), Finalist(1, (1.2, 1.2)))),
+    )  # fmt: skip
+    result = load_log(path)
+    best, frame = result.best, result.to_frame()
+    assert best.retimed and best.trial.index == 1
+    assert best.gflops == frame["gflops_retimed"][1] == frame["gflops_retimed"].max()
+    assert best.gflops_as_trial == frame["gflops"][1] < frame["gflops"].max() == frame["best_gflops"].max()
+    assert frame["gflops_retimed"].isna().tolist() == [False, False, True]
+    assert frame["repeats"].tolist() == [record.seconds for record in result.log.records]
     for wrong in (
         Final(final=2, finalists=(Finalist(0, (1.0,)),)),
         Final(final=3, finalists=(Finalist(7, (1.0,)),)),

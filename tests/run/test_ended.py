@@ -12,7 +12,6 @@ from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.repair import examine
-from searchlab.records import Trial
 from searchlab.run.study import Study, tune
 from tests.support import toys
 from tests.support.logs import decided, write_table
@@ -40,10 +39,10 @@ def test_the_log_says_once_that_the_run_ended(table: Path, tmp_path: Path) -> No
     assert json.loads(lines[-1])["ended"] == 11 and len(lines) == 1 + 11 + 1
     assert read_log(log).ended and not examine(log).problems
     before = log.read_bytes()
-    seen: list[Trial] = []
     for trials in (20, 12, 200):
-        run(table, log, trials, on_trial=seen.append)
-        assert log.read_bytes() == before and not seen
+        seen: list[tuple[int, bool]] = []
+        run(table, log, trials, on_trial=lambda trial, replayed: seen.append((trial.index, replayed)))  # noqa: B023
+        assert log.read_bytes() == before and seen == [(index, True) for index in range(11)]
 
 
 def test_a_run_that_meets_its_budget_has_not_ended_by_itself(table: Path, tmp_path: Path) -> None:
@@ -90,9 +89,9 @@ def test_a_study_is_reported_with_the_runs_that_ended(table: Path, tmp_path: Pat
     )  # fmt: skip
     study.run(tmp_path / "out")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
-    calls: list[Trial] = []
-    study.run(tmp_path / "out", lambda *_: calls.append)
-    assert not calls and before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
+    calls: list[bool] = []
+    study.run(tmp_path / "out", lambda *_: lambda trial, replayed: calls.append(replayed))
+    assert all(calls) and before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
     (item,) = report(tmp_path / "out").workloads
     note = (
         "3 runs of stops ended by themselves after 11 to 13 of 30 trials, where the policy had nothing more to propose"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,10 +153,34 @@ def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_pa
 
 
 def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path: Path) -> None:
-    for trials in (13, 21):
-        seen: list[Trial] = []
+    """It is told which trials the log held before; a complete log is replayed too."""
+    for held, trials in ((0, 13), (13, 21), (21, 21)):
+        seen: list[tuple[int, bool]] = []
         tune(
             toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=trials, batch=5,
-            measure={"kind": "table", "path": str(tables)}, on_trial=seen.append,
+            measure={"kind": "table", "path": str(tables)},
+            on_trial=lambda trial, replayed: seen.append((trial.index, replayed)),  # noqa: B023
         )  # fmt: skip
-        assert [trial.index for trial in seen] == list(range(trials))
+        assert seen == [(index, index < held) for index in range(trials)]
+
+
+def test_an_error_of_on_trial_ends_the_run_which_resumes_after_that_trial(tables: Path, tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(trial: Trial, replayed: bool) -> None:
+        if trial.index == 6 and not replayed:
+            raise Enough
+
+    def tuned(**given: Any) -> Path:
+        log = tmp_path / "a.jsonl"
+        tune(
+            toys.WORKLOAD, space=toys.Small(), policy="random", log=log, trials=13, batch=5,
+            measure={"kind": "table", "path": str(tables)}, **given,
+        )  # fmt: skip
+        return log
+
+    with pytest.raises(Enough):
+        tuned(on_trial=stop)
+    assert len(read_log(tmp_path / "a.jsonl").records) == 7
+    assert len(read_log(tuned(on_trial=stop)).records) == 13

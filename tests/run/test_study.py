@@ -10,10 +10,11 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.costmodel import Surrogate
-from searchlab.errors import SearchlabError
+from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.policy import Policy
 from searchlab.records import Trial
@@ -22,6 +23,7 @@ from searchlab.run.study import Study, tune
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm
+from searchlab_costmodels.scikit_learn import Ridge
 from searchlab_policies.random import Random
 from searchlab_spaces.guided.gemm import GuidedGemm
 from tests.support import toys
@@ -61,7 +63,7 @@ def test_a_study_runs_every_cell_and_runs_only_what_is_missing(base: dict[str, A
     for path in list(before)[::3]:
         path.unlink()
     started = []
-    study.run(tmp_path / "out", lambda cell, *at: started.append(at) or (lambda trial: None))  # type: ignore[func-returns-value]
+    study.run(tmp_path / "out", lambda run, *at: started.append(at))
     assert started == [(number, 20, 0) for number in range(1, 21)]
     for number, (path, data) in enumerate(before.items()):
         assert path.read_bytes() == data if number % 3 else path.exists()
@@ -93,7 +95,7 @@ def test_a_study_goes_on_with_more_trials_and_seeds(base: dict[str, Any], tmp_pa
 def test_the_log_of_a_changed_study_is_refused(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict(base, tmp_path).run(tmp_path / "out")
     changed = {**base, "policies": [{"name": "evolutionary", "options": {"population": 6}}]}
-    with pytest.raises(SearchlabError, match="its policy is .*, not .*population"):
+    with pytest.raises(SearchlabError, match="its policy is .*, not .*population.*; give that policy a new label, or"):
         Study.from_dict(changed, tmp_path).run(tmp_path / "out")
 
 
@@ -212,7 +214,9 @@ def test_a_contrast_is_of_two_strategies_of_the_study(
 def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> None:
     entry = {"name": "random", "batch": 2}
     Study.from_dict({**base, "policies": [entry]}, tmp_path).run(tmp_path / "out")
-    with pytest.raises(SearchlabError, match=r"is the log of another run: its batch is 2, not 5; choose another log"):
+    with pytest.raises(
+        SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, or choose another dir"
+    ):
         Study.from_dict({**base, "policies": [entry | {"batch": 5}]}, tmp_path).run(tmp_path / "out")
     more = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
     assert {len(result.trials) for result in more} == {24}
@@ -221,8 +225,21 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"policies": [{"name": "random", "cost_model": "ridge"}]}, "policy 'random' takes no cost model; leave cost_"),
-        ({"policies": [{"name": "random", "features": "knob"}]}, "policy 'random' takes no cost model; leave features"),
+        (
+            {"policies": [{"name": "random", "cost_model": "ridge"}]},
+            "policy 'random' takes no cost model; leave out cost_model, 'ridge'",
+        ),
+        (
+            {"policies": [{"name": "random", "features": "knob"}]},
+            "policy 'random' takes no cost model; leave out features, 'knob'",
+        ),
+        ({"policies": ["random"], "cost_models": ["xgbost"]}, "'xgbost'; did you mean 'xgboost'\\? A cost model"),
+        (
+            {"features": "program"},
+            "unknown key 'features' .*it belongs in an entry of 'policies' or an entry of 'cost_",
+        ),
+        ({"repeat": 5}, "unknown key 'repeat' .*it belongs in 'measure'"),
+        ({"target": "gpu"}, "unknown target CPU 'gpu'; did you mean 'cuda'"),
         ({"policies": [{"name": "random", "batch": 0}]}, "policies.0. cannot be .*batch must be at least 1, not 0"),
         ({"policies": [{"name": "xgb", "features": "knobs"}]}, "policies.0..features cannot be 'knobs'; it may be"),
         ({"policies": [{"name": "xgb", "cost_model": {"nam": "x"}}]}, "unknown key 'nam' in policies.0..cost_model"),
@@ -436,7 +453,129 @@ def test_on_trial_is_given_trials(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.jsonl", toys.One(), toys.smooth)
     seen: list[Trial] = []
     tune(
-        toys.WORKLOAD, space=toys.One(), policy="random", log=tmp_path / "a.jsonl", on_trial=seen.append,
-        measure={"kind": "table", "path": str(table)},
+        toys.WORKLOAD, space=toys.One(), policy="random", log=tmp_path / "a.jsonl",
+        on_trial=lambda trial, replayed: seen.append(trial), measure={"kind": "table", "path": str(table)},
     )  # fmt: skip
     assert seen == read_log(tmp_path / "a.jsonl").trials and len(seen) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_on_run_may_return_nothing(base: dict[str, Any], tmp_path: Path, jobs: int) -> None:
+    told: list[Any] = []
+    study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
+    study.run(tmp_path / "out", lambda *given: told.append(given[1:]), jobs)
+    assert [number for number, *_ in told] == [1, 2, 3, 4]
+
+
+def test_a_log_of_more_trials_than_were_asked_for_is_said(base: dict[str, Any], tmp_path: Path) -> None:
+    Study.from_dict({**base, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
+    fewer = Study.from_dict({**base, "policies": ["random"], "trials": 10}, tmp_path)
+    with pytest.warns(SearchlabWarning, match="holds 20 trials, more than the 10 that were asked for, and 3 other"):
+        fewer.run(tmp_path / "out")
+
+
+def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
+    """A table that does not hold what the policy asks for leaves no log."""
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    table.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:2]))
+    common: dict[str, Any] = {"space": toys.Small(), "policy": "random", "log": tmp_path / "a.jsonl", "trials": 3}
+    with pytest.raises(SearchlabError, match="was never measured"):
+        tune(toys.WORKLOAD, measure={"kind": "table", "path": str(table)}, **common)
+    assert not (tmp_path / "a.jsonl").exists()
+    nearest = {"kind": "table", "path": str(table), "missing": "nearest"}
+    with pytest.warns(SearchlabWarning, match="nearest"):
+        assert len(tune(toys.WORKLOAD, measure=nearest, **common).trials) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"trials": "32"}, "option 'trials' is '32'; it must be a whole number of at least 1"),
+        ({"batch": 2.5}, "option 'batch' is 2.5; it must be a whole number"),
+        ({"seed": None}, "option 'seed' is None; it must be a whole number of at least 0"),
+        ({"policy": "json:JSONDecoder"}, "policy 'json:JSONDecoder' is not a searchlab.Policy: derive its class"),
+        ({"policy": "builtins:dict"}, "policy 'builtins:dict' is not a searchlab.Policy"),
+        ({"cost_model": "xgboost"}, "policy 'random' takes no cost model; leave out cost_model, 'xgboost'"),
+        ({"features": "program"}, "policy 'random' takes no cost model; leave out features, 'program'"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        tune(toys.WORKLOAD, space=toys.Small(), log=tmp_path / "a.jsonl", **{"policy": "random", **given})
+    assert not list(tmp_path.iterdir())
+
+
+class Backwards(Random):
+    """A policy of a script, with an option."""
+
+    def __init__(self, space: Space, *, seed: int, far: int = 1) -> None:
+        super().__init__(space, seed=seed)
+
+
+class Flat(Ridge):
+    """A cost model of a script."""
+
+
+def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path) -> None:
+    class Local(Random):
+        """It can be found by no name."""
+
+    settings = TableSettings(path="tables")
+    given = {
+        **base, "workloads": [toys.WORKLOAD], "measure": settings, "target": toys.TARGET, "cost_models": [Flat],
+        "policies": [Local, {"name": Backwards, "options": {"far": 2}, "label": "far"}, "xgb"],
+        "spaces": [{"name": toys.Dependent, "label": "dependent"}, {"name": toys.Small(), "label": "small"}],
+    }  # fmt: skip
+    results = Study.from_dict(given, tmp_path).run(tmp_path / "out")
+    assert len(results) == 2 * 3 * 2
+    frame = results.to_frame()
+    assert len(frame) == 12 * 20 and list(frame["strategy"].unique()) == [
+        "tests.run.test_study:test_a_study_takes_classes_and_objects.<locals>.Local", "far", "xgb",
+    ]  # fmt: skip
+    named = {
+        **base, "policies": [{"name": "tests.run.test_study:Backwards", "options": {"far": 2}, "label": "far"}, "xgb"],
+        "cost_models": ["tests.run.test_study:Flat"], "spaces": base["spaces"],
+    }  # fmt: skip
+    before = logs(tmp_path / "out")
+    assert len(Study.from_dict(named, tmp_path).run(tmp_path / "out")) == 8
+    assert logs(tmp_path / "out") == before, "the same runs by name"
+
+
+def test_a_space_that_is_given_brings_its_workload(base: dict[str, Any], tmp_path: Path) -> None:
+    given = {key: value for key, value in base.items() if key not in ("workloads", "target")}
+    runs, _ = Study.from_dict({**given, "spaces": [toys.Small()], "policies": ["random"]}, tmp_path).plan()
+    assert {run.workload for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
+    other = {**base, "workloads": [str(toys.WORKLOAD), "gemm:8x8x8"], "spaces": [toys.Small()], "policies": ["random"]}
+    _, left_out = Study.from_dict(other, tmp_path).plan()
+    assert "gemm:8x8x8 is not searched in " in left_out[0] and "that space is for gemm:64x64x64" in left_out[0]
+    with pytest.raises(SearchlabError, match="two spaces for gemm:64x64x64 are called"):
+        Study.from_dict({**base, "spaces": [toys.Small(), toys.Small()]}, tmp_path)
+
+    class Hidden(toys.Small):
+        pass
+
+    with pytest.raises(SearchlabError, match="define its class at the top level of a module"):
+        Study.from_dict({**base, "spaces": [Hidden]}, tmp_path)
+
+
+def test_the_frame_of_a_study_says_what_each_run_is(base: dict[str, Any], tmp_path: Path) -> None:
+    results = Study.from_dict({**base, "policies": ["random", "xgb"]}, tmp_path).run(tmp_path / "out")
+    frame = results.to_frame()
+    assert list(frame.columns[:8]) == [
+        "workload", "space", "strategy", "policy", "cost_model", "features", "batch", "seed",
+    ]  # fmt: skip
+    counts = frame.groupby(["workload", "space", "strategy", "seed"]).size()
+    assert len(counts) == 8 and set(counts) == {20}
+    assert set(frame.loc[frame["policy"] == "xgb", "cost_model"]) == {"xgboost"}
+    assert frame.loc[frame["policy"] == "random", "cost_model"].isna().all()
+    works = frame[frame["failure"].isna()]
+    assert (works["repeats"].map(len) > 0).all() and len(works) < len(frame)
+
+
+def test_progress_is_shown_where_it_is_asked_for(base: dict[str, Any], tmp_path: Path, capfd: Any) -> None:
+    study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
+    study.run(tmp_path / "a", progress=False)
+    study.run(tmp_path / "b")  # no terminal here
+    assert capfd.readouterr() == ("", "")
+    study.run(tmp_path / "c", progress=True)
+    assert "80/80" in capfd.readouterr().err

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from searchlab.cli.progress import RunProgress
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Log, read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run.plan import OnTrial
+from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, placed, plan_tables, table_study
 from searchlab.tables.info import TableInfo

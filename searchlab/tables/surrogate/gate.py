@@ -155,7 +155,7 @@ class _Gate:
     def _searched(self, policies: Sequence[Mapping[str, Any]]) -> dict[str, Path]:
         """The log of one run of each policy on the table."""
         study = self._study({"kind": "table", "path": str(self.table.path)}, policies, [TRAINING_SEED])
-        results = study.run(self.scratch / "training", self.on_run)
+        results = study.run(self.scratch / "training", self.on_run, progress=False)
         return {result.log.header.policy.name: result.log.path for result in results}
 
     def _surrogate(self, name: str, training: Mapping[str, Path]) -> tuple[Manifest, Path]:
@@ -180,7 +180,7 @@ class _Gate:
     ) -> dict[str, list[float]]:
         """The area under the curve of each run, by policy, relative to an optimum of ``best`` seconds."""
         study = self._study(measure, policies, list(range(self.seeds)))
-        results = study.run(self.scratch / folder, self.on_run, self.jobs)
+        results = study.run(self.scratch / folder, self.on_run, self.jobs, progress=False)
         areas: dict[str, list[float]] = {}
         for log in (result.log for result in results):
             curve = gflops(best_so_far(log.costs), log.flops)

@@ -1,0 +1,135 @@
+"""Live progress of runs: the run, trials done, best GFLOPS so far, time left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ..errors import SearchlabError
+from ..records import Trial
+from ..workload import parse_workload
+from .executors import OnRun
+from .plan import OnTrial, Run
+
+
+class RunProgress:
+    """A bar for each run. It is shown from the first run on, and not if that ends with an error of the input."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[best]}", style="bold", markup=False),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._block: TaskID | None = None
+
+    def start(self, workload: str, label: str, trials: int) -> OnTrial:
+        """Add a bar, to ``trials``. The function returned moves it on by one."""
+        self._progress.start()
+        searched = parse_workload(workload)
+        task = self._progress.add_task(f"{workload}  {label}", total=trials, best="")
+        best = math.inf
+
+        def on_trial(trial: Trial, replayed: bool) -> None:
+            nonlocal best
+            best = min(best, trial.cost)
+            shown = "no success yet"
+            if math.isfinite(best):
+                shown = f"{searched.flops / best / 1e9:.1f} {searched.unit}"
+            self._progress.update(task, advance=1, best=shown)
+
+        return on_trial
+
+    def on_block(self, what: str, done: int, count: int) -> None:
+        """Show that ``done`` of ``count`` blocks of a table are timed."""
+        self._progress.start()
+        if done == 1 or self._block is None:
+            self._block = self._progress.add_task(what, total=count, best="")
+        self._progress.update(self._block, completed=done, description=what)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind and issubclass(kind, SearchlabError):
+            self._progress.live.transient = True  # the sentence of the error stands alone
+        self._progress.stop()
+
+
+class StudyProgress(RunProgress):
+    """A bar for the run of each job; and a bar for the whole study, if it has several runs."""
+
+    def __init__(self, console: Console, runs: Sequence[Run]) -> None:
+        super().__init__(console)
+        several = len(runs) > 1
+        self._whole = self._progress.add_task(
+            "the study", total=sum(run.trials for run in runs), best="", visible=several
+        )
+        self._ended = 0  # trials of the runs that have ended, as they were planned
+        self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
+
+    def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
+        if job in self._jobs:
+            before, bar = self._jobs.pop(job)
+            self._ended += before.trials  # it may have had fewer trials, or more
+            self._progress.remove_task(bar)
+        on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
+        self._jobs[job] = run, self._progress.task_ids[-1]
+        self._progress.update(self._whole, best=f"run {number} of {count}")
+        self._show_whole()
+
+        def on_both(trial: Trial, replayed: bool) -> None:
+            on_trial(trial, replayed)
+            self._show_whole()
+
+        return on_both
+
+    def _show_whole(self) -> None:
+        bars = {task.id: task.completed for task in self._progress.tasks}
+        running = sum(min(bars[bar], run.trials) for run, bar in self._jobs.values())
+        self._progress.update(self._whole, completed=self._ended + running)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self._ended += sum(run.trials for run, _ in self._jobs.values())
+            self._jobs.clear()
+            self._show_whole()
+        super().__exit__(kind, *rest)
+
+
+@contextmanager
+def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
+    """Within, what it gives shows the progress of ``runs``, and calls ``on_run``.
+
+    progress: True for bars on the standard error (in a notebook, below its cell), False for none; None for bars if that
+        is a terminal or a notebook. A console is where they are shown.
+    """
+    if not isinstance(progress, Console):
+        console = Console(stderr=True)
+        wanted = console.is_terminal or console.is_jupyter if progress is None else progress
+        if not wanted:
+            yield on_run
+            return
+        progress = console
+    with StudyProgress(progress, runs) as bars:
+
+        def on_both(run: Run, number: int, count: int, job: int) -> OnTrial:
+            told = on_run(run, number, count, job)
+            show = bars.on_run(run, number, count, job)
+
+            def on_trial(trial: Trial, replayed: bool) -> None:
+                show(trial, replayed)
+                if told is not None:
+                    told(trial, replayed)
+
+            return on_trial
+
+        yield on_both
