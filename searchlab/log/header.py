@@ -73,6 +73,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
     surrogate: StandIn | None = None
     """The surrogate that answered in place of a machine; None if trials were measured."""
+    starts: str = ""
+    """What is drawn with the seed, so that the run has a start of its own; empty where all share what a seed draws."""
     warm_start: tuple[str, ...] = ()
     """Digests of the logs that the run started from, in order."""
     label: str = ""
@@ -115,7 +117,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 IDENTITY = (
     "workload", "space", "target", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "measure",
-    "host", "surrogate", "warm_start",
+    "host", "surrogate", "warm_start", "starts",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ class Run:
     """A space, searched by a strategy from a seed: ``trials`` trials, ``batch`` at a time, in the file ``log``.
 
     effective: options that the policy replaces; see :attr:`~searchlab.policy.Policy.effective`. contrasts: the pairs
-    of strategies that its study registers.
+    of strategies that its study registers. starts: see :attr:`Header.starts <searchlab.log.header.Header.starts>`.
     """
 
     searched: Searched
@@ -153,6 +154,7 @@ class Run:
     warm_start: WarmStart = NOTHING
     effective: Mapping[str, Any] = field(default_factory=dict)
     contrasts: tuple[tuple[str, str], ...] = ()
+    starts: str = ""
 
     @property
     def space(self) -> Space:
@@ -164,7 +166,7 @@ class Run:
 
     def start(self) -> tuple[Policy, Surrogate | None]:
         """A new policy, and its cost model; see :meth:`Strategy.start`."""
-        return self.strategy.start(self.space, self.seed)
+        return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
         """This run with other options of its policy; which of them the policy replaces is not known."""
@@ -200,6 +202,7 @@ class Run:
             host=host_model(target.kind) if here else {},
             machine=machine(target.cores) if here else {},
             surrogate=surrogate,
+            starts=self.starts,
             warm_start=self.warm_start.digests,
             label=strategy.label,
             space_label=self.searched.label,
@@ -212,6 +215,11 @@ class Run:
             versions=dict(library_versions()),
             created=time.time(),
         )
+
+
+def own_seed(seed: int, name: str) -> int:
+    """The seed of a strategy called ``name`` whose draws are its own: equal for equal arguments, on every machine."""
+    return int.from_bytes(sha256(f"{name}:{seed}".encode("utf-8", "surrogatepass")).digest()[:4], "big")
 
 
 def plan_run(

@@ -83,6 +83,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contrasts: pairs of strategies, by name or label, that the study is made to compare. They are registered in the log
     of each run as it begins, and a report tests them with more power than all other pairs, which are exploratory.
 
+    starts: ``"shared"``: from one seed, policies that have not learned anything yet draw the same configs, and the
+    difference of two policies is that of what they do then. ``"own"``: each draws its own, by its name.
+
     suite: a suite of tables (``v1``), or one split of it (``v1/dev``), by name or by the path of its directory. It
     takes the place of workloads, spaces, target and measure, which each table brings; trials and seeds are by default
     those of its protocol.
@@ -100,6 +103,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     measure: Settings = LocalSettings()
     warm_start: list[str] = []
     contrasts: list[tuple[str, str]] = []
+    starts: Literal["shared", "own"] = "shared"
 
     def __post_init__(self) -> None:
         for pair in self.contrasts:

@@ -124,7 +124,13 @@ class Study:
         for places in groups:
             planned = self._planned(places, strategies, earlier, warm, left_out)
             runs += [
-                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl", contrasts=tuple(spec.contrasts))
+                replace(
+                    run,
+                    seed=seed,
+                    log=run.log / f"seed{seed}.jsonl",
+                    contrasts=tuple(spec.contrasts),
+                    starts=run.strategy.name if spec.starts == "own" else "",
+                )
                 for seed in spec.seed_list
                 for run in planned
             ]

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class Replayer:
                 trials=of.trials,
                 log=log,
             )
-            now = search(run, measurer)
+            now = search(replace(run, starts=of.starts), measurer)
         places = table.places_of(now)
         if (places, now.ended) == (recorded.configs, recorded.ended):
             return ""

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
 from ..log.format import Log, Record, read_log
-from ..log.header import Header
+from ..log.header import Header, RandomDraws
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..plugins import Plugin
@@ -39,18 +39,20 @@ class Trajectory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableRuns(msgspec.Struct, frozen=True):
-    """The runs over one table, by seed. digest: of the table. effective: as in the header of a log."""
+    """The runs over one table, by seed. digest: of the table. effective, random: as in the header of a log."""
 
     digest: str
     runs: tuple[Trajectory, ...]
     effective: dict[str, Any] = {}
+    random: RandomDraws | None = None
 
 
 class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one strategy, by table.
 
     suite: its version. strategy: the name in pictures and tables. trials: the most of any run. own_seconds: what a run
-    took to train and to propose, the mean over all, on the machine ``host``. versions: of the libraries.
+    took to train and to propose, the mean over all, on the machine ``host``. versions: of the libraries. starts,
+    contrasts: as in the header of a log.
     """
 
     trajectories: int = FORMAT
@@ -61,6 +63,8 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     features: str = ""
     batch: int
     trials: int
+    starts: str = ""
+    contrasts: tuple[tuple[str, str], ...] = ()
     own_seconds: float = 0.0
     host: str = ""
     versions: dict[str, str] = {}
@@ -130,13 +134,13 @@ class RecordedTable:
     def rebuilt(self, of: Trajectories, run: Trajectory) -> Log:
         """The log of ``run``. Raises SearchlabError if it is no run over this table."""
         self.check(of, run)
-        header = self.log.header
+        header, runs = self.log.header, of.tables[self.table.entry.name]
         made = Header(
             workload=header.workload, space=self.table.plugin, fingerprint=header.fingerprint, policy=of.policy,
             cost_model=of.cost_model, features=of.features, seed=run.seed, batch=of.batch, target=header.target,
             measure=self.table.settings().identity(), label=of.strategy, space_size=header.space_size,
-            optimum=self.optimum, effective=of.tables[self.table.entry.name].effective, workers=header.workers,
-            versions=of.versions,
+            optimum=self.optimum, effective=runs.effective, random=runs.random, workers=header.workers,
+            versions=of.versions, starts=of.starts, contrasts=of.contrasts,
         )  # fmt: skip
         records = tuple(
             msgspec.structs.replace(self.records[place], index=index) for index, place in enumerate(run.configs)
@@ -166,7 +170,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
     recorded = RecordedTables(suite)
     first: dict[str, Header] = {}
     runs: dict[str, dict[str, dict[int, Trajectory]]] = {}
-    effective: dict[tuple[str, str], dict[str, Any]] = {}
+    told: dict[tuple[str, str], Header] = {}  # what is the same for all runs over one table
     spent: dict[str, list[float]] = {}
     for path in logs:
         log = read_log(path)
@@ -177,7 +181,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
                 f"{table.table.settings().identity()}; leave it out, or run it anew"
             )
         same = first.setdefault(header.name, header)
-        for name in ("policy", "cost_model", "features", "batch", "warm_start"):
+        for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
             if getattr(same, name) != getattr(header, name):
                 raise SearchlabError(f"{path}: another log of {header.name!r} has another {name}; give each a label")
         own = runs.setdefault(header.name, {}).setdefault(header.table, {})
@@ -186,7 +190,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
                 f"{path}: another log is of {header.name!r} with seed {header.seed} too; leave one out"
             )
         own[header.seed] = Trajectory(header.seed, table.places_of(log), log.ended)
-        effective[header.name, header.table] = header.effective
+        told[header.name, header.table] = header
         spent.setdefault(header.name, []).append(sum(r.propose_seconds + r.train_seconds for r in log.records))
     order = [table.entry.name for table in suite.tables]
     return [
@@ -194,12 +198,13 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             suite=suite.spec.version, strategy=name, policy=header.policy, cost_model=header.cost_model,
             features=header.features, batch=header.batch, versions=header.versions, host=cpu_model(),
             trials=max(len(run.configs) for own in runs[name].values() for run in own.values()),
-            own_seconds=float(f"{np.mean(spent[name]):.3g}"),
+            starts=header.starts, contrasts=header.contrasts, own_seconds=float(f"{np.mean(spent[name]):.3g}"),
             tables={
                 table: TableRuns(
                     recorded[table].table.digest,
                     tuple(runs[name][table][seed] for seed in sorted(runs[name][table])),
-                    effective[name, table],
+                    told[name, table].effective,
+                    told[name, table].random,
                 )
                 for table in order
                 if table in runs[name]
