@@ -6,6 +6,8 @@ import fcntl
 import gzip
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -67,10 +69,12 @@ class LogWriter:
         if held is not None:
             check_identity(self.path, held.header, header)
             self.header, self.records, self.final, self.ended = held.header, held.records, held.final, held.ended
-            self._file.truncate(held.size)
+            with self._storing():
+                os.ftruncate(self._file.fileno(), held.size)
             self._end = held.size
         else:
-            self._file.truncate(0)
+            with self._storing():
+                os.ftruncate(self._file.fileno(), 0)
             self._end = 0
             self.header, self.records, self.final, self.ended = header, (), None, False
             self._lines.append(self._encoded(header))
@@ -104,22 +108,29 @@ class LogWriter:
 
     def _write(self) -> None:
         data = b"".join(line + b"\n" for line in self._lines)
-        try:
+        with self._storing():
             # An interrupt at any point does no harm: the same bytes are then written to the same place again.
             written = 0
             while written < len(data):
                 written += os.pwrite(self._file.fileno(), data[written:], self._end + written)
-        except OSError as error:
-            raise SearchlabError(
-                f"cannot write the log {self.path}: {error.strerror}; free space and run again"
-            ) from None
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
         """Write the appended records, and force them to the disk if durable. Called once for each batch."""
         self._write()
         if self._durable:
-            os.fsync(self._file.fileno())
+            with self._storing():
+                os.fsync(self._file.fileno())
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """Raises SearchlabError for what the disk refuses."""
+        try:
+            yield
+        except OSError as error:
+            raise SearchlabError(
+                f"cannot write the log {self.path}: {error.strerror}; free space, or look after the disk, and run again"
+            ) from None
 
     def close(self) -> None:
         try:

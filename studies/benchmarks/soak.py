@@ -1,11 +1,14 @@
-"""Kills runs at random moments, hundreds of times, and counts the losses.
+"""Interrupts runs at random moments, hundreds of times, and counts the losses.
 
-    python studies/benchmarks/soak.py [--kills 300] [--table FILE] [--policies P ...]
+    python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # every policy, killed so often
+    python studies/benchmarks/soak.py --faults [--kills 500]               # the file system fails instead
 
 Each run replays a table in a process of its own. When its log has grown by a random number of bytes, the process is
-killed by SIGKILL, SIGTERM or SIGINT, and started again, until the run has all its trials. After every kill, the log
-must begin with all complete records that it had before. At the end it must equal, except for times, the log of a run
-that was never killed. The exit status is 1 if anything was lost.
+killed by SIGKILL, SIGTERM or SIGINT, and started again, until the run has all its trials. With ``--faults`` no process
+is killed, but some of its writes are short, or fail with EIO or ENOSPC when half is written (``faults.c``, which takes
+a C compiler): then the run must end with one sentence. After every interruption the log must begin with all complete
+records that it had before. At the end it must equal, except for times, the log of a run that nothing interrupted. The
+exit status is 1 if anything was lost.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,10 +30,16 @@ from typing import Any
 
 import searchlab
 from searchlab.log.format import read_header
+from searchlab.measure.table import TableMeasurer
+from searchlab.policy import POLICIES
 
-TABLE = Path(__file__).parent.parent / "tables" / "gemm-knob-template.jsonl.gz"
+HERE = Path(__file__).parent
+TABLE = HERE.parent / "suite/v1/tables/gemm-31x256x128-knob-1t.jsonl.gz"
 CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+REFUSED, LOST = 3, 4
+"""How a process ends: with a sentence; with anything else that is no success."""
+PRELOADED = "SOAK_PRELOADED"
 
 
 def run(policy: str, table: Path, log: Path, trials: int) -> None:
@@ -36,19 +47,29 @@ def run(policy: str, table: Path, log: Path, trials: int) -> None:
     header = read_header(table)
     searchlab.tune(
         header.workload, space={"name": header.space.name, "options": header.space.options}, policy=policy, log=log,
-        trials=trials, measure={"kind": "table", "path": str(table)},
+        trials=trials, measure={"kind": "table", "path": str(table)}, progress=False,
     )  # fmt: skip
 
 
-def start(policy: str, table: Path, log: Path, trials: int) -> int:
-    """One run in a fork of this process, which has all imports already; gives the process number of the fork."""
+def start(policy: str, table: Path, log: Path, trials: int, faults: tuple[int, int] | None) -> int:
+    """One run in a fork of this process, which has all imports already; gives the process number of the fork.
+
+    faults: how many of a thousand writes fail, and the seed of which.
+    """
     if pid := os.fork():
         return pid
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if faults:
+        os.environ["FAULTS"], os.environ["FAULTS_SEED"] = map(str, faults)
+        TableMeasurer.repeatable = False  # so that each record is written and forced to the disk, as measured ones are
     try:
         run(policy, table, log, trials)
     except KeyboardInterrupt:
         os._exit(130)
+    except searchlab.SearchlabError as error:
+        os._exit(REFUSED if "cannot write" in str(error) and "\n" not in str(error) else LOST)
+    except BaseException:
+        os._exit(LOST)
     os._exit(0)
 
 
@@ -76,43 +97,78 @@ def whole(log: Path) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=300, help="how many runs to kill (300)")
-    parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE")
-    parser.add_argument("--policies", nargs="+", default=["random", "evolutionary", "annealing", "xgb"], metavar="P")
-    parser.add_argument("--trials", type=int, default=400, help="the number of trials of each run (400)")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the random moments (0)")
-    options = parser.parse_args(argv)
-    moments = random.Random(options.seed)
-    kills: Counter[str] = Counter()
-    runs = lost = 0
+def searching(names: Sequence[str], table: Path, folder: Path, trials: int) -> dict[str, list[Any]]:
+    """What each policy does when nothing interrupts it. Those that cannot search the table are named and left out.
+
+    This also does all imports, before anything forks.
+    """
+    expected = {}
+    for name in names:
+        path = folder / f"{name}.jsonl"
+        try:
+            run(name, table, path, trials)
+        except searchlab.SearchlabError as error:
+            print(f"{name} is left out: {error}", flush=True)
+        else:
+            expected[name] = decided(path)
+    return expected
+
+
+def with_faults(arguments: Sequence[str]) -> None:
+    """Become this program with ``faults.c`` before the C library."""
+    compiler = shutil.which("cc") or sys.exit("--faults takes a C compiler, and there is no cc on PATH")
     with tempfile.TemporaryDirectory() as folder:
-        expected = {}
-        for policy in options.policies:  # this also does all imports, before anything forks
-            path = Path(folder, f"{policy}.jsonl")
-            run(policy, options.table, path, options.trials)
-            expected[policy] = decided(path)
-        while kills.total() < options.kills:
-            policy = options.policies[runs % len(options.policies)]
-            log = Path(folder, f"killed{runs}.jsonl")
+        library = Path(folder, "faults.so")
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "faults.c", "-ldl"], check=True)
+        ours = {**os.environ, "LD_PRELOAD": str(library), PRELOADED: "1"}
+        sys.exit(subprocess.run([sys.executable, __file__, *arguments], env=ours).returncode)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=500, help="how often to interrupt the runs of each policy (500)")
+    parser.add_argument("--faults", action="store_true", help="let the file system fail, and kill nothing")
+    parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE")
+    parser.add_argument(
+        "--policies", nargs="+", default=sorted(POLICIES.installed()), metavar="P", help="all by default"
+    )
+    parser.add_argument("--trials", type=int, default=128, help="the number of trials of each run (128)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the random moments (0)")
+    options = parser.parse_args(arguments)
+    if options.faults and PRELOADED not in os.environ:
+        with_faults(arguments)
+    moments = random.Random(options.seed)
+    lost = 0
+    with tempfile.TemporaryDirectory() as folder:
+        expected = searching(options.policies, options.table, Path(folder), options.trials)
+        for policy, goal in expected.items():
+            kinds: Counter[str] = Counter()
+            runs = 0
             step = Path(folder, f"{policy}.jsonl").stat().st_size // 6
-            runs += 1
-            killed, kept = True, b""
-            while killed:
-                how = moments.choice(SIGNALS)
-                pid = start(policy, options.table, log, options.trials)
-                killed = kill_at(pid, log, len(kept) + moments.randrange(step), how)
-                kills[how.name] += killed
-                now = whole(log)
-                lost += not now.startswith(kept)
-                kept = now
-            same = decided(log) == expected[policy]
-            lost += not same
-            print(f"\r{kills.total()} kills in {runs} runs, {lost} losses", end="", flush=True)
-    print(f"\n{', '.join(f'{name} {count}' for name, count in sorted(kills.items()))}")
+            while kinds.total() < options.kills:
+                log = Path(folder, f"{policy}-{runs}.jsonl")
+                runs += 1
+                again, kept = True, b""
+                while again:
+                    if options.faults:
+                        pid = start(policy, options.table, log, options.trials, (20, moments.randrange(1 << 30)))
+                        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                        lost += ended not in (0, REFUSED)
+                        again, kind = ended != 0, "failed write"
+                    else:
+                        how = moments.choice(SIGNALS)
+                        pid = start(policy, options.table, log, options.trials, None)
+                        again, kind = kill_at(pid, log, len(kept) + moments.randrange(step), how), how.name
+                    kinds[kind] += again
+                    now = whole(log)
+                    lost += not now.startswith(kept)
+                    kept = now
+                lost += decided(log) != goal
+                log.unlink()
+                print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)
+            print(f" ({', '.join(f'{name} {count}' for name, count in sorted(kinds.items()) if count)})", flush=True)
     sys.exit(1 if lost else 0)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

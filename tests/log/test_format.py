@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import re
 import subprocess
 import sys
@@ -168,8 +170,25 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing_whole(tmp_path: Path) -> 
     )
     said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
     failed_at, _, text = said.partition(" ")
-    assert "cannot write the log" in text and "free space and run again" in text
+    assert "cannot write the log" in text and "free space, or" in text
     assert len(read_log(path).records) == int(failed_at) > 0
+
+
+@pytest.mark.parametrize("call", ["fsync", "ftruncate"])
+def test_a_disk_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def fails(*_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / "a.jsonl"
+    whole = written(path, 2)
+    path.write_bytes(whole + b'{"half')  # what a write that failed has left, which the next run cuts off
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fails)
+        with pytest.raises(SearchlabError, match="cannot write the log .*: Input/output error; free space, or"):
+            LogWriter(path, HEADER).sync()
+    with LogWriter(path, HEADER) as writer:
+        assert len(writer.records) == 2
+    assert path.read_bytes() == whole
 
 
 def test_reading_an_unreadable_path_is_one_sentence(tmp_path: Path) -> None:
