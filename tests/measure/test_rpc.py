@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from tvm.rpc.base import RPC_MAGIC, RPC_TRACKER_MAGIC
 from typer.testing import CliRunner
 
 from searchlab.cli.fleet import fleet as app
@@ -157,6 +159,40 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
     assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
 
 
+NO_GREETINGS = {
+    "nothing, and hangs up": (b"", False),
+    "nothing, and stays": (b"", True),
+    "a web browser": (b"GET / HTTP/1.1\r\n\r\n", False),
+    "half a number": (b"\x01", True),
+}
+OF_SERVERS = {
+    "a key without end": (struct.pack("<ii", RPC_MAGIC, 2**31 - 1), True),
+    "a key of less than nothing": (struct.pack("<ii", RPC_MAGIC, -5), False),
+    "a key of blanks": (struct.pack("<ii", RPC_MAGIC, 2) + b"  ", False),
+    "a key of no encoding": (struct.pack("<ii", RPC_MAGIC, 2) + b"\xff\xfe", False),
+}
+OF_TRACKERS = {
+    "a message without end": (struct.pack("<ii", RPC_TRACKER_MAGIC, 2**31 - 1) + b"[", True),
+    "no words": (struct.pack("<ii", RPC_TRACKER_MAGIC, 3) + b"{]}", True),
+    "no such order": (struct.pack("<ii", RPC_TRACKER_MAGIC, 4) + b"[99]", True),
+    "an order without its words": (struct.pack("<ii", RPC_TRACKER_MAGIC, 3) + b"[4]", True),
+}
+
+
+def test_a_fleet_goes_on_whatever_is_sent_to_its_ports(fleet: Fleet, measurer: RpcMeasurer) -> None:
+    with contextlib.ExitStack() as staying:
+        for address in (fleet.tracker, *fleet.there()["two"]):
+            host, _, port = address.rpartition(":")
+            own = OF_TRACKERS if address == fleet.tracker else OF_SERVERS
+            for data, stays in (NO_GREETINGS | own).values():
+                connection = staying.enter_context(socket.create_connection((host, int(port)), 5.0))
+                connection.sendall(data)
+                if not stays:
+                    connection.close()
+        measurer.known.clear()
+        assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
+
+
 def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
     measurer.known.clear()
     first, twin = measured(measurer, "none", "none")
@@ -231,6 +267,30 @@ def while_running(server: Process, act: Callable[[], object]) -> threading.Threa
     thread = threading.Thread(target=watch)
     thread.start()
     return thread
+
+
+def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, mortal: RpcMeasurer) -> None:
+    """A program that hangs looks the same, but there the device still answers."""
+    server = fleet.server_at("mortal")
+    stopped: list[psutil.Process] = []
+
+    def stop() -> None:
+        whole = psutil.Process(server.process.pid)
+        stopped.extend([whole, *whole.children(recursive=True)])
+        for process in stopped:
+            process.suspend()
+
+    thread = while_running(server, stop)
+    found = measured(mortal, "naps", "none", "tiled")
+    while not stopped:  # it was the other device that had the program
+        mortal.known.clear()
+        found = measured(mortal, "naps", "none", "tiled")
+    thread.join()
+    assert [result.failure for result in found] == ["wrong_answer", None, None]
+    for process in stopped:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+    wait_for(lambda: sum(queue["free"] for queue in listed(fleet, "mortal")) == 2)
 
 
 def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:

@@ -26,7 +26,7 @@ from ..extractor import Extractor
 from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
 from ..process import START_SECONDS, MeasuringWorker, WorkerDied
 from .pool import SessionPool
-from .tracker import Address, Tracker, reachable, registered
+from .tracker import Address, Tracker, answers, reachable, registered
 
 LOOK_SECONDS = 1.0
 """How often the tracker is asked whether it has any device at all, while one is waited for."""
@@ -87,6 +87,8 @@ class _Task:
     program: str
     built: Built
     lost: int = 0
+    hung: bool = False
+    """Whether a device hung with it, which may have been the device's fault."""
 
 
 @dataclass
@@ -108,7 +110,8 @@ class RpcMeasurer(Measurer):
 
     A device is lost if it cannot be connected to, or if the connection ends, or the time is over, and its host takes
     no connections any more: its program goes to another device. Where the host still does, the program is to blame,
-    and no other device is given it. Only the last run of a program is charged.
+    and no other device is given it; but where the time is over and the host is silent, one other is, since the device
+    may hang as well as the program. Only the last run of a program is charged.
 
     Raises SearchlabError where the tracker cannot be reached, or has no device of the key.
     """
@@ -361,7 +364,9 @@ class _Batch:
         run = self.running[worker]
         host, port, _ = run.address
         taken = time.monotonic() - run.since if run.connected else 0.0
-        if run.connected and reachable(host, port):
+        doubted = failure == "run_timeout" and not run.task.hung and not answers(host, port)
+        run.task.hung |= doubted
+        if run.connected and not doubted and reachable(host, port):
             said = text if failure == "run_timeout" else f"it ended the process that ran it on {run.where}: {text}"
             return self._done(worker, Measurement((), failure, said, run_seconds=taken))
         run.task.lost += 1

@@ -20,6 +20,17 @@ AGAIN_SECONDS = 0.2
 """How long a server waits after it has lost the process of a session, or its tracker, before it goes on."""
 END_SECONDS = 0.2
 """How long a session may take to end by itself when its client is gone."""
+GREETING_SECONDS = 2.0
+"""How long whoever connects to a server may take to say who it is."""
+
+
+class Listening(socket.socket):
+    """A listening socket whose connections do not wait for a silent peer."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        connection.settimeout(GREETING_SECONDS)  # a TimeoutError is an OSError, after which a server listens again
+        return connection, address
 
 
 def listen(host: str, ports: range) -> socket.socket:
@@ -63,9 +74,10 @@ def run_tracker(host: str, port: int, say: Say) -> None:
 def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say: Say) -> None:
     """TVM's RPC server, registered as ``key``, until the process is ended.
 
-    It differs from a plain server in three ways. It goes on when a program has brought down the process of its session.
+    It differs from a plain server in four ways. It goes on when a program has brought down the process of its session.
     Such a process outlives neither the server nor its client, and cannot end the server, if the kernel confines its
-    signals. And the server loads object files by itself, so that nobody needs a compiler.
+    signals. The server goes on whatever is sent to its port. And it loads object files by itself, so that nobody needs
+    a compiler.
     """
     import tvm_ffi
     from tvm.rpc import server
@@ -80,10 +92,11 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
         return load_objects([bytes(data) for data in objects])
 
     tvm_ffi.register_global_func(LOADER, load, override=True)
-    server.logger.setLevel(logging.WARNING)
+    server.logger.setLevel(logging.ERROR)
     serve_session = server._serve_loop
 
     def serve_while_wanted(connection: socket.socket, *rest: object) -> None:
+        connection.settimeout(None)
         confine_signals()  # what this session runs cannot end the server
         threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
         serve_session(connection, *rest)
@@ -93,12 +106,12 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     address = None if host == "0.0.0.0" else host
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
-    with listen(host, ports) as listening:
+    with listen(host, ports) as bound, Listening(fileno=bound.detach()) as listening:
         say(address_of(listening))
         while True:
             try:
                 server._listen_loop(listening, listening.getsockname()[1], key, tracker, "", address)
-            except RuntimeError as error:  # which ends a plain server
+            except Exception as error:  # a session that crashed, or what was sent is no greeting: a plain server ends
                 print(f"going on after: {error}", file=sys.stderr, flush=True)
             os.chdir(home)  # the folder of the session is gone
             time.sleep(AGAIN_SECONDS)

@@ -95,6 +95,19 @@ def registered(address: str) -> dict[str, list[str]]:
         return tracker.devices()
 
 
+def answers(host: str, port: int, seconds: float = 3.0) -> bool:
+    """Whether the server at ``host:port`` greets whoever connects. One that is hung, or has a session, does not."""
+    from tvm.rpc import base
+
+    key = b"client:nobody"  # which no server expects
+    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), seconds) as probe:
+        probe.settimeout(seconds)
+        probe.sendall(struct.pack("<ii", base.RPC_MAGIC, len(key)) + key)
+        (code,) = struct.unpack("<i", base.recvall(probe, 4))
+        return bool(code == base.RPC_CODE_MISMATCH)
+    return False
+
+
 def reachable(host: str, port: int) -> bool:
     """Whether anything takes connections at ``host:port``, though it may be busy."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), 2.0) as probe:

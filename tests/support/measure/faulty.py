@@ -39,6 +39,7 @@ CALLS = {
     "exits": ("exit", 3),
     "hangs": ("pause",),
     "hangs too": ("sleep", 60),
+    "naps": ("usleep", 700_000),
     "writes nothing": ("getpid",),
 }
 
@@ -47,7 +48,7 @@ class Faulty(ProductSpace):
     """One knob, ``fault``, on a GEMM."""
 
     def __init__(self, workload: Workload, target: Target) -> None:
-        super().__init__(workload, target, [Knob("fault", (*EXPECTED, "hangs too", "schedule sleeps"))])
+        super().__init__(workload, target, [Knob("fault", (*EXPECTED, "hangs too", "naps", "schedule sleeps"))])
 
     def schedule(self, config: Config) -> Schedule:
         from tvm.s_tir import Schedule

@@ -1,0 +1,219 @@
+"""A run on a fleet of this machine, while tracker, servers and the run itself are killed, hung and sent garbage.
+
+    python studies/benchmarks/fleet_soak.py [--faults 60] [--devices 3]
+
+A tracker and some servers listen on loopback. A process searches a small GEMM on them, at random, from one seed. In the
+meantime one fault after another happens, a few seconds apart, drawn from one seed as well:
+
+    server killed     SIGKILL, with what it has started; another takes its port two seconds later
+    server hung       SIGSTOP, with what it has started, for twice the time that a program may take
+    tracker killed    SIGKILL; another takes its port two seconds later
+    garbage           what is no greeting, to every port, by connections that stay
+    run killed        SIGKILL; it is started again at once
+
+In the end the log must hold the configs that the policy proposes, each once and in order, and every trial must have
+been measured: each program is right, so that a failure would be that of a device, charged to a program. The exit status
+is 1 if anything is missing, doubled, or charged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from searchlab.log.format import Log, read_log
+from searchlab.measure.rpc.tracker import registered
+from searchlab.run.study import Study
+from searchlab.space import Config
+
+SPACE = "knob-template"
+WORKLOAD = "gemm:64x64x64"
+KEY = "soaked"
+RUN_TIMEOUT = 3.0
+BACK_SECONDS = 2.0
+SEARCH = (
+    "import json, sys, searchlab\n"
+    "searchlab.Study.from_dict(json.load(open(sys.argv[1]))).run(sys.argv[2], progress=False)"
+)
+GARBAGE = (b"", b"\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)), b"\xff" * 64)
+
+
+class Program:
+    """A process of searchlab on one port of loopback, which is started again there after it was killed."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "searchlab", *self.words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def whole(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.process.pid)
+            return [process, *process.children(recursive=True)]
+        return []
+
+    def signal(self, what: signal.Signals) -> None:
+        for process in self.whole():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(what)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def again(self) -> None:
+        self.kill()
+        time.sleep(BACK_SECONDS)
+        self.start()
+
+    def hang(self) -> None:
+        self.signal(signal.SIGSTOP)
+        time.sleep(2 * RUN_TIMEOUT)
+        self.signal(signal.SIGCONT)
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        bound = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in bound]
+
+
+def send_garbage(ports: Sequence[int], staying: list[socket.socket]) -> None:
+    for old in staying:
+        old.close()
+    staying.clear()
+    for port in ports:
+        for data in GARBAGE:
+            with contextlib.suppress(OSError):
+                connection = socket.create_connection(("127.0.0.1", port), 2.0)
+                staying.append(connection)
+                connection.sendall(data)
+
+
+def wait_for_devices(tracker: str, count: int) -> None:
+    end = time.monotonic() + 120
+    while True:
+        with contextlib.suppress(Exception):
+            if len(registered(tracker).get(KEY, [])) >= count:
+                return
+        if time.monotonic() > end:
+            sys.exit("the fleet did not start within two minutes")
+        time.sleep(0.5)
+
+
+def losses(log: Log, expected: Sequence[Config], trials: int) -> list[str]:
+    """What is wrong with the log, a sentence each."""
+    configs = [Config(record.config) for record in log.records]
+    failed = Counter(f"{record.failure}: {record.message}" for record in log.records if record.failure)
+    wrong = [f"{count} trials are charged with {what}" for what, count in failed.items()]
+    if configs != list(expected):
+        wrong.append(f"the log holds {len(configs)} configs, not the {trials} that the policy proposes")
+    return wrong
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=60, help="how many faults at least (60)")
+    parser.add_argument("--devices", type=int, default=3, help="servers under one key (3)")
+    parser.add_argument("--trials", type=int, default=3000, help="trials of the run (3000)")
+    parser.add_argument("--pause", type=float, default=4.0, help="seconds between two faults, in the mean (4)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the faults (0)")
+    options = parser.parse_args(arguments)
+    moments = random.Random(options.seed)
+    port, *ports = free_ports(1 + options.devices)
+    tracker = f"127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        study = {
+            "workloads": [WORKLOAD], "spaces": [SPACE], "policies": ["random"], "trials": options.trials, "batch": 12,
+            "target": {"kind": "native", "num-cores": 1},
+            "measure": {
+                "kind": "rpc", "tracker": tracker, "key": KEY, "repeat": 2, "min_repeat_ms": 1, "retries": 20,
+                "run_timeout": RUN_TIMEOUT, "connect_timeout": 5.0, "device_timeout": 120.0, "prune_factor": 0,
+            },
+        }  # fmt: skip
+        planned = Study.from_dict(study)
+        (run,), _ = planned.plan()
+        policy, _ = run.start()
+        expected: list[Config] = []
+        while len(expected) < options.trials:
+            expected += policy.ask(12)
+        expected = expected[: options.trials]
+        file, log = folder / "study.json", folder / "results" / run.log
+        file.write_text(json.dumps(study))
+
+        fleet = {"tracker": Program("fleet", "tracker", "--port", str(port))}
+        for number, one in enumerate(ports):
+            fleet[f"server {number}"] = Program(
+                "fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY
+            )
+        servers = [program for name, program in fleet.items() if name != "tracker"]
+        staying: list[socket.socket] = []
+        searching: subprocess.Popen[bytes] | None = None
+
+        def search() -> subprocess.Popen[bytes]:
+            words = [sys.executable, "-c", SEARCH, str(file), str(folder / "results")]
+            return subprocess.Popen(words, env=os.environ | {"TVM_NUM_THREADS": "1"})
+
+        def kill_run() -> None:
+            nonlocal searching
+            assert searching
+            searching.kill()
+            searching.wait()
+            searching = search()
+
+        faults: dict[str, Callable[[], object]] = {
+            "server killed": lambda: moments.choice(servers).again(),
+            "server hung": lambda: moments.choice(servers).hang(),
+            "tracker killed": lambda: fleet["tracker"].again(),
+            "garbage": lambda: send_garbage([port, *ports], staying),
+            "run killed": kill_run,
+        }
+        done: Counter[str] = Counter()
+        try:
+            wait_for_devices(tracker, options.devices)
+            searching = search()
+            while not log.exists():
+                time.sleep(0.1)
+            while done.total() < options.faults and searching.poll() is None:
+                time.sleep(moments.expovariate(1 / options.pause))
+                kind = moments.choice(sorted(faults))
+                faults[kind]()
+                done[kind] += 1
+                print(f"\r{done.total()} faults, {log.read_bytes().count(b'trial')} trials", end="", flush=True)
+            code_of_run = searching.wait()
+            found = losses(read_log(log), expected, options.trials)
+        finally:
+            for program in fleet.values():
+                program.kill()
+            if searching and searching.poll() is None:
+                searching.kill()
+        print(f"\n{', '.join(f'{count} times {kind}' for kind, count in sorted(done.items()))}")
+        if code_of_run:
+            found.append(f"the run ended with exit code {code_of_run}")
+        if done.total() < options.faults:
+            found.append(f"the run was over after {done.total()} faults: give it more --trials, or less --pause")
+        print("\n".join(found) or f"{options.trials} trials, none missing, doubled or charged with a fault")
+        sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
