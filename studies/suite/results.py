@@ -1,0 +1,148 @@
+"""Writes the tables of a suite's baselines into studies/RESULTS.md, from the runs that the suite has.
+
+    python studies/suite/results.py                                     # v1/test
+    python studies/suite/results.py --logs results/costmodels --part costmodels     # of logs over a suite
+
+What stands in RESULTS.md between `<!-- PART -->` and `<!-- end of PART -->` is replaced; nothing else is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from searchlab.analysis import summarize
+from searchlab.analysis.model import OverallStrategy, PairClaims, Summary, WorkloadSummary
+from searchlab.analysis.read import read_runs
+from searchlab.analysis.stats.inference import Answer
+from searchlab.analysis.words import p_text
+from searchlab.measure.suite import find_suite
+from searchlab.suite.compare import compare
+from searchlab.suite.trajectories import baselines
+
+RESULTS = Path(__file__).parent.parent / "RESULTS.md"
+KINDS: dict[str, Callable[[str], bool]] = {
+    "GEMM": lambda name: name.startswith("gemm"),
+    "conv2d": lambda name: name.startswith("conv2d"),
+    "knob": lambda name: "-knob-" in name,
+    "guided": lambda name: "-guided-" in name,
+    "trace": lambda name: "-trace-" in name,
+    "1 thread": lambda name: name.endswith("-1t"),
+    "2 threads": lambda name: name.endswith("-2t"),
+}
+"""The kinds of tables whose means are told apart, by the names of tables."""
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def with_interval(value: float, lower: float | None, upper: float | None) -> str:
+    return f"{value:.3f}" + (f" ({lower:.3f} to {upper:.3f})" if lower is not None and upper is not None else "")
+
+
+def strategies(summary: Summary) -> str:
+    """A row for each strategy over all tables, the largest area first."""
+    overall = summary.overall
+    assert overall is not None
+
+    def row(of: OverallStrategy) -> list[str]:
+        rows = [item.by_strategy[of.strategy] for item in summary.workloads]
+        reached = sum(one.trials_to_target.reached for one in rows)
+        runs = sum(len(one.seeds) for one in rows)
+        score = of.score
+        return [
+            of.strategy, str(rows[0].batch), f"{overall.diagram.by_strategy[of.strategy]:.2f}",
+            with_interval(of.area.value, of.area.lower, of.area.upper),
+            with_interval(score.value, score.lower, score.upper) if score else "",
+            f"{100 * reached / runs:.0f} %",
+        ]  # fmt: skip
+
+    head = [
+        "strategy", "batch", "rank", "area (95 % interval)", "score (95 % interval)",
+        f"runs that reach {100 * summary.target:.0f} %",
+    ]  # fmt: skip
+    return markdown(head, map(row, overall.strategies))
+
+
+def pairs(summary: Summary) -> str:
+    """What is claimed of the best strategy and each other."""
+    assert summary.overall is not None
+
+    def cells(answer: Answer) -> str:
+        interval = answer.difference
+        return f"{with_interval(interval.value, interval.lower, interval.upper)}, p {_p(answer.p)}" if answer.p else ""
+
+    def row(claim: PairClaims) -> list[str]:
+        difference, found = claim.difference, claim.equivalence
+        if difference is None:
+            return [claim.second, "", "", "", ""]
+        return [
+            claim.second,
+            f"{difference.ahead}, {difference.level}, {difference.behind}",
+            cells(difference.on_these),
+            cells(difference.on_others),
+            f"{found.better:.2f}, {found.same:.2f}, {found.worse:.2f}" if found else "",
+        ]
+
+    head = [
+        f"{summary.overall.strategies[0].strategy} less ...", "higher, same, lower", "on these workloads",
+        "on workloads like these", "better, same, worse",
+    ]  # fmt: skip
+    return markdown(head, map(row, summary.overall.claims))
+
+
+def _p(p: float | None) -> str:
+    return p_text(p) if p is not None and p < 0.001 else f"= {p_text(p)}" if p is not None else ""
+
+
+def kinds(summary: Summary) -> str:
+    """The mean area of each strategy over the tables of each kind."""
+    assert summary.overall is not None
+    inside = {kind: [item for item in summary.workloads if of_it(item.workload)] for kind, of_it in KINDS.items()}
+    inside = {kind: items for kind, items in inside.items() if items}
+    head = ["area", *(f"{kind} ({len(items)})" for kind, items in inside.items())]
+
+    def area(strategy: str, items: Sequence[WorkloadSummary]) -> str:
+        return f"{np.mean([np.mean(item.by_strategy[strategy].area.by_seed) for item in items]):.3f}"
+
+    rows = [
+        [one.strategy, *(area(one.strategy, items) for items in inside.values())] for one in summary.overall.strategies
+    ]
+    return markdown(head, rows)
+
+
+def put(part: str, text: str) -> None:
+    """``text`` between the marks of ``part``. Ends the program if RESULTS.md has no such marks."""
+    marks = f"<!-- {part} -->", f"<!-- end of {part} -->"
+    before = RESULTS.read_text()
+    after, count = re.subn(
+        f"{marks[0]}.*?{marks[1]}", lambda _: f"{marks[0]}\n\n{text}\n\n{marks[1]}", before, flags=re.DOTALL
+    )
+    if count != 1:
+        sys.exit(f"{RESULTS} has no marks {' and '.join(marks)}")
+    RESULTS.write_text(after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", default="v1/test", help="the suite, or one split of it (v1/test)")
+    parser.add_argument("--logs", type=Path, metavar="DIR", help="runs over the suite, in place of its baselines")
+    parser.add_argument("--part", default="baselines", help="the part of RESULTS.md (baselines)")
+    options = parser.parse_args()
+    suite = find_suite(options.suite)
+    comparison = read_runs(options.logs) if options.logs else compare(suite, baselines(suite), range(suite.spec.seeds))
+    summary = summarize(comparison)
+    if summary.overall is None:
+        sys.exit("no two strategies have runs on all tables")
+    put(options.part, "\n\n".join([summary.overall.verdict, strategies(summary), pairs(summary), kinds(summary)]))
+
+
+if __name__ == "__main__":
+    main()
