@@ -121,22 +121,26 @@ class TimedPasses:
                     self._time(measurer, journal, key)
                 on_block(f"pass {key[0] + 1} of {self.count}", done + 1, len(keys))
             for _ in range(TRIES):
-                deviating = self.deviating(keys)
-                for done, key in enumerate(deviating):
-                    self._time(measurer, journal, key)
-                    on_block("blocks that deviated, again", done + 1, len(deviating))
-                if not deviating:
-                    break
-            self._check(keys)
-            fastest = self.fastest()
-            for _ in range(TRIES):
+                self._settle(measurer, journal, keys, on_block)
+                fastest = self.fastest()
                 final = self.blocks.get((FINAL, 0))
-                whole = final is not None and final.programs == self._names(fastest)
-                if whole and not self.deviating([(FINAL, 0)]):
+                if final is None or final.programs != self._names(fastest) or self.deviating([(FINAL, 0)]):
+                    self._time(measurer, journal, (FINAL, 0), fastest)
+                if not self.deviating([*keys, (FINAL, 0)]):  # the last block may have moved the median of all
                     break
-                self._time(measurer, journal, (FINAL, 0), fastest)
             on_block("the fastest, in turn", 1, 1)
-            self._check([(FINAL, 0)])
+            self._check([*keys, (FINAL, 0)])
+
+    def _settle(self, measurer: Remeasurer, journal: Any, keys: Sequence[tuple[int, int]], on_block: OnBlock) -> None:
+        """Time the blocks of ``keys`` that deviate again, until none does. Raises SearchlabError if some always do."""
+        for _ in range(TRIES):
+            deviating = self.deviating(keys)
+            for done, key in enumerate(deviating):
+                self._time(measurer, journal, key)
+                on_block("blocks that deviated, again", done + 1, len(deviating))
+            if not deviating:
+                return
+        self._check(keys)
 
     def fastest(self) -> list[Trial]:
         """The fastest 2 % of the programs, at least five, by the median of the passes."""

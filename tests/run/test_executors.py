@@ -53,13 +53,13 @@ def test_a_failure_or_interrupt_ends_all_jobs(tmp_path: Path) -> None:
             path = item.log  # type: ignore[attr-defined]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("no log\n")
-        return lambda trial: None
+        return lambda trial, replayed: None
 
     with pytest.raises(SearchlabError, match=r"seed2\.jsonl"):
         study.run(tmp_path / "damaged", damage, jobs=2)  # type: ignore[arg-type]
 
     def interrupt(item: object, number: int, count: int, job: int) -> object:
-        return lambda trial: os.kill(os.getpid(), signal.SIGINT)
+        return lambda trial, replayed: os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         study.run(tmp_path / "interrupted", interrupt, jobs=2)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ FLEET = {"kind": "rpc", "tracker": "127.0.0.1:1", "key": "k"}
 
 
 def quiet(*_: object) -> OnTrial:
-    return lambda trial: None
+    return lambda trial, replayed: None
 
 
 def small_study(**more: object) -> Study:

@@ -31,7 +31,7 @@ QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 
 
 def quiet(*_: object) -> OnTrial:
-    return lambda trial: None
+    return lambda trial, replayed: None
 
 
 class Machine(Remeasurer):
@@ -120,6 +120,20 @@ def test_the_fastest_programs_are_timed_again_until_the_machine_is_steady(tmp_pa
     timed, machine = passes(tmp_path, ran(100)), Machine()
     timed.time(machine)
     assert machine.calls == 1 and not timed.deviating(timed.blocks)
+
+
+def test_a_block_that_deviates_once_the_fastest_are_timed_is_timed_again(tmp_path: Path) -> None:
+    """The median that blocks are compared with is of all blocks, the last one too."""
+
+    class Exact(Machine):
+        def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+            self.calls += 1
+            return [(self.factor(self.calls) * t.cost,) * rounds for t in trials]
+
+    timed = passes(tmp_path, ran(100))
+    machine = Exact(lambda call: 0.905 if call == 5 else 1.0 if call < 7 else 1.01)
+    timed.time(machine)
+    assert machine.calls == 12 + 1 + 1 and not timed.deviating(timed.blocks)
 
 
 def test_a_killed_build_goes_on_and_a_torn_line_is_timed_again(tmp_path: Path) -> None:
