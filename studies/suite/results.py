@@ -9,6 +9,7 @@ What stands in RESULTS.md between `<!-- PART -->` and `<!-- end of PART -->` is 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +20,14 @@ import numpy as np
 from searchlab.analysis import summarize
 from searchlab.analysis.model import OverallStrategy, PairClaims, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.stats.inference import Answer
+from searchlab.analysis.runs import Comparison
+from searchlab.analysis.stats.inference import Answer, paired_difference
 from searchlab.analysis.words import p_text
 from searchlab.measure.suite import find_suite
 from searchlab.suite.compare import compare
 from searchlab.suite.trajectories import baselines
 
+BASELINE = "random"
 RESULTS = Path(__file__).parent.parent / "RESULTS.md"
 KINDS: dict[str, Callable[[str], bool]] = {
     "GEMM": lambda name: name.startswith("gemm"),
@@ -118,6 +121,45 @@ def kinds(summary: Summary) -> str:
     return markdown(head, rows)
 
 
+def halfway(comparison: Comparison, trials: int) -> str:
+    """How much faster the best of each strategy is than that of random search, after half of the trials."""
+    found: dict[str, list[dict[int, float]]] = {}
+    for item in comparison.values():
+        best: dict[str, dict[int, float]] = {}
+        for run in item.runs:  # a run that ended by itself keeps its best
+            best.setdefault(run.log.header.name, {})[run.seed] = math.log(run.curve[min(trials, len(run.curve)) - 1])
+        for name, by_seed in best.items():
+            found.setdefault(name, []).append(by_seed)
+    base = found.pop(BASELINE)
+    rows = []
+    for name, by_workload in found.items():
+        pairs = [
+            (ours, theirs, sorted(ours.keys() & theirs.keys())) for ours, theirs in zip(by_workload, base, strict=True)
+        ]
+        of = paired_difference(
+            [np.array([ours[seed] for seed in seeds]) for ours, _, seeds in pairs],
+            [np.array([theirs[seed] for seed in seeds]) for _, theirs, seeds in pairs],
+        )
+        rows.append(
+            (of.value, [name, f"{of.ahead}, {of.level}, {of.behind}", _factor(of.on_these), _factor(of.on_others)])
+        )
+    head = [
+        f"over {BASELINE}, after {trials} trials",
+        "faster, same, slower",
+        "on these workloads",
+        "on workloads like these",
+    ]
+    return markdown(head, [row for _, row in sorted(rows, reverse=True)])
+
+
+def _factor(answer: Answer) -> str:
+    """The factor whose logarithm is answered for."""
+    ends = answer.difference
+    if ends.lower is None or ends.upper is None:
+        return ""
+    return f"{with_interval(*(math.exp(value) for value in (ends.value, ends.lower, ends.upper)))}, p {_p(answer.p)}"
+
+
 def put(part: str, text: str) -> None:
     """``text`` between the marks of ``part``. Ends the program if RESULTS.md has no such marks."""
     marks = f"<!-- {part} -->", f"<!-- end of {part} -->"
@@ -141,7 +183,8 @@ def main() -> None:
     summary = summarize(comparison)
     if summary.overall is None:
         sys.exit("no two strategies have runs on all tables")
-    put(options.part, "\n\n".join([summary.overall.verdict, strategies(summary), pairs(summary), kinds(summary)]))
+    half = halfway(comparison, suite.spec.trials // 2)
+    put(options.part, "\n\n".join([summary.overall.verdict, strategies(summary), pairs(summary), kinds(summary), half]))
 
 
 if __name__ == "__main__":
