@@ -72,7 +72,7 @@ class LogWriter:
         else:
             self._file.truncate(0)
             self._end = 0
-            self.header, self.records, self.final, self.ended = header, (), None, False
+            self.header, self.records, self.final, self.ended = header, (), None, None
             self._lines.append(self._encoded(header))
             self.sync()
 
@@ -86,9 +86,9 @@ class LogWriter:
         if isinstance(record, Final):
             self.final = record
         elif isinstance(record, Ended):
-            self.ended = True
+            self.ended = record
         else:
-            self.final, self.ended = None, False
+            self.final, self.ended = None, None
             self._added.append(record)
         if self._durable:
             self._write()
