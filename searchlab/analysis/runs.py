@@ -28,12 +28,14 @@ class LoggedRun:
     """One run of one strategy on one workload with one seed, read from a log.
 
     file: how a report names the log: its path relative to the directory that was read, or as the user gave it.
+    running: whether the run went on as its log was read.
     """
 
     workload: str
     strategy: str
     log: Log
     file: str
+    running: bool = False
 
     @property
     def seed(self) -> int:

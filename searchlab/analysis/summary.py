@@ -122,6 +122,9 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     if waiting := [run.file for run in item.waiting]:
         has, are = ("has", "is") if len(waiting) == 1 else ("have", "are")
         notes.append(f"{listed(waiting)} {has} no trial yet and {are} not counted.")
+    if running := [run.file for run in item.runs if run.running]:
+        are, their = ("is", "its trials") if len(running) == 1 else ("are", "their trials")
+        notes.append(f"{listed(running)} {are} still running: this is of {their} up to now.")
     for row in rows:
         notes += _ended_notes(item, row.strategy)
     if len({row.trials for row in rows}) > 1:
@@ -131,9 +134,10 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
         if row.interrupted:
             runs = item.strategies[row.strategy].interrupted
             was, it_is = ("were", "they are") if len(runs) > 1 else ("was", "it is")
+            end = "did not come to" if any(run.running for run in runs) else f"{was} stopped before"
             notes.append(
-                f"{listed([run.file for run in runs])} {was} stopped before trial {item.horizon}: {it_is} left out of "
-                f"the comparison, but for ERT."
+                f"{listed([run.file for run in runs])} {end} trial {item.horizon}: {it_is} left out of the comparison, "
+                f"but for ERT."
             )
         if row.one_run:
             notes.append(

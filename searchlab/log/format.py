@@ -240,12 +240,15 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     torn: bool = False
 
 
-def scan(data: bytes) -> Iterator[Line]:
-    """Every line of a log, with its problem if it has one."""
+def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
+    """Every line of a log, with its problem if it has one.
+
+    first, trials: the number of the first line of ``data``, and of the trials before it, if these were read before.
+    """
     *whole, rest = data.split(b"\n")
-    expected = lost = 0  # index of the next trial; damaged lines before it, each of which may have been a trial
+    expected, lost = trials, 0  # index of the next trial; damaged lines before it, each of which may have been a trial
     decode = msgspec.json.Decoder(Record).decode
-    for number, line in enumerate(whole, 1):
+    for number, line in enumerate(whole, first):
         if number == 1:
             yield _header(line)
             continue
@@ -271,10 +274,11 @@ def scan(data: bytes) -> Iterator[Line]:
         expected, lost = record.index + 1, 0
         yield Line(number, line, record, problem)
     if rest:
+        number = first + len(whole)
         problem = "it is torn: its end is missing; the run " + (
-            "drops it when it resumes" if whole else "writes it anew"
+            "drops it when it resumes" if number > 1 else "writes it anew"
         )
-        yield Line(len(whole) + 1, rest, None if whole else _header(rest).item, problem, torn=True)
+        yield Line(number, rest, None if number > 1 else _header(rest).item, problem, torn=True)
 
 
 def _header(line: bytes) -> Line:

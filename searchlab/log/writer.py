@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
 import shutil
@@ -18,6 +17,7 @@ from ..policy import POLICIES
 from ..space import SPACES
 from .format import Ended, Final, Log, Record, read_held
 from .header import IDENTITY, Header, in_todays_words
+from .lock import lock
 
 
 class LogWriter:
@@ -54,7 +54,7 @@ class LogWriter:
 
     def _open(self, header: Header, held: Log | None) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._file)
             if not os.fstat(self._file.fileno()).st_nlink:
                 raise BlockingIOError  # its writer has removed it since it was opened
         except OSError:

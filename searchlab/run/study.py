@@ -16,6 +16,7 @@ from rich.console import Console
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..log.format import Log
+from ..log.plan import PlannedRun, write_plan
 from ..log.result import Result, Results
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
@@ -228,6 +229,16 @@ class Study:
             suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
             yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
 
+    def planned(self) -> list[PlannedRun]:
+        """The runs of the study as the plan beside its logs has them."""
+        return [
+            PlannedRun(
+                log=run.log.as_posix(), workload=run.log.parts[0] if self.suite else run.workload,
+                space=run.searched.name, strategy=run.strategy.name, seed=run.seed, budget=run.budget,
+            )
+            for run in self.plan()[0]
+        ]  # fmt: skip
+
     def run(
         self,
         out: str | Path,
@@ -238,7 +249,7 @@ class Study:
     ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
-        Existing logs are resumed. Programs that any of them holds are not measured again.
+        Their plan is written there first (:mod:`searchlab.log.plan`). Existing logs are resumed. Programs that any of them holds are not measured again.
         on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
             and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
             :func:`tune`. ``print`` will do.
@@ -250,6 +261,7 @@ class Study:
         whole("jobs", jobs, 1)
         check_jobs(jobs, self.exclusive)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
+        write_plan(Path(out), self.planned())
         with shown(progress, runs, on_run or _ignore_run) as on_each:
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
         _warn_of_more(runs, logs)
@@ -282,7 +294,8 @@ def _warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^\w.+-]+", "_", text)
+    name = re.sub(r"[^\w.+-]+", "_", text)
+    return name if name.strip(".") else "_" * len(name)  # no file can be called ".."
 
 
 def _check_distinct(title: str, names: Sequence[str]) -> None:
