@@ -37,7 +37,8 @@ def read_runs(*where: Path, everything: bool = False) -> Comparison:
     """The runs of every log that ``where`` names, and of every log under the directories that it names.
 
     A directory of a study has the runs that the study has now, with the trials that it now gives them; other logs that
-    lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a suite count as workloads of their own, also where two are of one workload.
+    lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a
+    suite count as workloads of their own, also where two are of one workload.
 
     A log that is named twice is read once. Where one directory is read, a report names each log relative to it; else
     by its whole path, as it was given.

@@ -160,8 +160,8 @@ def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
         selves = "" if not by_policy else " by itself" if one else " by themselves"
         span = f"{min(lengths)}" if min(lengths) == max(lengths) else f"{min(lengths)} to {max(lengths)}"
         notes.append(
-            f"{runs} of {strategy} ended{selves} after {span} of {item.horizon} trials, where {reason}: {keep} best from "
-            f"there on."
+            f"{runs} of {strategy} ended{selves} after {span} of {item.horizon} trials, where {reason}: {keep} best "
+            f"from there on."
         )
     return notes
 

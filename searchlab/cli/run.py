@@ -59,8 +59,8 @@ def _say_forecast(study: Study, directory: Path) -> None:
     forecasts = forecast([replace(run, log=directory / run.log) for run in runs])
     table = Table("workload", "space", "strategy", "runs", "complete", "trials left", "time left", box=None)
     for one in forecasts:
-        counts = (str(one.runs), str(one.complete), "unknown" if one.trials is None else f"{one.trials:,}")
-        table.add_row(one.workload, one.space, one.strategy, *counts, _time(one.seconds))
+        cells = (str(one.runs), str(one.complete), "unknown" if one.trials is None else f"{one.trials:,}")
+        table.add_row(one.workload, one.space, one.strategy, *cells, _time(one.seconds))
     out.print(table)
     known = [one.seconds for one in forecasts if one.seconds is not None]
     time = _time(sum(known) if len(known) == len(forecasts) else None)

@@ -72,9 +72,10 @@ def tune(
 
     with interruptible(again()):
         result = tune_run(
-            workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials,
-            seconds=seconds, stop_after=stop_after, batch=batch, seed=seed, target=target, cost_model=cost_model and plugin(cost_model), features=features,
-            warm_start=warm_start or [], measure=json_object(measure, "--measure"), progress=out,
+            workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, seconds=seconds,
+            stop_after=stop_after, batch=batch, seed=seed, target=target, features=features,
+            cost_model=cost_model and plugin(cost_model), warm_start=warm_start or [],
+            measure=json_object(measure, "--measure"), progress=out,
         )  # fmt: skip
     done = len(result.trials)
     if ended := result.log.ended:

@@ -1,8 +1,8 @@
 """The append-only log of one run: JSON Lines, a header and then a line for each trial, in order.
 
-A run may end and be extended later. After its last trial lines of other kinds may follow: why the run ended before its
-last trial, as when its policy had nothing more to propose; and the fastest trials, measured again. A log that is only read may be
-compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
+A run may end and be extended later. After its last trial lines of other kinds may follow: why the run ended, though it
+might have had more trials, as when its policy had nothing more to propose; and the fastest trials, measured again. A
+log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
 
 All readers use :func:`scan`: :func:`read_log` raises at the first problem, and :func:`searchlab.log.repair.examine`
 collects all problems. Only :class:`~searchlab.log.writer.LogWriter` writes.

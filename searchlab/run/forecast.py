@@ -15,8 +15,8 @@ from .plan import Run
 class Forecast:
     """The runs of one strategy in one space of one workload, from every seed.
 
-    runs, complete: the number of them, and of those whose logs are complete. trials: to be measured still, at most; None
-        if the budget is of seconds, or of trials without a gain, and no log says what a trial takes.
+    runs, complete: the number of them, and of those whose logs are complete.
+    trials: to be measured still, at most; None if the budget has no number of them, and no log says what a trial takes.
     seconds: that these take, by the trials that logs hold of the same runs, else of the same space, else of any, and no
         more than the budget; None if none of these is known. Of a table the trials are charged as they were recorded,
         and answered at once.

@@ -49,9 +49,9 @@ class NamedCostModel(NamedPlugin, frozen=True):
 class NamedPolicy(Named, frozen=True):
     """A policy, and what it has over the settings of the study.
 
-    batch, trials, seconds, stop_after: the design point of one strategy may be another than that of the others. cost_model: the only one
-    that this policy runs with; the cost models of the study are not tried with it. features: over those of the cost
-    model. warm_start: in place of the study's.
+    batch, trials, seconds, stop_after: the design point of one strategy may be another than that of the others.
+    cost_model: the only one that this policy runs with; the cost models of the study are not tried with it. features:
+    over those of the cost model. warm_start: in place of the study's.
     """
 
     batch: int | None = None
@@ -83,7 +83,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     seconds: of charged time (proposing, training, building, running) after which a run ends. stop_after: the number of
     trials without a gain over 1 % of the best throughput after which it ends. A run ends where the first of these, or
-    ``trials``, is reached, with a whole batch; a study with more of them goes on. The default target is this machine, or the target of the table; a fleet has no default.
+    ``trials``, is reached, with a whole batch (but for ``trials``); a study with more of them goes on.
+
+    The default target is this machine, or the target of the table; a fleet has no default.
 
     warm_start: logs of earlier runs, or directories of them. Each policy is told those in the space of its run. A cost
     model with features of programs is trained on the others, one with knob features on other shapes in the same space.

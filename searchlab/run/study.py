@@ -249,7 +249,8 @@ class Study:
     ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
-        Their plan is written there first (:mod:`searchlab.log.plan`). Existing logs are resumed. Programs that any of them holds are not measured again.
+        Their plan is written there first (:mod:`searchlab.log.plan`). Existing logs are resumed. Programs that any of
+        them holds are not measured again.
         on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
             and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
             :func:`tune`. ``print`` will do.

@@ -169,7 +169,7 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     timed = passes.timed()
     records = [_with(record, timed[record.program]) if record.program in timed else record for record in log.records]
     header = msgspec.structs.replace(log.header, passes=passes.facts())
-    return replace(log, header=header, records=tuple(records), final=None, ended=False)
+    return replace(log, header=header, records=tuple(records), final=None, ended=None)
 
 
 def _with(record: Record, timed: Timed) -> Record:

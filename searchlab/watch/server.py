@@ -73,7 +73,8 @@ class WatchServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    """Each request has a connection of its own, so that none is open when the server ends."""
+
     server_version, sys_version = "searchlab", ""
     timeout = 30
     server: WatchServer
@@ -100,7 +101,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
 
     def _refuse(self, status: HTTPStatus, text: str) -> bool:
-        self.close_connection = True  # what else came with the request is not read
         self._answer(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
         return False
 
@@ -110,8 +110,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET")
-        if self.close_connection:
-            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 

@@ -189,7 +189,7 @@ class Watched:
     def _summed(self, rows: list[RunState]) -> State:
         runs = list(self._rows.values())
         counts = {status: sum(row.status == status for row in runs) for status in STATUSES}
-        goes_on = time.monotonic() - self._ran < BETWEEN
+        goes_on = time.monotonic() - self._ran < BETWEEN and counts["done"] < len(runs)
         left = self._left() / max(1, counts["running"]) if goes_on else math.inf
         notes = [self._problem] if self._problem else []
         if not self._budgets and not self._problem:
@@ -261,12 +261,14 @@ def _sentence(counts: dict[Status, int], runs: int, goes_on: bool, planned: bool
         return "There is no run here yet."
     whole = f"{counts['done']} of {runs} run{'s' * (runs != 1)} {'is' if counts['done'] == 1 else 'are'} done"
     parts = [whole] if planned else [f"{runs} log{'s' * (runs != 1)}"]
-    for status, verb in (("running", "running"), ("waiting", "still to begin")):
-        if counts[status]:
-            parts.append(f"{counts[status]} {'is' if counts[status] == 1 else 'are'} {verb}")
-    for status in ("stopped", "damaged"):
-        if counts[status] and (planned or status == "damaged"):
-            parts.append(f"{counts[status]} {'is' if counts[status] == 1 else 'are'} {status}")
+    words: dict[Status, str] = {"running": "running", "waiting": "still to begin", "damaged": "damaged"}
+    if planned:  # else nobody knows whether a log is complete
+        words["stopped"] = "stopped"
+    parts += [
+        f"{counts[status]} {'is' if counts[status] == 1 else 'are'} {word}"
+        for status, word in words.items()
+        if counts[status]
+    ]
     if goes_on:
         return f"The study is running: {', '.join(parts)}."
     if planned and counts["done"] == runs:

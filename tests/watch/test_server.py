@@ -68,7 +68,9 @@ def test_only_get_is_answered(server: WatchServer, method: str) -> None:
     assert status == 405 and headers["Allow"] == "GET"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "[::1]:{port}", " "])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "[::1]:{port}", " "]
+)
 def test_a_foreign_name_for_this_address_is_refused(server: WatchServer, host: str) -> None:
     """DNS rebinding: a page of evil.example, whose name has come to mean 127.0.0.1, asks with its own name."""
     assert ask(server, "/state", host=host.format(port=server.server_port))[0] == 421
@@ -76,7 +78,8 @@ def test_a_foreign_name_for_this_address_is_refused(server: WatchServer, host: s
 
 
 @pytest.mark.parametrize(
-    "path", ["/a.jsonl", "/../a.jsonl", "/%2e%2e/a.jsonl", "//etc/passwd", "/watch.html", "/assets/watch.js", "/state/", "*"]
+    "path",
+    ["/a.jsonl", "/../a.jsonl", "/%2e%2e/a.jsonl", "//etc/passwd", "/watch.html", "/assets/watch.js", "/state/", "*"],
 )
 def test_no_file_is_reached(server: WatchServer, path: str) -> None:
     assert ask(server, path)[0] == 404

@@ -64,7 +64,9 @@ def test_a_study_is_watched_from_its_first_run_to_its_last(study: Study, tmp_pat
     ]  # fmt: skip
     first = seen[0]
     assert first.says == "The study is running: 0 of 4 runs are done, 1 is running, 3 are still to begin."
-    assert (first.rows[0].trials, first.rows[0].wanted, first.rows[0].strategy) == (4, 12, "random"), "a batch is written"
+    assert (first.rows[0].trials, first.rows[0].wanted, first.rows[0].strategy) == (4, 12, "random"), (
+        "a batch is written"
+    )
     assert first.left is not None and first.at_most and first.share == pytest.approx(4 / 12 / 4)
     after = Watched(out).state()
     assert statuses(after) == ["done"] * 4 and after.share == 1 and after.left is None

@@ -28,7 +28,7 @@ function set(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-const amount = (value) => value >= 1000 ? Math.round(value).toLocaleString("en") : Number(value.toPrecision(4)).toString();
+const amount = (value) => value >= 1000 ? Math.round(value).toLocaleString("en") : value.toPrecision(4);
 const best = (row) => row.best === null ? "none yet" : `${amount(row.best)} ${row.unit}`;
 const trials = (row) => row.wanted === null ? `${row.trials}` : `${row.trials} / ${row.wanted}`;
 
@@ -68,7 +68,7 @@ function curve(row, top) {
 }
 
 const COLUMNS = [["strategy", ""], ["seed", "number"], ["state", ""], ["trials", "number"], ["best so far", "number"],
-  ["of the best", "number wide"], ["failed", "number wide"], ["last trial", "number wide"], ["best over trials", "wide"], ["", "wide"]];
+  ["of the best", "number wide"], ["failed", "number wide"], ["last trial", "number wide"], ["best over trials", "wide"]];
 
 function newGroup(row) {
   const element = make("details");
@@ -100,12 +100,13 @@ function draw(entry, top) {
   if (share.length) share[0].classList.add("wide");
   const name = cell("name", row.strategy);
   name.title = row.log;
+  if (row.problem) name.append(make("small", "", row.problem));
   entry.ago = cell("number wide", ago(row));
   entry.element.replaceChildren(
     name, cell("number", `${row.seed}`), cell("", status), cell("number", trials(row), ...share),
     cell(row.best !== null && row.best === top ? "number top" : "number", best(row)),
     cell("number wide", row.best === null ? "" : `${(100 * row.best / top).toFixed(1)} %`),
-    cell("number wide", `${row.failed}`), entry.ago, cell("wide", curve(row, top)), cell("problem wide", row.problem),
+    cell("number wide", `${row.failed}`), entry.ago, cell("wide", curve(row, top)),
   );
   entry.element.hidden = shown !== "all" && row.status !== shown;
 }
@@ -156,8 +157,10 @@ function take(state) {
     for (const entry of group.rows.values()) if (redraw || changed.has(entry)) draw(entry, top);
     if (grown.has(group)) order(group);
     const done = all.filter((row) => row.status === "done").length;
-    const leader = all.find((row) => row.best !== null && row.best === top);
-    set(group.line, `${done} of ${all.length} done` + (leader ? `; best so far ${best(leader)}, by ${leader.strategy}, seed ${leader.seed}` : ""));
+    const leaders = all.filter((row) => row.best !== null && row.best === top), leader = leaders[0];
+    const others = leaders.length > 1 ? ` and ${leaders.length - 1} more` : "";
+    const by = leader ? `; best so far ${best(leader)}, by ${leader.strategy}, seed ${leader.seed}${others}` : "";
+    set(group.line, `${done} of ${all.length} done${by}`);
   }
   drawRunning();
 }
@@ -225,7 +228,7 @@ async function look() {
     const state = await answer.json();
     take(state);
     drawHead(state);
-    for (const entry of rows.values()) if (entry.row.status === "running") set(entry.ago, ago(entry.row));
+    for (const entry of rows.values()) set(entry.ago, ago(entry.row));
   } catch (error) {
     document.body.classList.add("gone");
     set(byId("says"), "The watch has ended, so this is not up to date: searchlab watch begins it again.");
