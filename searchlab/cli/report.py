@@ -45,6 +45,8 @@ def report(
     """
     from ..analysis import report as write_report
     from ..analysis import report_directory
+    from ..log.format import find_logs
+    from ..log.lock import is_locked
     from ..watch.state import Watched
 
     if any(path.suffix == ".toml" for path in where):
@@ -55,8 +57,8 @@ def report(
         return
     show_report(summary, report_directory(*where, out=directory))
     for place in where:
-        if place.is_dir() and (said := Watched(place).says_if_running()):
-            out.print(said, soft_wrap=True)
+        if place.is_dir() and any(map(is_locked, find_logs(place))):
+            out.print(Watched(place).state().says, soft_wrap=True)
 
 
 def _of_study(where: Sequence[Path]) -> Path:

@@ -52,12 +52,10 @@ class Budget(msgspec.Struct, frozen=True):
 
         A batch that was interrupted and resumed may count as two.
         """
-        whole = len(log.records)
-        spent = log.ended and (log.ended.seconds, log.ended.stop_after) in (
-            (self.seconds, None),
-            (None, self.stop_after),
-        )
-        if not spent and (self.seconds is not None or self.stop_after is not None):
+        whole, line = len(log.records), log.ended
+        spent = (self.seconds, None), (None, self.stop_after)  # as a line says that one of them ended the run
+        judged = self.seconds is not None or self.stop_after is not None
+        if judged and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
             end = 0
             for batch in batches(log.records, log.header.batch)[:-1]:  # the last may not be whole
                 end += len(batch)

@@ -104,11 +104,6 @@ class Watched:
             since = since if version == self._version else -1
             return self._summed([row for log, row in self._rows.items() if self._changed[log] > since])
 
-    def says_if_running(self) -> str:
-        """The state in a sentence if a run is running now, else nothing."""
-        state = self.state()
-        return state.says if state.counts["running"] else ""
-
     def _refresh(self) -> None:
         self._look += 1
         self._follow_plan()

@@ -104,6 +104,7 @@ def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: 
     assert by_gain.ended and by_gain.ended.stop_after == 8
     by_space = run(table, tmp_path / "c.jsonl", seconds=1e6)
     assert by_space.ended and by_space.ended.by_policy and len(by_space.records) == toys.Small().size()
+    assert len(Budget(stop_after=4).cut(by_space).records) < 120 and Budget(trials=1000).cut(by_space) is by_space
 
 
 def test_a_smaller_budget_measures_nothing_and_says_that_the_log_holds_more(table: Path, tmp_path: Path) -> None:
