@@ -31,7 +31,7 @@ FLOORS = [
     {"policy"},
     {"costmodel"},
     {"log"},
-    {"measure", "analysis"},
+    {"measure", "analysis", "watch"},
     {"apply", "exchange", "run"},
     {"tables", "hypertune", "conformance"},
     {"suite"},

@@ -21,13 +21,17 @@ OUT = Path("results") / REPORT
 """Where a report on anything but one directory goes, unless the caller says where."""
 
 
-def report(*where: str | Path, out: str | Path | None = None, traces: float = BUDGET) -> Summary:
+def report(
+    *where: str | Path, out: str | Path | None = None, traces: float = BUDGET, everything: bool = False
+) -> Summary:
     """Compare the runs that ``where`` names, and write what they come to as a page, pictures and files of numbers.
 
     where: directories, of which every log ``**/*.jsonl`` and ``**/*.jsonl.gz`` is read, and logs. A log that is named
     twice counts once.
     out: the directory to write to; by default ``report`` in the directory that ``where`` names, and
     ``results/report`` where it names a log, or several directories.
+    everything: whether it goes over all that lies in the directory of a study, and not only over the runs and trials
+    that the study has now.
     traces: seconds that schedule traces may take; 0 for no traces.
 
     The report is ``report.html``, one page that needs no other file and no network. Its charts are there as PNG and
@@ -45,7 +49,7 @@ def report(*where: str | Path, out: str | Path | None = None, traces: float = BU
     """
     paths = [Path(place) for place in where]
     directory = report_directory(*paths, out=out)
-    return write_report(read_runs(*paths), directory, traces)
+    return write_report(read_runs(*paths, everything=everything), directory, traces)
 
 
 def write_report(comparison: Comparison, out: Path, traces: float = BUDGET) -> Summary:

@@ -28,12 +28,14 @@ class LoggedRun:
     """One run of one strategy on one workload with one seed, read from a log.
 
     file: how a report names the log: its path relative to the directory that was read, or as the user gave it.
+    running: whether the run went on as its log was read.
     """
 
     workload: str
     strategy: str
     log: Log
     file: str
+    running: bool = False
 
     @property
     def seed(self) -> int:
@@ -59,15 +61,18 @@ class LoggedRun:
         return self.log.elapsed
 
     def reaches(self, trials: int) -> bool:
-        """Whether it has so many trials, or ended by itself before: then it holds its best up to there."""
-        return len(self.log.records) >= trials or self.log.ended
+        """Whether it has so many trials, or ended before: then it holds its best up to there.
+
+        Where its budget of seconds ended it, that is its answer at any number of trials: it never gets more.
+        """
+        return len(self.log.records) >= trials or self.log.ended is not None
 
 
 @dataclass(frozen=True)
 class StrategyRuns:
     """The runs of one strategy on one workload, by seed: at least one, each with a trial.
 
-    horizon: the number of trials over which the strategies are compared. A run that ended by itself goes on without
+    horizon: the number of trials over which the strategies are compared. A run that ended before goes on without
     limit: it holds its last values.
     """
 
@@ -146,7 +151,7 @@ def held(values: Sequence[Floats], trials: int) -> Floats:
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
-    """The most trials that at least half of the runs have which did not end by themselves; 0 if all did.
+    """The most trials that at least half of the runs have which did not end by a line of their log; 0 if all did.
 
     So a few runs that were interrupted do not shorten the others.
     """
@@ -201,7 +206,7 @@ class WorkloadRuns:
     def horizon(self) -> int:
         """The number of trials that every strategy has (:func:`reach`), over which all are compared.
 
-        Where all runs of all strategies ended by themselves, the longest run counts.
+        Where all runs of all strategies ended before they had all trials, the longest run counts.
         """
         reached = [trials for runs in self._begun.values() if (trials := reach(runs))]
         return min(reached, default=max((len(run.log.records) for run in self.runs), default=0))

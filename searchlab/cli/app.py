@@ -37,6 +37,7 @@ from .surrogate import table_gate, table_surrogate
 from .table import tables
 from .terminal import complain, show_warning
 from .tune import tune
+from .watch import watch
 
 TRACEBACK = "--traceback"
 """The word that has :func:`main` show the whole traceback of an error."""
@@ -71,7 +72,7 @@ def every_command(
     pass
 
 
-for command in (run, tune, report, best, verify):
+for command in (run, tune, watch, report, best, verify):
     app.command()(command)
 app.command(name="list")(list_)
 app.command()(show)

@@ -59,16 +59,18 @@ def _say_forecast(study: Study, directory: Path) -> None:
     forecasts = forecast([replace(run, log=directory / run.log) for run in runs])
     table = Table("workload", "space", "strategy", "runs", "complete", "trials left", "time left", box=None)
     for one in forecasts:
-        counts = (str(one.runs), str(one.complete), f"{one.trials:,}")
-        table.add_row(one.workload, one.space, one.strategy, *counts, _time(one.seconds))
+        cells = (str(one.runs), str(one.complete), "unknown" if one.trials is None else f"{one.trials:,}")
+        table.add_row(one.workload, one.space, one.strategy, *cells, _time(one.seconds))
     out.print(table)
     known = [one.seconds for one in forecasts if one.seconds is not None]
     time = _time(sum(known) if len(known) == len(forecasts) else None)
     if runs[0].settings.replays:
         time += " as they were recorded, which the table answers at once"
-    complete, trials = sum(one.complete for one in forecasts), sum(one.trials for one in forecasts)
+    complete = sum(one.complete for one in forecasts)
+    counts = [one.trials for one in forecasts if one.trials is not None]
+    trials = f"{sum(counts):,}" if len(counts) == len(forecasts) else "an unknown number of"
     out.print(
-        f"{len(runs)} runs, {complete} of them complete in {directory}; {trials:,} trials are left: {time}",
+        f"{len(runs)} runs, {complete} of them complete in {directory}; {trials} trials are left: {time}",
         soft_wrap=True,
     )
 

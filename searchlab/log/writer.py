@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
 import shutil
@@ -20,6 +19,7 @@ from ..policy import POLICIES
 from ..space import SPACES
 from .format import Ended, Final, Log, Record, read_held
 from .header import IDENTITY, Header, in_todays_words
+from .lock import lock
 
 
 class LogWriter:
@@ -56,7 +56,7 @@ class LogWriter:
 
     def _open(self, header: Header, held: Log | None) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._file)
             if not os.fstat(self._file.fileno()).st_nlink:
                 raise BlockingIOError  # its writer has removed it since it was opened
         except OSError:
@@ -76,7 +76,7 @@ class LogWriter:
             with self._storing():
                 os.ftruncate(self._file.fileno(), 0)
             self._end = 0
-            self.header, self.records, self.final, self.ended = header, (), None, False
+            self.header, self.records, self.final, self.ended = header, (), None, None
             self._lines.append(self._encoded(header))
             self.sync()
 
@@ -90,9 +90,9 @@ class LogWriter:
         if isinstance(record, Final):
             self.final = record
         elif isinstance(record, Ended):
-            self.ended = True
+            self.ended = record
         else:
-            self.final, self.ended = None, False
+            self.final, self.ended = None, None
             self._added.append(record)
         if self._durable:
             self._write()

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ..errors import SearchlabError
+from ..log.budget import UNLIMITED
 from ..records import Trial
 from ..workload import parse_workload
 from .executors import OnRun
@@ -32,10 +33,10 @@ class RunProgress:
         self._block: TaskID | None = None
 
     def start(self, workload: str, label: str, trials: int) -> OnTrial:
-        """Add a bar, to ``trials``. The function returned moves it on by one."""
+        """Add a bar, to ``trials``, or without an end. The function returned moves it on by one."""
         self._progress.start()
         searched = parse_workload(workload)
-        task = self._progress.add_task(f"{workload}  {label}", total=trials, best="")
+        task = self._progress.add_task(f"{workload}  {label}", total=_total(trials), best="")
         best = math.inf
 
         def on_trial(trial: Trial, replayed: bool) -> None:
@@ -64,6 +65,10 @@ class RunProgress:
         self._progress.stop()
 
 
+def _total(trials: int) -> int | None:
+    return None if trials >= UNLIMITED else trials
+
+
 class StudyProgress(RunProgress):
     """A bar for the run of each job; and a bar for the whole study, if it has several runs."""
 
@@ -71,7 +76,7 @@ class StudyProgress(RunProgress):
         super().__init__(console)
         several = len(runs) > 1
         self._whole = self._progress.add_task(
-            "the study", total=sum(run.trials for run in runs), best="", visible=several
+            "the study", total=_total(sum(run.trials for run in runs)), best="", visible=several
         )
         self._ended = 0  # trials of the runs that have ended, as they were planned
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
@@ -79,7 +84,7 @@ class StudyProgress(RunProgress):
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
         if job in self._jobs:
             before, bar = self._jobs.pop(job)
-            self._ended += before.trials  # it may have had fewer trials, or more
+            self._end(before, bar)
             self._progress.remove_task(bar)
         on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
         self._jobs[job] = run, self._progress.task_ids[-1]
@@ -92,6 +97,11 @@ class StudyProgress(RunProgress):
 
         return on_both
 
+    def _end(self, run: Run, bar: TaskID) -> None:
+        """Count a run that has ended: it may have had fewer trials than planned, or more."""
+        done = next(int(task.completed) for task in self._progress.tasks if task.id == bar)
+        self._ended += done if _total(run.trials) is None else run.trials
+
     def _show_whole(self) -> None:
         bars = {task.id: task.completed for task in self._progress.tasks}
         running = sum(min(bars[bar], run.trials) for run, bar in self._jobs.values())
@@ -99,7 +109,8 @@ class StudyProgress(RunProgress):
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
-            self._ended += sum(run.trials for run, _ in self._jobs.values())
+            for run, bar in self._jobs.values():
+                self._end(run, bar)
             self._jobs.clear()
             self._show_whole()
         super().__exit__(kind, *rest)

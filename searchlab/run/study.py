@@ -16,10 +16,11 @@ from rich.console import Console
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..log.format import Log
+from ..log.plan import PlannedRun, write_plan
 from ..log.result import Result, Results
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import whole
+from ..options import real, whole
 from ..plugins import PluginSpec
 from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
@@ -30,7 +31,7 @@ from .executors import OnRun, check_jobs, execute
 from .given import Given, spelled
 from .plan import OnTrial, Run, Searched, Strategy, plan_run
 from .progress import shown
-from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
+from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec, budget_of
 from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
 
 _Place = tuple[Path, Searched, Settings]
@@ -157,14 +158,15 @@ class Study:
                 if paths not in earlier:
                     earlier[paths] = earlier_runs([self.base / path for path in paths], settings.statistic)
                 try:
+                    budget = spec.budget(entry)
                     run = plan_run(
                         searched, strategy, settings, seed=spec.seed_list[0], batch=entry.batch or spec.batch,
-                        trials=entry.trials or spec.trials, log=folder / _slug(strategy.label), earlier=earlier[paths],
+                        trials=budget.trials, log=folder / _slug(strategy.label), earlier=earlier[paths],
                     )  # fmt: skip
                 except UnsupportedSpace as error:
                     left_out.append(f"{folder / _slug(strategy.label)} is not searched: {error}")
                 else:
-                    planned.append(run)
+                    planned.append(replace(run, seconds=budget.seconds, stop_after=budget.stop_after))
                     warm.setdefault(paths, []).append(run.warm_start)
         return planned
 
@@ -233,6 +235,16 @@ class Study:
             suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
             yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
 
+    def planned(self) -> list[PlannedRun]:
+        """The runs of the study as the plan beside its logs has them."""
+        return [
+            PlannedRun(
+                log=run.log.as_posix(), workload=run.log.parts[0] if self.suite else run.workload,
+                space=run.searched.name, strategy=run.strategy.name, seed=run.seed, budget=run.budget,
+            )
+            for run in self.plan()[0]
+        ]  # fmt: skip
+
     def run(
         self,
         out: str | Path,
@@ -243,7 +255,8 @@ class Study:
     ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
-        Existing logs are resumed. Programs that any of them holds are not measured again.
+        Their plan is written there first (:mod:`searchlab.log.plan`). Existing logs are resumed. Programs that any of
+        them holds are not measured again.
         on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
             and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
             :func:`tune`. ``print`` will do.
@@ -255,6 +268,7 @@ class Study:
         whole("jobs", jobs, 1)
         check_jobs(jobs, self.exclusive)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
+        write_plan(Path(out), self.planned())
         with shown(progress, runs, on_run or _ignore_run) as on_each:
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
         _warn_of_more(runs, logs)
@@ -274,11 +288,12 @@ def _ignore_run(*_: object) -> None:
 
 def _warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
     """Warn if logs hold more trials than their runs are to have: nothing is taken from a log."""
-    more = [run for run in runs if len(logs[run.log].records) > run.trials]
+    within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
+    more = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if more:
         first, others = more[0], f", and {len(more) - 1} other logs hold more as well" if len(more) > 1 else ""
         warnings.warn(
-            f"{first.log} holds {len(logs[first.log].records)} trials, more than the {first.trials} that were asked "
+            f"{first} holds {len(logs[first].records)} trials, more than the {within[first]} that were asked "
             f"for{others}; the result is of all that a log holds",
             SearchlabWarning,
             stacklevel=3,
@@ -286,7 +301,8 @@ def _warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^\w.+-]+", "_", text)
+    name = re.sub(r"[^\w.+-]+", "_", text)
+    return name if name.strip(".") else "_" * len(name)  # no file can be called ".."
 
 
 def _check_distinct(title: str, names: Sequence[str]) -> None:
@@ -301,7 +317,9 @@ def tune(
     space: PluginSpec | Space,
     policy: PluginSpec,
     log: str | Path,
-    trials: int = 64,
+    trials: int | None = None,
+    seconds: float | None = None,
+    stop_after: int | None = None,
     batch: int = 8,
     seed: int = 0,
     cost_model: PluginSpec | None = None,
@@ -316,6 +334,10 @@ def tune(
 
     space, policy, cost_model: a registered name, ``"module:Class"``, the class, or ``{"name": ..., "options": {...}}``
     with one of these as its name; or a Space.
+    trials, seconds, stop_after: where the run ends: after so many trials; when so many seconds have been charged for
+    proposing, training, building and running; after so many trials without a gain over 1 % of the best throughput.
+    The first that is reached counts, at the end of a batch (but for ``trials``). By default 64 trials, or with one of
+    the others as many as it allows. With more of them a later call goes on.
     cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
     ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
     or the target of the table.
@@ -327,10 +349,16 @@ def tune(
     progress: False for no bar; by default it is shown in a terminal and in a notebook. A console of rich is where to
     show it.
     Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
-    more than ``trials`` trials: the result is then of all.
+    more trials than it was to have: the result is then of all.
     """
-    for name, value, least in (("trials", trials, 1), ("batch", batch, 1), ("seed", seed, 0)):
+    for name, value, least in (("batch", batch, 1), ("seed", seed, 0)):
         whole(name, value, least)
+    for name, count in (("trials", trials), ("stop_after", stop_after)):
+        if count is not None:
+            whole(name, count, 1)
+    if seconds is not None and not real("seconds", seconds, 0):
+        raise SearchlabError("option 'seconds' is 0; it must be more than 0")
+    budget = budget_of(trials, seconds, stop_after)
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
@@ -340,8 +368,9 @@ def tune(
     run = plan_run(
         Searched.of(space, parse_workload(workload), resolved, settings=settings),
         Strategy.of(policy, cost_model, features), settings,
-        seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,
+        seed=seed, batch=batch, trials=budget.trials, log=Path(log), earlier=earlier,
     )  # fmt: skip
+    run = replace(run, seconds=budget.seconds, stop_after=budget.stop_after)
     check_used(earlier, [run.warm_start])
     with shown(progress, [run], lambda *_: on_trial) as on_run:
         ((_, complete),) = execute([run], Path(), on_run)

@@ -105,9 +105,10 @@ class Browser:
         elif method == "Network.requestWillBeSent":
             self.requests.append(said["request"]["url"])
 
-    def open(self, page: Path) -> None:
+    def open(self, page: Path | str) -> None:
+        """A file, or a URL."""
         self._events.clear()
-        self.send("Page.navigate", url=page.resolve().as_uri())
+        self.send("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while "Page.loadEventFired" not in self._events:
             self._next()
         self.settle()
