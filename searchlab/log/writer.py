@@ -1,10 +1,8 @@
-"""Writing a log: only one process appends to it, and only the run that it is of."""
+"""Writing a log: only the run that it is of appends to it, and only in one process: see ``lease.py``."""
 
 from __future__ import annotations
 
-import fcntl
 import gzip
-import os
 import shutil
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +16,7 @@ from ..policy import POLICIES
 from ..space import SPACES
 from .format import Ended, Final, Log, Record, read_held
 from .header import IDENTITY, Header, in_todays_words
+from .lease import LeasedFile
 
 
 class LogWriter:
@@ -27,8 +26,8 @@ class LogWriter:
     if it was; it is read again only if it has changed since. A durable log writes each record as it is appended, and
     :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. If an
     error ends a new log before its first trial, the log is removed: it would block the run that was meant. Raises
-    SearchlabError if the log is foreign or damaged, if another process writes it, or if its header differs from
-    ``header`` in a field of ``IDENTITY``.
+    SearchlabError if the log is foreign or damaged, if another process writes it or has taken it over, or if its header
+    differs from ``header`` in a field of ``IDENTITY``.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, held: Log | None = None) -> None:
@@ -43,34 +42,28 @@ class LogWriter:
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+            self._file = LeasedFile(self.path)
         except OSError as error:
             raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}") from None
         try:
             self._open(header, held)
-        except BaseException:
+        except BaseException as error:
             self._file.close()
+            if isinstance(error, OSError):
+                raise self._unwritable(error) from None
             raise
 
     def _open(self, header: Header, held: Log | None) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(self._file.fileno()).st_nlink:
-                raise BlockingIOError  # its writer has removed it since it was opened
-        except OSError:
-            raise SearchlabError(
-                f"another process is writing {self.path}; wait for it, or choose another log"
-            ) from None
-        if held is None or held.size != os.fstat(self._file.fileno()).st_size:
+        if held is None or held.size != self._file.size:
             held = read_held(self.path)
         self._created = held is None
         if held is not None:
             check_identity(self.path, held.header, header)
             self.header, self.records, self.final, self.ended = held.header, held.records, held.final, held.ended
-            self._file.truncate(held.size)
             self._end = held.size
+            if held.size < self._file.size:  # its last line is torn
+                self._file.own(held.size)
         else:
-            self._file.truncate(0)
             self._end = 0
             self.header, self.records, self.final, self.ended = header, (), None, False
             self._lines.append(self._encoded(header))
@@ -106,20 +99,20 @@ class LogWriter:
         data = b"".join(line + b"\n" for line in self._lines)
         try:
             # An interrupt at any point does no harm: the same bytes are then written to the same place again.
-            written = 0
-            while written < len(data):
-                written += os.pwrite(self._file.fileno(), data[written:], self._end + written)
+            if data:
+                self._file.write(data, self._end)
         except OSError as error:
-            raise SearchlabError(
-                f"cannot write the log {self.path}: {error.strerror}; free space and run again"
-            ) from None
+            raise self._unwritable(error) from None
         self._end, self._lines = self._end + len(data), []
+
+    def _unwritable(self, error: OSError) -> SearchlabError:
+        return SearchlabError(f"cannot write the log {self.path}: {error.strerror}; free space and run again")
 
     def sync(self) -> None:
         """Write the appended records, and force them to the disk if durable. Called once for each batch."""
         self._write()
         if self._durable:
-            os.fsync(self._file.fileno())
+            self._file.sync()
 
     def close(self) -> None:
         try:
@@ -132,7 +125,7 @@ class LogWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind and self._created and not (self._added or self.ended):
-            self.path.unlink(missing_ok=True)  # before it is closed, which lets go of its lock
+            self._file.remove()  # before it is closed, which lets go of its lock
         self.close()
 
 
