@@ -214,6 +214,14 @@ class Run:
         )
 
 
+OnRun = Callable[[Run, int, int, int], OnTrial | None]
+"""Called as a run begins, with the run, its number (from 1), the number of runs, and the number of its job (from 0).
+
+It returns the function to call with each trial, or None. The previous run of that job has ended by then. On an executor
+this is called, with all trials of the run at once, when a run that is short has ended.
+"""
+
+
 def plan_run(
     searched: Searched,
     strategy: Strategy,

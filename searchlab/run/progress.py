@@ -13,8 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ..errors import SearchlabError
 from ..records import Trial
 from ..workload import parse_workload
-from .executors import OnRun
-from .plan import OnTrial, Run
+from .plan import OnRun, OnTrial, Run
 
 
 class RunProgress:

@@ -60,7 +60,9 @@ def test_a_writer_whose_log_was_taken_over_does_not_remove_it(tmp_path: Path) ->
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["open", "append", "append", "close"])), max_size=30))
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["open", "append", "append", "close"])), max_size=30)
+)
 def test_a_log_only_grows_whoever_writes_it(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
 ) -> None:
