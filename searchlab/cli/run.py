@@ -31,8 +31,8 @@ def run(
         str | None,
         typer.Option(
             "--on",
-            help="Where the runs are made: `local` (processes here), `dask` or `dask://host:port`, `slurm`, or the name "
-            "of another executor [default: the study's, or this process].",
+            help="Where the runs are made: `local` (processes here), `dask` or `dask://host:port`, `slurm`, or the "
+            "name of another executor [default: the study's, or this process].",
             metavar="EXECUTOR",
         ),
     ] = None,
@@ -76,8 +76,8 @@ def run(
         raise failed
     if parts > 1:
         out.print(
-            f"{len(results)} runs, which are shard {part} of {parts}, are complete in {directory}. Copy the logs of all "
-            f"shards into one directory, and run `searchlab report` on it",
+            f"{len(results)} runs, which are shard {part} of {parts}, are complete in {directory}. Copy the logs of "
+            f"all shards into one directory, and run `searchlab report` on it",
             soft_wrap=True,
         )
 
