@@ -25,7 +25,7 @@ from pathlib import Path
 from ..errors import SearchlabError
 from ..plugins import Plugin, PluginKind
 
-EXECUTORS: PluginKind[Executor] = PluginKind("executor", "searchlab.executors", Executor, positional=2)  # type: ignore[type-abstract]
+EXECUTORS: PluginKind[Executor] = PluginKind("executor", "searchlab.executors", Executor, positional=2)
 
 
 def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugin:

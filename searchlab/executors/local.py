@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,18 +70,16 @@ class LocalExecutor(Executor):
         self.shutdown(cancel_futures=True)
 
     def _cancel(self) -> None:
-        kept = []
-        while True:
-            try:
+        ends = 0
+        with suppress(queue.Empty):
+            while True:
                 call = self._calls.get_nowait()
-            except queue.Empty:
-                break
-            if call is None:
-                kept.append(call)
-            else:
-                call[0].cancel()
-        for end in kept:
-            self._calls.put(end)
+                if call is None:
+                    ends += 1
+                else:
+                    call[0].cancel()
+        for _ in range(ends):
+            self._calls.put(None)
 
     def _serve(self) -> None:
         """Have the calls made, one after the other, by one process: it ends with the thread that has started it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,10 +49,8 @@ class LogWriter:
             raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}") from None
         try:
             self._open(header, held)
-        except BaseException as error:
+        except BaseException:
             self._file.close()
-            if isinstance(error, OSError):
-                raise self._unwritable(error) from None
             raise
 
     def _open(self, header: Header, held: Log | None) -> None:
@@ -62,7 +62,8 @@ class LogWriter:
             self.header, self.records, self.final, self.ended = held.header, held.records, held.final, held.ended
             self._end = held.size
             if held.size < self._file.size:  # its last line is torn
-                self._file.own(held.size)
+                with self._storing():
+                    self._file.own(held.size)
         else:
             self._end = 0
             self.header, self.records, self.final, self.ended = header, (), None, False
@@ -97,22 +98,28 @@ class LogWriter:
 
     def _write(self) -> None:
         data = b"".join(line + b"\n" for line in self._lines)
-        try:
+        with self._storing():
             # An interrupt at any point does no harm: the same bytes are then written to the same place again.
             if data:
                 self._file.write(data, self._end)
-        except OSError as error:
-            raise self._unwritable(error) from None
         self._end, self._lines = self._end + len(data), []
-
-    def _unwritable(self, error: OSError) -> SearchlabError:
-        return SearchlabError(f"cannot write the log {self.path}: {error.strerror}; free space and run again")
 
     def sync(self) -> None:
         """Write the appended records, and force them to the disk if durable. Called once for each batch."""
         self._write()
         if self._durable:
-            self._file.sync()
+            with self._storing():
+                self._file.sync()
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """Raises SearchlabError for what the disk refuses."""
+        try:
+            yield
+        except OSError as error:
+            raise SearchlabError(
+                f"cannot write the log {self.path}: {error.strerror}; free space, or look after the disk, and run again"
+            ) from None
 
     def close(self) -> None:
         try:

@@ -129,7 +129,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def named_executor(self) -> Plugin | None:
         given = self.executor
-        return parse_executor(given) if isinstance(given, str) else given and given.plugin
+        if given is None:
+            return None
+        return parse_executor(given) if isinstance(given, str) else given.plugin
 
     @property
     def policy_entries(self) -> list[NamedPolicy]:

@@ -258,17 +258,17 @@ class Study:
             in one directory in the end.
         progress: False for no bars; by default they are shown in a terminal and in a notebook. A console of rich is
             where to show them.
-        Raises :class:`~searchlab.run.execute.RunsFailed` at the end if runs failed; all others are complete then.
+        Raises :class:`~searchlab.errors.RunsFailed` at the end if runs failed; all others are complete then.
         """
         if jobs is not None:
             whole("jobs", jobs, 1)
         runs = [replace(run, log=Path(out) / run.log) for run in in_shard(self.plan()[0], *shard)]
         with ExitStack() as ends:
-            if not isinstance(executor, Executor):
-                plugin = self._executor(executor, jobs)
-                executor = plugin and ends.enter_context(started(plugin, self.exclusive, Path(out)))
+            place = executor if isinstance(executor, Executor) else None
+            if not isinstance(executor, Executor) and (plugin := self._executor(executor, jobs)) is not None:
+                place = ends.enter_context(started(plugin, self.exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or _ignore_run))
-            logs = {run.log: log for run, log in execute(runs, self.base, on_each, executor)} if runs else {}
+            logs = {run.log: log for run, log in execute(runs, self.base, on_each, place)} if runs else {}
         _warn_of_more(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 
