@@ -12,8 +12,8 @@ PATIENCE = 0.5
 """Seconds to wait for the lock: :func:`is_locked` holds it for a moment."""
 
 
-def lock(file: IO[bytes]) -> None:
-    """Lock a log that is open, until it is closed. Raises OSError if another process writes it."""
+def lock(file: int | IO[bytes]) -> None:
+    """Lock a log that is open, until it is closed. Raises BlockingIOError if another process writes it."""
     until = time.monotonic() + PATIENCE
     while True:
         try:

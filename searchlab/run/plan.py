@@ -225,6 +225,14 @@ class Run:
         )
 
 
+OnRun = Callable[[Run, int, int, int], OnTrial | None]
+"""Called as a run begins, with the run, its number (from 1), the number of runs, and the number of its job (from 0).
+
+It returns the function to call with each trial, or None. The previous run of that job has ended by then. On an executor
+this is called, with all trials of the run at once, when a run that is short has ended.
+"""
+
+
 def own_seed(seed: int, name: str) -> int:
     """The seed of a strategy called ``name`` whose draws are its own: equal for equal arguments, on every machine."""
     return int.from_bytes(sha256(f"{name}:{seed}".encode("utf-8", "surrogatepass")).digest()[:4], "big")

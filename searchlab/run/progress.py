@@ -14,8 +14,7 @@ from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
 from ..records import Trial
 from ..workload import parse_workload
-from .executors import OnRun
-from .plan import OnTrial, Run
+from .plan import OnRun, OnTrial, Run
 
 
 class RunProgress:

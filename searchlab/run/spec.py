@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..executors.contract import parse_executor
 from ..log.budget import UNLIMITED, Budget
 from ..measure.settings import LocalSettings, Settings
 from ..plugins import Plugin
@@ -99,6 +100,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suite: a suite of tables (``v1``), or one split of it (``v1/dev``), by name or by the path of its directory. It
     takes the place of workloads, spaces, target and measure, which each table brings; trials and seeds are by default
     those of its protocol.
+
+    executor: where the runs are made, as ``"local"`` or ``{ name = "slurm", options = { ... } }``; by default in this
+    process, one after the other. It changes no run.
     """
 
     policies: list[str | NamedPolicy]
@@ -116,6 +120,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm_start: list[str] = []
     contrasts: list[tuple[str, str]] = []
     starts: Literal["shared", "own"] = "shared"
+    executor: str | NamedPlugin | None = None
 
     def __post_init__(self) -> None:
         for pair in self.contrasts:
@@ -136,6 +141,13 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def named_suite(self) -> NamedSuite | None:
         return NamedSuite(self.suite) if isinstance(self.suite, str) else self.suite
+
+    @property
+    def named_executor(self) -> Plugin | None:
+        given = self.executor
+        if given is None:
+            return None
+        return parse_executor(given) if isinstance(given, str) else given.plugin
 
     @property
     def policy_entries(self) -> list[NamedPolicy]:

@@ -6,6 +6,8 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,22 +17,24 @@ from rich.console import Console
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
+from ..executors.contract import EXECUTORS, parse_executor, started
 from ..log.format import Log
 from ..log.plan import PlannedRun, write_plan
 from ..log.result import Result, Results
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import real, whole
-from ..plugins import PluginSpec
+from ..plugins import Plugin, PluginSpec
 from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .executors import OnRun, check_jobs, execute
+from .execute import execute, execute_one
 from .given import Given, spelled
-from .plan import OnTrial, Run, Searched, Strategy, plan_run
+from .plan import OnRun, OnTrial, Run, Searched, Strategy, plan_run
 from .progress import shown
+from .shards import in_shard
 from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec, budget_of
 from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
 
@@ -249,8 +253,10 @@ class Study:
         self,
         out: str | Path,
         on_run: OnRun | None = None,
-        jobs: int = 1,
+        jobs: int | None = None,
         *,
+        executor: Executor | str | Mapping[str, Any] | None = None,
+        shard: tuple[int, int] = (1, 1),
         progress: bool | Console | None = None,
     ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
@@ -260,19 +266,44 @@ class Study:
         on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
             and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
             :func:`tune`. ``print`` will do.
-        jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
-            the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
+        jobs: how many runs go on at the same time, by default in processes of this machine; these share only the
+            measurements that the logs held before. Raises SearchlabError for more than one job if the study measures
+            on this machine.
+        executor: where the runs are made: ``"local"``, ``"dask"``, ``"dask://host:port"``, ``"slurm"``, or an entry
+            ``{"name": ..., "options": {...}}``, over that of the study; or any Executor of the standard library's
+            contract, which is not shut down. Runs that measure the machine are submitted to it one at a time, unless
+            it has an attribute ``exclusive``.
+        shard: ``(i, n)`` for only the i-th of n parts of the runs; all parts together are the study. Their logs belong
+            in one directory in the end.
         progress: False for no bars; by default they are shown in a terminal and in a notebook. A console of rich is
             where to show them.
+        Raises :class:`~searchlab.errors.RunsFailed` at the end if runs failed; all others are complete then.
         """
-        whole("jobs", jobs, 1)
-        check_jobs(jobs, self.exclusive)
-        runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
+        if jobs is not None:
+            whole("jobs", jobs, 1)
+        runs = [replace(run, log=Path(out) / run.log) for run in in_shard(self.plan()[0], *shard)]
         write_plan(Path(out), self.planned())
-        with shown(progress, runs, on_run or _ignore_run) as on_each:
-            logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
+        with ExitStack() as ends:
+            place = executor if isinstance(executor, Executor) else None
+            if not isinstance(executor, Executor) and (plugin := self._executor(executor, jobs)) is not None:
+                place = ends.enter_context(started(plugin, self.exclusive, Path(out)))
+            on_each = ends.enter_context(shown(progress, runs, on_run or _ignore_run))
+            logs = {run.log: log for run, log in execute(runs, self.base, on_each, place)} if runs else {}
         _warn_of_more(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
+
+    def _executor(self, given: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
+        """The executor that is ``given``, else that of the study; None for this process. jobs: over its options."""
+        chosen = own = self.spec.named_executor
+        if isinstance(given, Mapping):
+            chosen = EXECUTORS.named(given)[0]
+        elif given is not None:
+            chosen = parse_executor(given)
+            if own is not None and own.name == chosen.name:
+                chosen = Plugin(own.name, {**own.options, **chosen.options})
+        if chosen is None:
+            return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
+        return chosen if jobs is None else Plugin(chosen.name, {**chosen.options, "jobs": jobs})
 
 
 def searched_table(table: SuiteTable) -> Searched:
@@ -373,6 +404,6 @@ def tune(
     run = replace(run, seconds=budget.seconds, stop_after=budget.stop_after)
     check_used(earlier, [run.warm_start])
     with shown(progress, [run], lambda *_: on_trial) as on_run:
-        ((_, complete),) = execute([run], Path(), on_run)
+        complete = execute_one(run, Path(), on_run)
     _warn_of_more([run], {run.log: complete})
     return Result(complete, run.space)

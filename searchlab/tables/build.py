@@ -19,8 +19,8 @@ from ..log.format import Log, Record, read_log
 from ..log.header import TABLE
 from ..log.writer import check_identity, pack
 from ..measure.settings import LocalSettings, Settings
-from ..run.executors import OnRun, execute
-from ..run.plan import Run
+from ..run.execute import execute_one
+from ..run.plan import OnRun, Run
 from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..schema import explained
@@ -146,7 +146,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
     """
     for table in tables:
         if not _complete(table):
-            ((_, log),) = execute([table.run], study.base, on_run)
+            log = execute_one(table.run, study.base, on_run)
             if table.passes:
                 log = _timed(table, study.base, log, on_block)
                 _write(log, table.path)

@@ -14,6 +14,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
+from searchlab.policy import POLICIES, takes_cost_model
 from searchlab.records import Trial
 from searchlab.run.study import tune
 from tests.support import toys
@@ -31,7 +32,8 @@ def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, 
     tune(
         space.workload, space=space, policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log,
         trials=trials, batch=batch, seed=3, measure={"kind": "table", "path": str(tables)},
-        features="knob",  # features of programs would import TVM in every fork
+        # Features of programs would import TVM in every fork.
+        features="knob" if takes_cost_model(POLICIES.load(policy)) else None,
     )  # fmt: skip
 
 
