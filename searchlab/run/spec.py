@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -128,6 +129,22 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def cost_model_entries(self) -> list[NamedCostModel]:
         return [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What a study is, in words, by name."""
+
+        def names(entries: Iterable[str | Named | NamedCostModel]) -> str:
+            return ", ".join(one if isinstance(one, str) else one.label or one.name for one in entries)
+
+        where = {"workloads": ", ".join(self.workloads), "spaces": names(self.spaces)}
+        return {
+            **({"suite": self.named_suite.name} if self.named_suite else where),
+            "policies": names(self.policies),
+            "cost models": names(self.cost_models),
+            "seeds": len(self.seed_list),
+            "trials": f"{self.trials}, asked for {self.batch} at a time",
+        }
 
 
 def _check_counts(settings: StudySpec | NamedPolicy) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..log.format import Log
+from ..log.html import facts
 from ..log.result import Result, Results
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
@@ -243,8 +244,8 @@ class Study:
             :func:`tune`. ``print`` will do.
         jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
             the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
-        progress: False for no bars; by default they are shown in a terminal and in a notebook. A console of rich is
-            where to show them.
+        progress: False for no bars; by default they are shown in a terminal, and in a notebook that has ipywidgets. A
+            console of rich is where to show them.
         """
         whole("jobs", jobs, 1)
         check_jobs(jobs, self.exclusive)
@@ -253,6 +254,9 @@ class Study:
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
         _warn_of_more(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
+
+    def _repr_html_(self) -> str:
+        return facts(self.spec.facts, caption="a study")
 
 
 def searched_table(table: SuiteTable) -> Searched:
@@ -317,9 +321,10 @@ def tune(
     features of programs is trained on the others, one with knob features on other shapes in the same space.
     on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
     the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
-    keeps the trial, and the error reaches the caller. What it returns does not matter.
-    progress: False for no bar; by default it is shown in a terminal and in a notebook. A console of rich is where to
-    show it.
+    keeps the trial, and the error reaches the caller; :func:`~searchlab.log.result.load_log` then gives what there is,
+    and the same call goes on. What it returns does not matter: neither True nor False stops the run.
+    progress: False for no bar; by default it is shown in a terminal, and in a notebook that has ipywidgets. A console
+    of rich is where to show it.
     Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
     more than ``trials`` trials: the result is then of all.
     """
