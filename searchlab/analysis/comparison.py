@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
-from ..log.format import Log, read_log
+from ..log.format import Log
 from ..log.html import paragraphs, table
 from ..log.result import Result
 from .charts.all import Charts, all_charts
@@ -30,7 +30,7 @@ from .charts.pictures import (
 from .model import AREA, SECONDS, TRIALS, Overall, Summary, WorkloadSummary
 from .page.parts import pair_matrix
 from .programs import BUDGET, run_programs
-from .read import compared, logs_in, read_runs
+from .read import compared, read_runs
 from .report import write_report
 from .rows import (
     Rows,
@@ -92,7 +92,7 @@ def _logs(source: Any) -> Iterator[Log]:
     if isinstance(source, Result):
         yield source.log
     elif isinstance(source, str | Path):
-        yield from map(read_log, logs_in(Path(source)))
+        yield from (run.log for item in read_runs(Path(source)).values() for run in item.runs)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         for one in source:
             yield from _logs(one)

@@ -42,7 +42,7 @@ def read_runs(*where: Path) -> Comparison:
     """
     paths: dict[Path, Path] = {}
     for place in where:
-        for path in logs_in(place):
+        for path in _logs(place):
             paths.setdefault(path.resolve(), path)
     if not paths:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
@@ -72,8 +72,7 @@ def compared(read: Iterable[tuple[Log, str]]) -> Comparison:
     return {workload: WorkloadRuns(workload, strategies) for workload, strategies in by_workload.items()}
 
 
-def logs_in(place: Path) -> list[Path]:
-    """``place``, if it is a log, or every log under it. Raises SearchlabError if there is none."""
+def _logs(place: Path) -> list[Path]:
     if place.is_dir():
         paths = [path for path in find_logs(place) if REPORT not in path.relative_to(place).parts[:-1]]
         if not paths:

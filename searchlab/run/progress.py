@@ -117,7 +117,9 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
         text. A console is where they are shown.
     """
     if not isinstance(progress, Console):
-        console = Console(stderr=True, force_jupyter=None if find_spec("ipywidgets") else False)
+        console = Console(stderr=True)
+        if console.is_jupyter and find_spec("ipywidgets") is None:
+            console = Console(stderr=True, force_jupyter=False, force_terminal=False)  # its output cannot move a bar
         wanted = console.is_terminal or console.is_jupyter if progress is None else progress
         if not wanted:
             yield on_run
