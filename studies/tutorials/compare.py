@@ -1,9 +1,10 @@
-"""Which of three policies finds a fast GEMM soonest? They search a table of recorded measurements, from eight seeds each.
+"""Which of three policies finds a fast GEMM soonest? They search a table of recorded measurements, from eight seeds.
 
     python studies/tutorials/compare.py
 
-The table is in the suite that searchlab brings, so nothing is measured, and the answer is the same on every machine.
-``compare.ipynb`` beside this script is the same as a notebook.
+The table is in the suite that searchlab brings, so nothing is measured. In most seeds xgb and evolutionary reach 95 %
+of the best known, and random does not; but eight seeds cannot tell the three apart. ``compare.ipynb`` beside this
+script is the same as a notebook.
 """
 
 # %% [markdown]

@@ -100,7 +100,7 @@ def regret_picture(item: WorkloadSummary, runs: WorkloadRuns, view: View, names:
     return draw(
         title=f"{item.workload}: distance to the best known, by {view.name}",
         subtitle=f"{_subtitle(item)}; {FLOOR:g} % and less are drawn at the bottom",
-        frame=Frame(view.label, "% longer than the best known takes", [level], digits=1, floor=FLOOR),
+        frame=Frame(view.label, "regret, % over the time of the best known", [level], digits=1, floor=FLOOR),
         lines=lines,
     )
 
