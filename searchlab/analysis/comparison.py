@@ -127,7 +127,7 @@ def _checked(runs: Runs) -> Runs:
     return runs
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Comparison:
     """Strategies compared: all that the report shows, as text, frames of pandas and figures of matplotlib.
 
@@ -304,7 +304,7 @@ class Comparison:
         return f"<Comparison of {len(self.strategies)} strategies on {len(self.runs)} workloads, {runs} runs>"
 
     def _repr_html_(self) -> str:
-        columns = ("strategy", "seeds", "best", "trials to target", "area")
+        columns = ("strategy", "seeds", "best, median", "trials to target", "area")
         shown = self.summary.workloads[:_MOST]
         text = paragraphs([*self.summary.caveats, *([self.summary.overall.verdict] if self.summary.overall else [])])
         for item in shown:

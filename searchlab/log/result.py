@@ -59,7 +59,7 @@ class Best:
         return self.result.schedule(self.trial)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """One run. Everything but :attr:`space` and schedules is read from the log alone."""
 
@@ -149,6 +149,10 @@ class Result:
         for name in dict.fromkeys(name for record in log.records for name in record.config):
             columns[f"config.{name}"] = [record.config.get(name) for record in log.records]
         return pd.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        header = self.log.header
+        return f"<Result of {header.name} on {header.workload}, seed {header.seed}: {len(self.log.records)} trials>"
 
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header

@@ -88,6 +88,7 @@ def lines(html: str) -> dict[str, str]:
 def test_a_result_says_what_it_found(tmp_path: Path) -> None:
     found = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
     shown = lines(found._repr_html_())
+    assert repr(found) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials>"
     assert shown["best"] == "3.0 GFLOPS in trial 2" and shown["trials"] == "3, 1 failed" and shown["seed"] == "7"
     for gflops in ([], ["crash"]):
         shown = lines(load_log(write(tmp_path, f"x{len(gflops)}", 0, gflops))._repr_html_())
