@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import analysis as analysis
     from . import apply as apply
     from . import conformance as conformance
+    from .analysis import Comparison, compare
     from .apply import apply_best, apply_history_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "analysis": ("Comparison", "compare"),
     "apply": ("apply_best", "apply_history_best"),
     "costmodel": ("CostModel", "Surrogate"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
@@ -43,6 +45,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = ("analysis", "apply", "conformance")
 
 __all__ = [
+    "Comparison",
     "Config",
     "CostModel",
     "InvalidConfig",
@@ -65,6 +68,7 @@ __all__ = [
     "__version__",
     "apply_best",
     "apply_history_best",
+    "compare",
     "conv2d",
     "gemm",
     "load_log",

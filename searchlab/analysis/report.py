@@ -41,7 +41,8 @@ def report(
     :mod:`~searchlab.analysis.programs`); ``programs.csv`` the best program of every run, a row each.
     ``summary.json`` and ``summary.csv`` have the summary (a row per workload and strategy); ``contrasts.csv`` a row per
     workload, measure and pair of strategies (no workload: over all of them). Where there are several workloads,
-    ``overall.csv`` has a row per strategy, and ``matrix.csv`` one per ordered pair. ``curves.csv`` has a row per trial:
+    ``overall.csv`` has a row per strategy, ``claims.csv`` one for the best and each other, and ``matrix.csv`` one per
+    ordered pair. ``curves.csv`` has a row per trial:
     trials and seconds, both from the start of the run, and the best GFLOPS then.
 
     Raises SearchlabError where there is no log, where a log is damaged, where logs cannot stand side by side
@@ -70,7 +71,7 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     """
     if out is not None:
         return Path(out)
-    if len(where) > 1 or not Path(where[0]).is_dir():
+    if len(where) != 1 or not Path(where[0]).is_dir():
         return OUT
     for log in Path(where[0]).glob("*.jsonl*"):
         if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:

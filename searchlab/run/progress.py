@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Self
 
 from rich.console import Console
@@ -61,6 +62,8 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind and issubclass(kind, SearchlabError):
             self._progress.live.transient = True  # the sentence of the error stands alone
+        elif self._progress.live.is_started:
+            self._progress.refresh()  # in a notebook, stopping does not
         self._progress.stop()
 
 
@@ -120,10 +123,13 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
     """Within, what it gives shows the progress of ``runs``, and calls ``on_run``.
 
     progress: True for bars on the standard error (in a notebook, below its cell), False for none; None for bars if that
-        is a terminal or a notebook. A console is where they are shown.
+        is a terminal, or a notebook that has ipywidgets. Without ipywidgets a notebook shows how the bars ended, as
+        text. A console is where they are shown.
     """
     if not isinstance(progress, Console):
         console = Console(stderr=True)
+        if console.is_jupyter and find_spec("ipywidgets") is None:
+            console = Console(stderr=True, force_jupyter=False, force_terminal=False)  # its output cannot move a bar
         wanted = console.is_terminal or console.is_jupyter if progress is None else progress
         if not wanted:
             yield on_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -164,6 +165,26 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for name in ("trials", "seconds", "stop_after")
         )
         return budget_of(trials, seconds, stop_after)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What a study is, in words, by name."""
+
+        def names(entries: Iterable[str | Named | NamedCostModel]) -> str:
+            return ", ".join(one if isinstance(one, str) else one.label or one.name for one in entries)
+
+        budget = budget_of(self.trials, self.seconds, self.stop_after)
+        trials = "any number" if budget.trials == UNLIMITED else budget.trials
+        where = {"workloads": ", ".join(self.workloads), "spaces": names(self.spaces)}
+        return {
+            **({"suite": self.named_suite.name} if self.named_suite else where),
+            "policies": names(self.policies),
+            "cost models": names(self.cost_models),
+            "seeds": len(self.seed_list),
+            "trials": f"{trials}, asked for {self.batch} at a time",
+            **({} if self.seconds is None else {"seconds": self.seconds}),
+            **({} if self.stop_after is None else {"stop after": f"{self.stop_after} trials without a gain"}),
+        }
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:

@@ -19,6 +19,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, parse_executor, started
 from ..log.format import Log
+from ..log.html import facts
 from ..log.plan import PlannedRun, write_plan
 from ..log.result import Result, Results
 from ..measure.settings import LocalSettings, Settings
@@ -275,8 +276,8 @@ class Study:
             it has an attribute ``exclusive``.
         shard: ``(i, n)`` for only the i-th of n parts of the runs; all parts together are the study. Their logs belong
             in one directory in the end.
-        progress: False for no bars; by default they are shown in a terminal and in a notebook. A console of rich is
-            where to show them.
+        progress: False for no bars; by default they are shown in a terminal, and in a notebook that has ipywidgets. A
+            console of rich is where to show them.
         Raises :class:`~searchlab.errors.RunsFailed` at the end if runs failed; all others are complete then.
         """
         if jobs is not None:
@@ -291,6 +292,9 @@ class Study:
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, place)} if runs else {}
         _warn_of_more(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
+
+    def _repr_html_(self) -> str:
+        return facts(self.spec.facts, caption="a study")
 
     def _executor(self, given: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
         """The executor that is ``given``, else that of the study; None for this process. jobs: over its options."""
@@ -376,9 +380,10 @@ def tune(
     features of programs is trained on the others, one with knob features on other shapes in the same space.
     on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
     the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
-    keeps the trial, and the error reaches the caller. What it returns does not matter.
-    progress: False for no bar; by default it is shown in a terminal and in a notebook. A console of rich is where to
-    show it.
+    keeps the trial, and the error reaches the caller; :func:`~searchlab.log.result.load_log` then gives what there is,
+    and the same call goes on. What it returns does not matter: neither True nor False stops the run.
+    progress: False for no bar; by default it is shown in a terminal, and in a notebook that has ipywidgets. A console
+    of rich is where to show it.
     Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
     more trials than it was to have: the result is then of all.
     """
