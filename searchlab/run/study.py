@@ -11,12 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..log.format import Log
 from ..log.result import Result, Results
+from ..log.study_file import JSON, TOML, keep_study
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import whole
@@ -46,18 +48,21 @@ class Study:
     """The directory from which relative paths in the study start."""
     given: Given = field(default_factory=Given)
     """The classes and spaces that a script gave."""
+    copy: tuple[str, str] | None = None
+    """The name and the text of its copy beside its logs."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
         """The study of a TOML file. Raises SearchlabError that names a wrong key, its value and what it may be."""
         path = Path(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            data = tomllib.loads(text)
         except OSError as error:
             raise SearchlabError(f"cannot read the study {path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-        return cls._of(data, path.parent, str(path))
+        return replace(cls._of(data, path.parent, str(path)), copy=(TOML, text))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
@@ -68,7 +73,9 @@ class Study:
         entry. A workload may be a Workload, ``target`` a Target and ``measure`` settings.
         """
         plain, given = spelled(data)
-        return replace(cls._of(plain, Path(base), "the study"), given=given)
+        study = cls._of(plain, Path(base), "the study")
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+        return replace(study, given=given, copy=(JSON, text))
 
     @classmethod
     def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
@@ -237,7 +244,8 @@ class Study:
     ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
-        Existing logs are resumed. Programs that any of them holds are not measured again.
+        Existing logs are resumed. Programs that any of them holds are not measured again. A copy of the study lies
+        beside them, ``study-as-run.toml``, or ``.json`` for a study that a script made, which reports show.
         on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
             and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
             :func:`tune`. ``print`` will do.
@@ -249,7 +257,13 @@ class Study:
         whole("jobs", jobs, 1)
         check_jobs(jobs, self.exclusive)
         runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
-        with shown(progress, runs, on_run or _ignore_run) as on_each:
+
+        def begin(run: Run, number: int, count: int, job: int) -> OnTrial | None:
+            if number == 1 and self.copy:  # all logs that are there were found to be of this study
+                keep_study(Path(out), *self.copy)
+            return (on_run or _ignore_run)(run, number, count, job)
+
+        with shown(progress, runs, begin) as on_each:
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
         _warn_of_more(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
