@@ -84,5 +84,5 @@ def _write(out: Path, comparison: Comparison, programs: Sequence[Program], trace
     draw_all(out, summary, comparison, charts)
     best = traces.programs()
     write_json(out / "programs.json", best)
-    (out / "report.html").write_text(page(summary, comparison, charts, best), encoding="utf-8")
+    (out / "report.html").write_text(page(summary, comparison, charts, best, out), encoding="utf-8")
     return summary

@@ -146,7 +146,7 @@ def _no_difference(
     else:
         whom = f"from {these}" if behind else f"of {leader} from {listed(tied, None, 'or')}"
         values = [value for name in tied if (value := about[name].adjusted) is not None]
-        least = f" ({_p(min(values), '=' if len(tied) == 1 else 'at least')})" if values else ""
+        least = f" ({_p(min(values), '=' if len(set(values)) == 1 else 'at least')})" if values else ""
         said = f"no difference {whom} is significant with {count}{least}"
     if behind:
         said += f"; {leader} is significantly ahead of {listed(behind)}, {_most(about[name] for name in behind)}"
