@@ -66,7 +66,7 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     """
     if out is not None:
         return Path(out)
-    if len(where) > 1 or not Path(where[0]).is_dir():
+    if len(where) != 1 or not Path(where[0]).is_dir():
         return OUT
     for log in Path(where[0]).glob("*.jsonl*"):
         if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:

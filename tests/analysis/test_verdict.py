@@ -97,8 +97,13 @@ def test_a_median_that_misleads_is_not_called_no_difference(tmp_path: Path) -> N
 
 def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [None, None, 8], "b": [None, None, None]})
-    assert text.startswith("No winner: 3 seeds cannot separate a from b (a significant result needs at least 4 seeds). ")
-    assert text.endswith(" a has the largest area under the curve (0.10, b 0.10). No strategy reaches 95 % of the best known in most of its seeds.")
+    assert text.startswith(
+        "No winner: 3 seeds cannot separate a from b (a significant result needs at least 4 seeds). "
+    )
+    assert text.endswith(
+        " a has the largest area under the curve (0.10, b 0.10). "
+        "No strategy reaches 95 % of the best known in most of its seeds."
+    )
 
 
 def test_the_start_that_both_share_is_said_where_it_got_there(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ def _steps(bands: Iterable[Band], last: float) -> Floats:
 def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
     levels, best = [], item.best.gflops if item.best else 0.0
     if best and item.target_gflops:
-        levels = [Level(short(best), f"best known {best:.1f}"),
-                  Level(short(item.target_gflops), f"{100 * item.target_gflops / best:.0f} % of the best known")]  # fmt: skip
+        goal = f"{100 * item.target_gflops / best:.0f} % of the best known"
+        levels = [Level(short(best), f"best known {best:.1f}"), Level(short(item.target_gflops), goal)]
     views = []
     start, sharing = runs.shared_start
     for key, label in AXES:
@@ -88,11 +88,10 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
             quantity=f"best {item.unit} so far", top=short(best * 1.08 or 1.0),
             shade=Shade(start, "shared random start") if by_trials and start else None,
         ))  # fmt: skip
-    shaded = (
-        f" Shaded: the first {start} trial{'s' * (start > 1)}, which {listed(sharing, None)} have in common from each seed."
-        if start
-        else ""
-    )
+    shaded = ""
+    if start:
+        trials = f"{start} trial{'s' * (start > 1)}"
+        shaded = f" Shaded: the first {trials}, which {listed(sharing, None)} have in common from each seed."
     return Figure(
         key="convergence", title="Convergence", views=views, digits=1, brief="median and quartiles over seeds",
         says="Best program found so far: median over seeds, and the band between the quartiles. Higher and further "

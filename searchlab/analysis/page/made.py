@@ -93,7 +93,7 @@ def _device(target: Mapping[str, Any]) -> str:
 
 
 def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
-    """For each strategy of a workload its logs: seed, name, and the link from a page in ``out``; "" if it is no file."""
+    """By strategy of a workload its logs: seed, name, and the link from a page in ``out``, "" if it is no file."""
     return [
         (strategy, [(run.seed, run.file, _link(run.log.path, out)) for run in own])
         for strategy, own in groupby(runs, lambda run: run.strategy)

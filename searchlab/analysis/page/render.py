@@ -98,7 +98,10 @@ def page(
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
         measures=MEASURES,
         made=strategies(comparison),
-        studies=[(encodable(f"{path.parent.name}/{path.name}"), text) for path, text in kept_studies(run.log.path for run in runs)],
+        studies=[
+            (encodable(f"{path.parent.name}/{path.name}"), text)
+            for path, text in kept_studies(run.log.path for run in runs)
+        ],
         parts=TIME_PARTS,
     )
 

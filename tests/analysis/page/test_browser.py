@@ -124,7 +124,9 @@ def test_trials_and_seconds_are_switched_for_the_whole_page(view: Browser) -> No
     for chart in ("w0-convergence", "w1-ecdf"):
         view.see(f"#{chart}")
         assert "seconds of search" in view.run(f"document.querySelector('#{chart} .plot svg').textContent")
-        assert view.run(f"document.querySelector(\"#{chart} [data-view][aria-pressed='true']\").dataset.view") == "seconds"
+        assert (
+            view.run(f"document.querySelector(\"#{chart} [data-view][aria-pressed='true']\").dataset.view") == "seconds"
+        )
 
 
 def test_values_are_read_with_the_mouse(view: Browser) -> None:

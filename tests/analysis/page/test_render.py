@@ -214,7 +214,9 @@ def test_tables_of_figures_have_the_places_where_most_happens(tmp_path: Path) ->
     for name, found in (("a", [1] * 50 + [2] * 50), ("b", [1] * 70 + [3] * 30)):
         write(tmp_path, name, 0, [float(value) for value in found])
     text = (made(tmp_path) and (tmp_path / "report" / "report.html")).read_text()
-    heads = re.findall(r'<th scope="col">(\d+)</th>', text.partition("best GFLOPS so far, by trials")[2].partition("<tbody")[0])
+    heads = re.findall(
+        r'<th scope="col">(\d+)</th>', text.partition("best GFLOPS so far, by trials")[2].partition("<tbody")[0]
+    )
     assert heads == ["1", "51", "71", "100"]
 
 

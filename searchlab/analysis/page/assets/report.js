@@ -26,13 +26,14 @@ function change(action) {
   for (const chart of near) if (!chart.fresh) chart.draw();
 }
 
+const sheet = new CSSStyleSheet(); // a page may have tens of thousands of rows
+document.adoptedStyleSheets = [sheet];
+
 function refresh() {
   for (const button of document.querySelectorAll("[data-toggle]")) {
     button.setAttribute("aria-pressed", String(!hidden.has(Number(button.dataset.toggle))));
   }
-  for (const element of document.querySelectorAll("[data-strategy]")) {
-    element.hidden = hidden.has(Number(element.dataset.strategy));
-  }
+  sheet.replaceSync([...hidden].map((s) => `[data-strategy="${s}"] { display: none !important; }`).join(""));
   const all = document.getElementById("all");
   if (all) all.hidden = hidden.size === 0;
   draw();
