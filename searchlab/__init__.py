@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from .plugins import trusting
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
-    from .run.study import Study, tune
+    from .run.study import Study
+    from .run.tune import tune
     from .space import Config, Knob, ProductSpace, Space
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
@@ -37,7 +38,8 @@ _HOMES = {
     "records": ("Measurement", "Trial"),
     "log.result": ("Result", "Results", "load_log"),
     "space": ("Config", "Knob", "ProductSpace", "Space"),
-    "run.study": ("Study", "tune"),
+    "run.study": ("Study",),
+    "run.tune": ("tune",),
     "target": ("Target", "resolve_target"),
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
 }

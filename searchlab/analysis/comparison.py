@@ -42,7 +42,7 @@ from .rows import (
     program_rows,
     strategy_rows,
 )
-from .runs import Comparison as Runs
+from .runs import ComparedRuns as Runs
 from .runs import strategy_order
 from .summary import summarize
 from .words import number_text, p_text
@@ -63,7 +63,7 @@ _MOST = 12
 def compare(*what: Source | Mapping[str, Source]) -> Comparison:
     """Compare the strategies of some runs, as ``searchlab report`` does; nothing is written.
 
-    what: results of :func:`~searchlab.run.study.tune` and of :meth:`~searchlab.run.study.Study.run`, logs, directories
+    what: results of :func:`~searchlab.run.tune.tune` and of :meth:`~searchlab.run.study.Study.run`, logs, directories
     of logs, or lists of these. A mapping gives labels, ``{"before": "results/a", "after": "results/b"}``: strategies
     are then called by the label, followed by their own name if there are several under it: ``"before: xgb"``. A log
     that is named twice counts once.

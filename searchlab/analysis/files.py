@@ -22,13 +22,13 @@ from .rows import (
     program_rows,
     strategy_rows,
 )
-from .runs import Comparison
+from .runs import ComparedRuns
 
 
 def write_numbers(
     out: Path,
     summary: Summary,
-    comparison: Comparison,
+    comparison: ComparedRuns,
     figures: Mapping[str, Sequence[Figure]],
     programs: Sequence[Program],
 ) -> None:

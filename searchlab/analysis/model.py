@@ -352,6 +352,13 @@ class Summary(msgspec.Struct, frozen=True):
     overall: Overall | None = None
     caveats: list[str] = []
 
+    @property
+    def score_cutoffs(self) -> str:
+        """The trials that the scores of all workloads are over, "17 to 52"; where they differ "1-17 to 52-200"."""
+        rows = [row for item in self.workloads for row in item.strategies if row.score]
+        ends = [[row.score_first or 0 for row in rows], [row.score_trials or 0 for row in rows]]
+        return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
+
     def to_json(self) -> dict[str, Any]:
         """As plain dicts, lists, strings and finite numbers."""
         plain: dict[str, Any] = msgspec.to_builtins(self)

@@ -18,7 +18,7 @@ from ..log.lock import is_locked
 from ..log.noise import largest_drift
 from ..log.plan import PLAN, read_plan
 from ..workload import parse_workload
-from .runs import Comparison, LoggedRun, WorkloadRuns
+from .runs import ComparedRuns, LoggedRun, WorkloadRuns
 from .surrogates import check_one_surrogate, surrogate_notes
 from .words import listed
 
@@ -33,7 +33,7 @@ _FOOTING = ("target", "measure")
 _NOTED = ("host", "workers", "versions")
 
 
-def read_runs(*where: Path, everything: bool = False) -> Comparison:
+def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
     """The runs of every log that ``where`` names, and of every log under the directories that it names.
 
     A directory of a study has the runs that the study has now, with the trials that it now gives them; other logs that
@@ -65,7 +65,7 @@ def read_runs(*where: Path, everything: bool = False) -> Comparison:
     )
 
 
-def compared(read: Iterable[tuple[Log, str]], running: Collection[str] = ()) -> Comparison:
+def compared(read: Iterable[tuple[Log, str]], running: Collection[str] = ()) -> ComparedRuns:
     """The runs of ``read``: of each log, with its name in a report. Raises SearchlabError as :func:`read_runs` does.
 
     running: the names of logs that go on while they are read.

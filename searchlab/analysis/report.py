@@ -14,7 +14,7 @@ from .model import Program, Summary
 from .page import page
 from .programs import BUDGET, Traces, best_programs, run_programs
 from .read import REPORT, read_runs
-from .runs import Comparison
+from .runs import ComparedRuns
 from .summary import summarize
 
 OUT = Path("results") / REPORT
@@ -53,7 +53,7 @@ def report(
     return write_report(read_runs(*paths, everything=everything), directory, traces)
 
 
-def write_report(comparison: Comparison, out: Path, traces: float = BUDGET) -> Summary:
+def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET) -> Summary:
     """Write the report on ``comparison`` to ``out``; see :func:`report`. Raises SearchlabError if it cannot."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -82,12 +82,12 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     return Path(where[0]) / REPORT
 
 
-def _write(out: Path, comparison: Comparison, programs: Sequence[Program], traces: Traces) -> Summary:
+def _write(out: Path, comparison: ComparedRuns, programs: Sequence[Program], traces: Traces) -> Summary:
     summary = summarize(comparison)
     charts = all_charts(summary, comparison)
     write_numbers(out, summary, comparison, charts.figures, programs)
     draw_all(out, summary, comparison, charts)
     best = traces.programs()
     write_json(out / "programs.json", best)
-    (out / "report.html").write_text(page(summary, comparison, charts, best), encoding="utf-8")
+    (out / "report.html").write_text(page(summary, comparison, charts, best, out), encoding="utf-8")
     return summary

@@ -11,7 +11,7 @@ import msgspec
 from ..records import FAILURES
 from .charts.figures import Figure
 from .model import Contrast, MatrixCell, Overall, PairClaims, Program, Reached, Summary
-from .runs import Comparison
+from .runs import ComparedRuns
 from .stats.inference import Answer
 from .stats.intervals import Interval
 
@@ -124,12 +124,12 @@ def cell_rows(overall: Overall | None) -> Rows:
     return Rows(MatrixCell.__struct_fields__, map(msgspec.structs.astuple, overall.matrix if overall else ()))
 
 
-def curve_rows(comparison: Comparison) -> Rows:
+def curve_rows(comparison: ComparedRuns) -> Rows:
     """A row for each trial of each run: trials and seconds, both from its start, and the best GFLOPS then."""
     return Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), _curves(comparison))
 
 
-def _curves(comparison: Comparison) -> Iterator[_Row]:
+def _curves(comparison: ComparedRuns) -> Iterator[_Row]:
     for item in comparison.values():
         for run in item.runs:
             points = zip(run.elapsed.tolist(), run.curve.tolist(), strict=True)

@@ -26,7 +26,7 @@ from .model import (
 )
 from .overall import overall, together
 from .read import footing_notes
-from .runs import Comparison, StrategyRuns, WorkloadRuns, alike
+from .runs import ComparedRuns, StrategyRuns, WorkloadRuns, alike
 from .stats.curves import area_under_curve, trials_to_target
 from .stats.intervals import mean_interval
 from .stats.ranks import pairs
@@ -36,7 +36,7 @@ from .verdict import ranked, verdict
 from .words import listed
 
 
-def summarize(comparison: Comparison) -> Summary:
+def summarize(comparison: ComparedRuns) -> Summary:
     """The summary of what :func:`~searchlab.analysis.read.read_runs` read; equal logs give equal numbers."""
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     over_all = together(list(drafts.values()))

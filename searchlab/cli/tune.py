@@ -68,7 +68,7 @@ def tune(
     measure: MeasureSpec = None,
 ) -> None:
     """Search one workload in one space with one policy. To resume, run it again; for more trials, raise the budget."""
-    from ..run.study import tune as tune_run
+    from ..run.tune import tune as tune_run
 
     with interruptible(again()):
         result = tune_run(

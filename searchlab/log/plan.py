@@ -16,7 +16,7 @@ from ..errors import SearchlabError
 from ..schema import UNREADABLE
 from .budget import Budget
 
-PLAN = "study.json"
+PLAN = "plan.json"
 """The name of the file."""
 
 

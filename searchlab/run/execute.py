@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from ..errors import RunsFailed, SearchlabError
+from ..errors import RunsFailed, SearchlabError, SearchlabWarning
 from ..log.format import Log, read_held
 from ..log.writer import check_identity
 from ..measure.contract import KnownPrograms
@@ -22,7 +23,11 @@ from .warm_start import check_apart
 
 
 def execute(
-    runs: Sequence[Run], base: Path, on_run: OnRun, executor: Executor | None = None
+    runs: Sequence[Run],
+    base: Path,
+    on_run: OnRun,
+    executor: Executor | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Run, Log]]:
     """Execute ``runs``, and yield each run with its log as soon as the log is complete.
 
@@ -30,12 +35,12 @@ def execute(
     log is checked against its run; programs that it holds are not measured again. base: the directory from which a
     table's relative path starts. executor: where the runs are made. They share only the measurements that the logs held
     before, so that the results do not depend on which of the runs are quick. By default they are made here, one after
-    the other, and share all.
+    the other, and share all. ready: called once all logs that exist were found to be those of the runs.
     Raises RunsFailed at the end, if a run failed.
     """
     reasons: dict[Path, str] = {}
     first: Exception | None = None
-    for run, log in _execute(runs, base, on_run, executor):
+    for run, log in _execute(runs, base, on_run, executor, ready):
         if isinstance(log, Failed):
             first = first or log.error
             reasons[run.log] = log.reason
@@ -53,8 +58,26 @@ def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
     return log
 
 
+def warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
+    """Warn if logs hold more trials than their runs are to have: nothing is taken from a log."""
+    within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
+    more = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
+    if more:
+        first, others = more[0], f", and {len(more) - 1} other logs hold more as well" if len(more) > 1 else ""
+        warnings.warn(
+            f"{first} holds {len(logs[first].records)} trials, more than the {within[first]} that were asked "
+            f"for{others}; the result is of all that a log holds",
+            SearchlabWarning,
+            stacklevel=3,
+        )
+
+
 def _execute(
-    runs: Sequence[Run], base: Path, on_run: OnRun, executor: Executor | None
+    runs: Sequence[Run],
+    base: Path,
+    on_run: OnRun,
+    executor: Executor | None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Run, Log | Failed]]:
     check_apart([run.warm_start for run in runs], [run.log for run in runs])
     known: KnownPrograms = {}
@@ -62,6 +85,7 @@ def _execute(
         if executor is None or not runs[0].settings.exclusive:  # elsewhere there may be another machine
             measurers.of(runs[0])  # says what is wrong with the settings before any log is looked at
         held = [_recall(run, known, here=executor is None) for run in runs]
+        ready()
         if executor is not None:
             measurers.close()
             unfinished = [Unfinished(run, log) for run, log in zip(runs, held, strict=True)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -13,30 +12,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, parse_executor, started
-from ..log.format import Log
 from ..log.html import facts
 from ..log.plan import PlannedRun, write_plan
 from ..log.result import Result, Results
-from ..measure.settings import LocalSettings, Settings
+from ..log.study_file import JSON, TOML, keep_study
+from ..measure.settings import Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import real, whole
-from ..plugins import Plugin, PluginSpec
+from ..options import whole
+from ..plugins import Plugin
 from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
-from ..space import Space
-from ..target import Target, resolve_target
-from ..workload import Workload, parse_workload
-from .execute import execute, execute_one
+from ..target import resolve_target
+from ..workload import parse_workload
+from .execute import execute, warn_of_more
 from .given import Given, spelled
-from .plan import OnRun, OnTrial, Run, Searched, Strategy, plan_run
+from .plan import OnRun, Run, Searched, Strategy, plan_run
 from .progress import shown
 from .shards import in_shard
-from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec, budget_of
+from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
 from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
 
 _Place = tuple[Path, Searched, Settings]
@@ -52,18 +51,21 @@ class Study:
     """The directory from which relative paths in the study start."""
     given: Given = field(default_factory=Given)
     """The classes and spaces that a script gave."""
+    copy: tuple[str, str] | None = None
+    """The name and the text of its copy beside its logs."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
         """The study of a TOML file. Raises SearchlabError that names a wrong key, its value and what it may be."""
         path = Path(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            data = tomllib.loads(text)
         except OSError as error:
             raise SearchlabError(f"cannot read the study {path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-        return cls._of(data, path.parent, str(path))
+        return replace(cls._of(data, path.parent, str(path)), copy=(TOML, text))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
@@ -74,7 +76,9 @@ class Study:
         entry. A workload may be a Workload, ``target`` a Target and ``measure`` settings.
         """
         plain, given = spelled(data)
-        return replace(cls._of(plain, Path(base), "the study"), given=given)
+        study = cls._of(plain, Path(base), "the study")
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+        return replace(study, given=given, copy=(JSON, text))
 
     @classmethod
     def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
@@ -262,8 +266,9 @@ class Study:
     ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
-        Their plan is written there first (:mod:`searchlab.log.plan`). Existing logs are resumed. Programs that any of
-        them holds are not measured again.
+        Existing logs are resumed. Programs that any of them holds are not measured again. Beside the logs lie their
+        plan (:mod:`searchlab.log.plan`) and a copy of the study, ``study-as-run.toml``, or ``.json`` for a study that a
+        script made.
         on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
             and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
             :func:`tune`. ``print`` will do.
@@ -283,14 +288,19 @@ class Study:
         if jobs is not None:
             whole("jobs", jobs, 1)
         runs = [replace(run, log=Path(out) / run.log) for run in in_shard(self.plan()[0], *shard)]
-        write_plan(Path(out), self.planned())
+
+        def ready() -> None:  # all logs that are there were found to be of this study
+            write_plan(Path(out), self.planned())
+            if self.copy:
+                keep_study(Path(out), *self.copy)
+
         with ExitStack() as ends:
             place = executor if isinstance(executor, Executor) else None
             if not isinstance(executor, Executor) and (plugin := self._executor(executor, jobs)) is not None:
                 place = ends.enter_context(started(plugin, self.exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or _ignore_run))
-            logs = {run.log: log for run, log in execute(runs, self.base, on_each, place)} if runs else {}
-        _warn_of_more(runs, logs)
+            logs = {run.log: log for run, log in execute(runs, self.base, on_each, place, ready)} if runs else {}
+        warn_of_more(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
@@ -321,20 +331,6 @@ def _ignore_run(*_: object) -> None:
     pass
 
 
-def _warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
-    """Warn if logs hold more trials than their runs are to have: nothing is taken from a log."""
-    within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
-    more = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
-    if more:
-        first, others = more[0], f", and {len(more) - 1} other logs hold more as well" if len(more) > 1 else ""
-        warnings.warn(
-            f"{first} holds {len(logs[first].records)} trials, more than the {within[first]} that were asked "
-            f"for{others}; the result is of all that a log holds",
-            SearchlabWarning,
-            stacklevel=3,
-        )
-
-
 def _slug(text: str) -> str:
     name = re.sub(r"[^\w.+-]+", "_", text)
     return name if name.strip(".") else "_" * len(name)  # no file can be called ".."
@@ -344,71 +340,3 @@ def _check_distinct(title: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise SearchlabError(f"two {title} entries are called {name!r}; give one of them a label of its own")
-
-
-def tune(
-    workload: str | Workload,
-    *,
-    space: PluginSpec | Space,
-    policy: PluginSpec,
-    log: str | Path,
-    trials: int | None = None,
-    seconds: float | None = None,
-    stop_after: int | None = None,
-    batch: int = 8,
-    seed: int = 0,
-    cost_model: PluginSpec | None = None,
-    features: str | None = None,
-    target: str | Mapping[str, Any] | Target | None = None,
-    measure: Settings | Mapping[str, Any] | None = None,
-    warm_start: Sequence[str | Path] = (),
-    on_trial: OnTrial | None = None,
-    progress: bool | Console | None = None,
-) -> Result:
-    """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
-
-    space, policy, cost_model: a registered name, ``"module:Class"``, the class, or ``{"name": ..., "options": {...}}``
-    with one of these as its name; or a Space.
-    trials, seconds, stop_after: where the run ends: after so many trials; when so many seconds have been charged for
-    proposing, training, building and running; after so many trials without a gain over 1 % of the best throughput.
-    The first that is reached counts, at the end of a batch (but for ``trials``). By default 64 trials, or with one of
-    the others as many as it allows. With more of them a later call goes on.
-    cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
-    ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
-    or the target of the table.
-    warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
-    features of programs is trained on the others, one with knob features on other shapes in the same space.
-    on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
-    the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
-    keeps the trial, and the error reaches the caller; :func:`~searchlab.log.result.load_log` then gives what there is,
-    and the same call goes on. What it returns does not matter: neither True nor False stops the run.
-    progress: False for no bar; by default it is shown in a terminal, and in a notebook that has ipywidgets. A console
-    of rich is where to show it.
-    Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
-    more trials than it was to have: the result is then of all.
-    """
-    for name, value, least in (("batch", batch, 1), ("seed", seed, 0)):
-        whole(name, value, least)
-    for name, count in (("trials", trials), ("stop_after", stop_after)):
-        if count is not None:
-            whole(name, count, 1)
-    if seconds is not None and not real("seconds", seconds, 0):
-        raise SearchlabError("option 'seconds' is 0; it must be more than 0")
-    budget = budget_of(trials, seconds, stop_after)
-    settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
-    settings = settings or LocalSettings()
-    if target is None and not isinstance(space, Space):
-        target = settings.default_target()
-    resolved = None if target is None else resolve_target(target)
-    earlier = earlier_runs([Path(path) for path in warm_start], settings.statistic)
-    run = plan_run(
-        Searched.of(space, parse_workload(workload), resolved, settings=settings),
-        Strategy.of(policy, cost_model, features), settings,
-        seed=seed, batch=batch, trials=budget.trials, log=Path(log), earlier=earlier,
-    )  # fmt: skip
-    run = replace(run, seconds=budget.seconds, stop_after=budget.stop_after)
-    check_used(earlier, [run.warm_start])
-    with shown(progress, [run], lambda *_: on_trial) as on_run:
-        complete = execute_one(run, Path(), on_run)
-    _warn_of_more([run], {run.log: complete})
-    return Result(complete, run.space)

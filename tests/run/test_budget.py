@@ -19,7 +19,8 @@ from searchlab.log.format import Ended, Log, Record, read_log
 from searchlab.log.repair import examine
 from searchlab.records import Measurement, Trial
 from searchlab.run.forecast import forecast
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from searchlab.space import Config
 from tests.support import toys
 from tests.support.logs import HEADER, decided, write_table

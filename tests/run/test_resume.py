@@ -17,7 +17,7 @@ from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.policy import POLICIES, takes_cost_model
 from searchlab.records import Trial
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from tests.support import toys
 from tests.support.logs import decided, write_table
 from tests.support.policies import OPTIONS, space_for, strategies

@@ -100,7 +100,7 @@ def test_a_study_that_changes_is_followed(study: Study, tmp_path: Path) -> None:
     now = watched.state(before.version, before.look)
     assert now.version > before.version and now.runs == 2 and statuses(now) == ["done", "done"]
     (out / PLAN).write_text("[]")
-    assert "study.json is damaged" in watched.state().notes[0]
+    assert "plan.json is damaged" in watched.state().notes[0]
 
 
 def test_logs_without_a_plan_and_damaged_logs(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_logs_without_a_plan_and_damaged_logs(tmp_path: Path) -> None:
         assert statuses(state) == ["running", "damaged"] and state.share is None and state.left is None
         assert (state.rows[0].workload, state.rows[0].trials, state.rows[0].wanted) == ("gemm:64x64x64", 3, None)
         assert state.says == "The study is running: 2 logs, 1 is running, 1 is damaged."
-        assert "No plan (study.json) lies here" in state.notes[0]
+        assert "No plan (plan.json) lies here" in state.notes[0]
         assert msgspec.json.encode(state)
     (tmp_path / "b.jsonl").unlink()
     after = watched.state(state.version, state.look)

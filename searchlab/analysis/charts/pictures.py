@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..model import Summary, WorkloadSummary
-from ..runs import Comparison, WorkloadRuns
+from ..runs import ComparedRuns, WorkloadRuns
 from ..stats.curves import Band
 from ..words import number_text
 from .all import Charts
@@ -35,7 +35,7 @@ def picture_name(workload: str, chart: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall')}-{chart}"
 
 
-def draw_all(out: Path, summary: Summary, comparison: Comparison, charts: Charts) -> None:
+def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, charts: Charts) -> None:
     """Every view of every figure, and the bars, into the directory ``out``.
 
     The picture of the first view is named after its figure, that of another view after both; the pictures of
@@ -45,7 +45,7 @@ def draw_all(out: Path, summary: Summary, comparison: Comparison, charts: Charts
         picture.save(out / picture_name(workload, chart))
 
 
-def _pictures(summary: Summary, comparison: Comparison, charts: Charts) -> Iterator[tuple[str, str, Picture]]:
+def _pictures(summary: Summary, comparison: ComparedRuns, charts: Charts) -> Iterator[tuple[str, str, Picture]]:
     """Every picture, with its workload (empty for all of them) and the name of its chart."""
     names = charts.strategies
     for item in summary.workloads if len(summary.workloads) <= MANY else ():

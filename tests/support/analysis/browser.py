@@ -134,6 +134,11 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", media=kind, features=features)
         self.settle()
 
+    def see(self, selector: str) -> None:
+        """Scroll to what ``selector`` finds."""
+        self.middle(selector)
+        self.settle()
+
     def click(self, selector: str) -> None:
         """With the mouse, in the middle of what ``selector`` finds, scrolled into view."""
         x, y = self.middle(selector)
