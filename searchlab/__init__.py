@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import analysis as analysis
     from . import apply as apply
     from . import conformance as conformance
+    from .analysis import Comparison, compare
     from .apply import apply_best, apply_history_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from .plugins import trusting
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
-    from .run.study import Study, tune
+    from .run.study import Study
+    from .run.tune import tune
     from .space import Config, Knob, ProductSpace, Space
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "analysis": ("Comparison", "compare"),
     "apply": ("apply_best", "apply_history_best"),
     "costmodel": ("CostModel", "Surrogate"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
@@ -35,7 +38,8 @@ _HOMES = {
     "records": ("Measurement", "Trial"),
     "log.result": ("Result", "Results", "load_log"),
     "space": ("Config", "Knob", "ProductSpace", "Space"),
-    "run.study": ("Study", "tune"),
+    "run.study": ("Study",),
+    "run.tune": ("tune",),
     "target": ("Target", "resolve_target"),
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
 }
@@ -43,6 +47,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = ("analysis", "apply", "conformance")
 
 __all__ = [
+    "Comparison",
     "Config",
     "CostModel",
     "InvalidConfig",
@@ -65,6 +70,7 @@ __all__ = [
     "__version__",
     "apply_best",
     "apply_history_best",
+    "compare",
     "conv2d",
     "gemm",
     "load_log",

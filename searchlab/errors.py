@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 
 class SearchlabError(Exception):
@@ -24,6 +25,30 @@ class UnsupportedWorkload(SearchlabError):
 
 class UnsupportedSpace(SearchlabError):
     """A policy cannot search this space; the text says why, and what to use instead."""
+
+
+class RunsFailed(SearchlabError):
+    """Some runs of a study failed, the others are complete; the CLI exits 1.
+
+    reasons: the log of each run that failed -> why.
+    """
+
+    def __init__(self, reasons: Mapping[Path, str], count: int) -> None:
+        self.reasons = reasons
+        alike: dict[str, list[Path]] = {}
+        for log, reason in reasons.items():
+            alike.setdefault(reason, []).append(log)
+        said = [
+            f"{logs[0]}{f' and {len(logs) - 1} more' if len(logs) > 1 else ''}: {reason}"
+            for reason, logs in list(alike.items())[:SHOWN]
+        ]
+        if len(alike) > SHOWN:
+            said.append(f"{len(alike) - SHOWN} other reasons")
+        super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(said)}")
+
+
+SHOWN = 5
+"""How many reasons :class:`RunsFailed` tells."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

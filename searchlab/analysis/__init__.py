@@ -1,9 +1,19 @@
 """What logs say: convergence curves, a summary, a verdict, tables and pictures. Nothing here needs TVM."""
 
+from .comparison import Comparison, compare
 from .model import Summary
 from .read import read_runs
 from .report import report, report_directory
 from .summary import summarize
 from .tables import summary_table
 
-__all__ = ["Summary", "read_runs", "report", "report_directory", "summarize", "summary_table"]
+__all__ = [
+    "Comparison",
+    "Summary",
+    "compare",
+    "read_runs",
+    "report",
+    "report_directory",
+    "summarize",
+    "summary_table",
+]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from .model import Contrast, Family
-from .runs import Comparison
+from .runs import ComparedRuns
 from .stats.family import RESERVED, one_family
 from .stats.ranks import ALPHA, pairs
 from .words import listed
@@ -59,7 +59,7 @@ class PageTests:
         return Family(found, named, _says(found, named))
 
 
-def registered_pairs(comparison: Comparison) -> set[Pair]:
+def registered_pairs(comparison: ComparedRuns) -> set[Pair]:
     """The pairs of strategies that the logs of all runs of both name: they were registered before any of these began.
 
     Where there are several spaces, both are of one space.

@@ -174,10 +174,10 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     batch: the number of configs that the policy was asked for at a time.
     trials: the most trials that at least half of its runs have; trials_by_seed: the number that each run has. They are
-    all the same where ``complete``, but for the runs that ended by themselves, ``ended`` of them: these hold their best
-    as long as the others go on. seeds: of the runs that are compared; interrupted: of those that were stopped before
-    the horizon, and are left out. one_run: whether the strategy makes the same run from every seed; then only one of
-    them is compared, and nothing tests it.
+    all the same where ``complete``, but for the runs that ended by themselves, by their seconds or for want of a gain,
+    ``ended`` of them: these hold their best as long as the others go on. seeds: of the runs that are compared;
+    interrupted: of those that were stopped before the horizon, and are left out. one_run: whether the strategy makes
+    the same run from every seed; then only one of them is compared, and nothing tests it.
 
     best_gflops, trials_to_target, seconds_to_target and area (see
     :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the trials up to the horizon of the workload, of
@@ -351,6 +351,13 @@ class Summary(msgspec.Struct, frozen=True):
     family: Family
     overall: Overall | None = None
     caveats: list[str] = []
+
+    @property
+    def score_cutoffs(self) -> str:
+        """The trials that the scores of all workloads are over, "17 to 52"; where they differ "1-17 to 52-200"."""
+        rows = [row for item in self.workloads for row in item.strategies if row.score]
+        ends = [[row.score_first or 0 for row in rows], [row.score_trials or 0 for row in rows]]
+        return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
 
     def to_json(self) -> dict[str, Any]:
         """As plain dicts, lists, strings and finite numbers."""

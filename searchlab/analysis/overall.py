@@ -35,7 +35,7 @@ from .stats.curves import Floats
 from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
 from .stats.intervals import DECIMALS, Interval, interquartile_interval, mean_of_means_interval, share_interval
 from .stats.ranks import ALPHA, pairs
-from .verdict import significance
+from .verdict import standing
 from .words import listed
 
 OTHERS = "workloads like these"
@@ -148,7 +148,6 @@ def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = Fa
     compared = with_adjusted("", found.contrasts, adjusted)
     means = np.array([[np.mean(row[name].area.by_seed) for name in names] for row in rows])
     said = [_claims(found, pair, adjusted) for pair in found.differences if pair[0] == names[0]]
-    first, second = (_area_text(strategy.area) for strategy in strategies[:2])
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
     apart = {frozenset(pair) for pair in found.differences if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
     return Overall(
@@ -158,12 +157,26 @@ def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = Fa
         claims=said,
         diagram=diagram(names, means, apart),
         matrix=_matrix(names, means),
-        verdict=f"{'So far, over' if so_far else 'Over'} {len(workloads)} workloads {names[0]} converges fastest by "
-        f"area under the curve ({first}, {names[1]} {second}); on these workloads "
-        f"{significance(names, compared, AREA, unit='run')}. {said[0].headline}"
+        verdict=_verdict(found, compared, so_far=so_far)
+        + f" {said[0].headline}"
         + "".join(f" {note}" for note in dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note))
         + _left_out(workloads, names),
     )
+
+
+def _verdict(found: Together, contrasts: Sequence[Contrast], *, so_far: bool) -> str:
+    """Who converges fastest on these workloads, or that there is no winner; and whom tests do not separate."""
+    names = found.names
+    first, second = (_area_text(strategy.area) for strategy in found.strategies[:2])
+    result = standing(names, contrasts, AREA, by="on these workloads ", unit="run")
+    over = f"over {len(found.workloads)} workloads"
+    areas = f"{first}, {names[1]} {second}"
+    if result.tied:
+        opening = result.opening(f" {over}")
+        opening = f"So far, {opening.replace('No winner', 'no winner', 1)}" if so_far else opening
+        return f"{opening}{result.says}. By area under the curve {names[0]} has {areas}."
+    opening = f"So far, {over}" if so_far else f"Over{over[4:]}"
+    return f"{opening} {names[0]} converges fastest by area under the curve ({areas}); {result.says}."
 
 
 def _matrix(names: Sequence[str], means: Floats) -> list[MatrixCell]:

@@ -25,13 +25,13 @@ from ..log.traces import TRUST, TraceReply, TraceRequest
 from ..plugins import Plugin, trusts
 from ..space import SPACES
 from .model import Program
-from .runs import Comparison, LoggedRun
+from .runs import ComparedRuns, LoggedRun
 
 BUDGET = 20.0
 """Seconds that a report spends on traces, counted from its start."""
 
 
-def run_programs(comparison: Comparison) -> list[tuple[Program, LoggedRun]]:
+def run_programs(comparison: ComparedRuns) -> list[tuple[Program, LoggedRun]]:
     """The best program of every run that has one that works, in the order of the comparison."""
     runs = [run for item in comparison.values() for run in item.runs]
     return [(_program(run), run) for run in runs if np.isfinite(run.log.costs).any()]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ..errors import SearchlabError, encodable
+from ..errors import SearchlabError, SearchlabWarning, encodable
+from ..log.budget import Budget
 from ..log.format import Log, find_logs, read_log
+from ..log.lock import is_locked
 from ..log.noise import largest_drift
+from ..log.plan import PLAN, read_plan
 from ..workload import parse_workload
-from .runs import Comparison, LoggedRun, WorkloadRuns
+from .runs import ComparedRuns, LoggedRun, WorkloadRuns
 from .surrogates import check_one_surrogate, surrogate_notes
 from .words import listed
 
@@ -29,10 +33,12 @@ _FOOTING = ("target", "measure")
 _NOTED = ("host", "workers", "versions")
 
 
-def read_runs(*where: Path) -> Comparison:
+def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
     """The runs of every log that ``where`` names, and of every log under the directories that it names.
 
-    The tables of a suite count as workloads of their own, also where two are of one workload.
+    A directory of a study has the runs that the study has now, with the trials that it now gives them; other logs that
+    lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a
+    suite count as workloads of their own, also where two are of one workload.
 
     A log that is named twice is read once. Where one directory is read, a report names each log relative to it; else
     by its whole path, as it was given.
@@ -40,21 +46,30 @@ def read_runs(*where: Path) -> Comparison:
     Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
     two logs of one run, one name for two strategies, or a workload that was measured in different ways.
     """
-    paths: dict[Path, Path] = {}
+    paths: dict[Path, tuple[Path, Budget]] = {}
     for place in where:
-        for path in _logs(place):
-            paths.setdefault(path.resolve(), path)
+        for path, budget in _logs(place, everything):
+            paths.setdefault(path.resolve(), (path, budget))
     if not paths:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
+    running = {path for path, _ in paths.values() if is_locked(path)}  # before they are read: they may end meanwhile
+    logs = [read_log(path) for path, _ in paths.values()]
+    within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
+    if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
+        _warn(more, "only the trials that the study now has are reported, of logs that hold more")
+    names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
     return compared(
-        (log, encodable((log.path.relative_to(directory) if directory else log.path).as_posix()))
-        for log in map(read_log, paths.values())
+        zip(within, names, strict=True),
+        {name for log, name in zip(within, names, strict=True) if log.path in running},
     )
 
 
-def compared(read: Iterable[tuple[Log, str]]) -> Comparison:
-    """The runs of ``read``: of each log, with its name in a report. Raises SearchlabError as :func:`read_runs` does."""
+def compared(read: Iterable[tuple[Log, str]], running: Collection[str] = ()) -> ComparedRuns:
+    """The runs of ``read``: of each log, with its name in a report. Raises SearchlabError as :func:`read_runs` does.
+
+    running: the names of logs that go on while they are read.
+    """
     logs = [(_workload(log), log, file) for log, file in read]
     spaces: dict[str, set[str]] = {}
     for workload, log, _ in logs:
@@ -62,7 +77,7 @@ def compared(read: Iterable[tuple[Log, str]]) -> Comparison:
     several = any(len(names) > 1 for names in spaces.values())
     by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
     for workload, log, file in sorted(logs, key=lambda item: (item[0], _strategy(item[1], several))):
-        run = LoggedRun(workload, _strategy(log, several), log, file)
+        run = LoggedRun(workload, _strategy(log, several), log, file, file in running)
         by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
     for strategies in by_workload.values():
         _check_footing([run for runs in strategies.values() for run in runs])
@@ -72,17 +87,46 @@ def compared(read: Iterable[tuple[Log, str]]) -> Comparison:
     return {workload: WorkloadRuns(workload, strategies) for workload, strategies in by_workload.items()}
 
 
-def _logs(place: Path) -> list[Path]:
+def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
+    """Each log that ``place`` names, and the budget within which it counts."""
     if place.is_dir():
         paths = [path for path in find_logs(place) if REPORT not in path.relative_to(place).parts[:-1]]
         if not paths:
             raise SearchlabError(f"{place} holds no log (*.jsonl); run a study there first, or name another directory")
-        return paths
+        return [(path, Budget()) for path in paths] if everything else _of_studies(place, paths)
     if not place.exists():
         raise SearchlabError(f"there is no directory or log {place} to report on")
     if not place.name.endswith((".jsonl", ".jsonl.gz")):
         raise SearchlabError(f"{place} is no log: the name of a log ends in .jsonl or .jsonl.gz")
-    return [place]
+    return [(place, Budget())]
+
+
+def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
+    """Those of ``paths`` that belong to no study, or that the plan of their study names, with the budgets there."""
+    plans = {path.parent: plan.by_log for path in place.rglob(PLAN) if (plan := read_plan(path.parent))}
+    logs: list[tuple[Path, Budget]] = []
+    left_out: list[Path] = []
+    for path in paths:
+        home = next((directory for directory in path.parents if directory in plans), None)
+        if home is None:
+            logs.append((path, Budget()))
+        elif run := plans[home].get(path.relative_to(home).as_posix()):
+            logs.append((path, run.budget))
+        else:
+            left_out.append(path)
+    if left_out and not logs:
+        raise SearchlabError(
+            f"{place} holds no log of its study as it is now; run the study, or report on all logs there (--all; in "
+            f"Python, everything=True)"
+        )
+    if left_out:
+        _warn(left_out, "logs of runs that the study does not have now are left out")
+    return logs
+
+
+def _warn(paths: Sequence[Path], what: str) -> None:
+    logs = "1 log" if len(paths) == 1 else f"{len(paths)} logs"
+    warnings.warn(f"{what}: {logs}, such as {paths[0]} (--all reports on all that lies there)", SearchlabWarning, 4)
 
 
 def _strategy(log: Log, several_spaces: bool) -> str:

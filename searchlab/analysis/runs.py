@@ -6,7 +6,7 @@ Each array is computed once, when it is first asked for. The summary, the charts
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,12 +28,14 @@ class LoggedRun:
     """One run of one strategy on one workload with one seed, read from a log.
 
     file: how a report names the log: its path relative to the directory that was read, or as the user gave it.
+    running: whether the run went on as its log was read.
     """
 
     workload: str
     strategy: str
     log: Log
     file: str
+    running: bool = False
 
     @property
     def seed(self) -> int:
@@ -59,15 +61,18 @@ class LoggedRun:
         return self.log.elapsed
 
     def reaches(self, trials: int) -> bool:
-        """Whether it has so many trials, or ended by itself before: then it holds its best up to there."""
-        return len(self.log.records) >= trials or self.log.ended
+        """Whether it has so many trials, or ended before: then it holds its best up to there.
+
+        Where its budget of seconds ended it, that is its answer at any number of trials: it never gets more.
+        """
+        return len(self.log.records) >= trials or self.log.ended is not None
 
 
 @dataclass(frozen=True)
 class StrategyRuns:
     """The runs of one strategy on one workload, by seed: at least one, each with a trial.
 
-    horizon: the number of trials over which the strategies are compared. A run that ended by itself goes on without
+    horizon: the number of trials over which the strategies are compared. A run that ended before goes on without
     limit: it holds its last values.
     """
 
@@ -146,7 +151,7 @@ def held(values: Sequence[Floats], trials: int) -> Floats:
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
-    """The most trials that at least half of the runs have which did not end by themselves; 0 if all did.
+    """The most trials that at least half of the runs have which did not end by a line of their log; 0 if all did.
 
     So a few runs that were interrupted do not shorten the others.
     """
@@ -201,7 +206,7 @@ class WorkloadRuns:
     def horizon(self) -> int:
         """The number of trials that every strategy has (:func:`reach`), over which all are compared.
 
-        Where all runs of all strategies ended by themselves, the longest run counts.
+        Where all runs of all strategies ended before they had all trials, the longest run counts.
         """
         reached = [trials for runs in self._begun.values() if (trials := reach(runs))]
         return min(reached, default=max((len(run.log.records) for run in self.runs), default=0))
@@ -265,11 +270,8 @@ class WorkloadRuns:
     @cached_property
     def random_search(self) -> dict[str, RandomSearch]:
         """space -> random search there: from a complete table, or else from its runs; not where neither is there."""
-        by_space: dict[str, list[StrategyRuns]] = {}
-        for group in self.strategies.values():
-            by_space.setdefault(group.space, []).append(group)
         searches: dict[str, RandomSearch] = {}
-        for space, groups in by_space.items():
+        for space, groups in self._by_space.items():
             runs = [run for group in groups for run in group.runs]
             costs = np.concatenate([run.log.costs for run in runs])
             working = costs[np.isfinite(costs)]
@@ -278,8 +280,30 @@ class WorkloadRuns:
             best = min(float(working.min()), least_optimum(runs))
             draws = _draws_of_table(runs) or _draws_of_runs(runs, self.horizon, float(working.max()))
             if draws:
-                searches[space] = RandomSearch.of(draws, best, self.horizon, _shared_start(groups))
+                searches[space] = RandomSearch.of(draws, best, self.horizon, _of_half(_shares(groups).values()))
         return searches
+
+    @cached_property
+    def shared_start(self) -> tuple[int, list[str]]:
+        """The random start that strategies share: its trials, and the strategies that begin with as many of them.
+
+        It is that of at least half of the strategies that begin as random search does from the same seed; 0 if none
+        does. Of several spaces the fewest trials count.
+        """
+        starts = []
+        for groups in self._by_space.values():
+            shares = {name: common for name, common in _shares(groups).items() if common}
+            if trials := _of_half(shares.values()):
+                randoms = [group.strategy for group in groups if _is_random(group.runs[0])]
+                starts.append((trials, [*randoms, *(name for name, common in shares.items() if common >= trials)]))
+        return min((trials for trials, _ in starts), default=0), sorted(name for _, names in starts for name in names)
+
+    @cached_property
+    def _by_space(self) -> dict[str, list[StrategyRuns]]:
+        by_space: dict[str, list[StrategyRuns]] = {}
+        for group in self.strategies.values():
+            by_space.setdefault(group.space, []).append(group)
+        return by_space
 
     @cached_property
     def score_curves(self) -> dict[str, Floats]:
@@ -294,7 +318,7 @@ class WorkloadRuns:
         }
 
 
-Comparison = dict[str, WorkloadRuns]
+ComparedRuns = dict[str, WorkloadRuns]
 """workload -> its runs, in alphabetical order."""
 
 
@@ -335,14 +359,19 @@ def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]
     return costs
 
 
-def _shared_start(groups: Sequence[StrategyRuns]) -> int:
-    """The trials with which at least half of the other strategies begin as random search does from the same seed."""
+def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
+    """The number of trials with which each other strategy begins as random search does from the same seed."""
     randoms = {run.seed: run for group in groups for run in group.compared if _is_random(run)}
-    shares = []
+    shares = {}
     for group in groups:
         pairs = [(run, randoms[run.seed]) for run in group.compared if run.seed in randoms]
         if pairs and not _is_random(pairs[0][0]):
-            shares.append(min(alike([run.log.records, other.log.records]) for run, other in pairs))
+            shares[group.strategy] = min(alike([run.log.records, other.log.records]) for run, other in pairs)
+    return shares
+
+
+def _of_half(shares: Collection[int]) -> int:
+    """The most trials that at least half of ``shares`` have; 0 if there are none."""
     return sorted(shares, reverse=True)[(len(shares) - 1) // 2] if shares else 0
 
 
@@ -350,6 +379,6 @@ def _is_random(run: LoggedRun) -> bool:
     return run.log.header.policy.name == RANDOM
 
 
-def strategy_order(comparison: Comparison) -> list[str]:
+def strategy_order(comparison: ComparedRuns) -> list[str]:
     """Every strategy of ``comparison`` in one order: so each looks the same in all pictures and charts."""
     return sorted({strategy for item in comparison.values() for strategy in item.by_strategy})

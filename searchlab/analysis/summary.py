@@ -26,7 +26,7 @@ from .model import (
 )
 from .overall import overall, together
 from .read import footing_notes
-from .runs import Comparison, StrategyRuns, WorkloadRuns, alike
+from .runs import ComparedRuns, StrategyRuns, WorkloadRuns, alike
 from .stats.curves import area_under_curve, trials_to_target
 from .stats.intervals import mean_interval
 from .stats.ranks import pairs
@@ -36,7 +36,7 @@ from .verdict import ranked, verdict
 from .words import listed
 
 
-def summarize(comparison: Comparison) -> Summary:
+def summarize(comparison: ComparedRuns) -> Summary:
     """The summary of what :func:`~searchlab.analysis.read.read_runs` read; equal logs give equal numbers."""
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     over_all = together(list(drafts.values()))
@@ -122,7 +122,11 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     if waiting := [run.file for run in item.waiting]:
         has, are = ("has", "is") if len(waiting) == 1 else ("have", "are")
         notes.append(f"{listed(waiting)} {has} no trial yet and {are} not counted.")
-    notes += [_ended_note(item, row.strategy) for row in rows if row.ended]
+    if running := [run.file for run in item.runs if run.running]:
+        are, their = ("is", "its trials") if len(running) == 1 else ("are", "their trials")
+        notes.append(f"{listed(running)} {are} still running: this is of {their} up to now.")
+    for row in rows:
+        notes += _ended_notes(item, row.strategy)
     if len({row.trials for row in rows}) > 1:
         longer = listed([f"{row.strategy} has {row.trials}" for row in rows if row.trials > item.horizon])
         notes.append(f"All are compared over the first {item.horizon} trials, which every strategy has: {longer}.")
@@ -130,9 +134,10 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
         if row.interrupted:
             runs = item.strategies[row.strategy].interrupted
             was, it_is = ("were", "they are") if len(runs) > 1 else ("was", "it is")
+            end = "did not come to" if any(run.running for run in runs) else f"{was} stopped before"
             notes.append(
-                f"{listed([run.file for run in runs])} {was} stopped before trial {item.horizon}: {it_is} left out of "
-                f"the comparison, but for ERT."
+                f"{listed([run.file for run in runs])} {end} trial {item.horizon}: {it_is} left out of the comparison, "
+                f"but for ERT."
             )
         if row.one_run:
             notes.append(
@@ -142,15 +147,23 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     return notes
 
 
-def _ended_note(item: WorkloadRuns, strategy: str) -> str:
-    lengths = sorted(len(run.log.records) for run in item.by_strategy[strategy] if run.log.ended)
-    runs = "1 run" if len(lengths) == 1 else f"{len(lengths)} runs"
-    selves, keep = ("itself", "it keeps its") if len(lengths) == 1 else ("themselves", "they keep their")
-    span = f"{lengths[0]}" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]}"
-    return (
-        f"{runs} of {strategy} ended by {selves} after {span} of {item.horizon} trials, where the policy had nothing "
-        f"more to propose: {keep} best from there on."
-    )
+def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
+    """A sentence for each reason why runs of ``strategy`` ended before they had all trials."""
+    by_reason: dict[tuple[str, bool], list[int]] = {}
+    for run in item.by_strategy[strategy]:
+        if ended := run.log.ended:
+            by_reason.setdefault((ended.reason, ended.by_policy), []).append(len(run.log.records))
+    notes = []
+    for (reason, by_policy), lengths in by_reason.items():
+        one = len(lengths) == 1
+        runs, keep = ("1 run", "it keeps its") if one else (f"{len(lengths)} runs", "they keep their")
+        selves = "" if not by_policy else " by itself" if one else " by themselves"
+        span = f"{min(lengths)}" if min(lengths) == max(lengths) else f"{min(lengths)} to {max(lengths)}"
+        notes.append(
+            f"{runs} of {strategy} ended{selves} after {span} of {item.horizon} trials, where {reason}: {keep} best "
+            f"from there on."
+        )
+    return notes
 
 
 def _numbers(rows: Sequence[StrategySummary], measure: str) -> dict[str, dict[int, float]]:
@@ -186,10 +199,10 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
         trials=group.trials,
         trials_by_seed=group.lengths,
         complete=all(
-            length == group.trials or (run.log.ended and length < group.trials)
+            length == group.trials or (run.log.ended is not None and length < group.trials)
             for run, length in zip(group.runs, group.lengths, strict=True)
         ),
-        ended=sum(run.log.ended for run in group.runs),
+        ended=sum(run.log.ended is not None for run in group.runs),
         best_gflops=Spread.of(group.curves[:, -1].tolist()),
         trials_to_target=Reached.of(hits, spent, item.horizon, _interrupted(group, TARGET * best, seconds=False)),
         seconds_to_target=Reached.of(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import SearchlabError
-from .runs import Comparison, LoggedRun
+from .runs import ComparedRuns, LoggedRun
 
 
-def surrogate_caveats(comparison: Comparison) -> list[str]:
+def surrogate_caveats(comparison: ComparedRuns) -> list[str]:
     """A sentence for each space of a workload whose surrogate failed its gate."""
     caveats = []
     for workload, item in comparison.items():

@@ -29,7 +29,9 @@ def summary_table(summary: Summary) -> list[RenderableType]:
 
 def overall_tables(summary: Summary) -> list[RenderableType]:
     """The table over all workloads, and its verdict; nothing where there is no such table."""
-    return [_overall(summary.overall), Text(summary.overall.verdict)] if summary.overall else []
+    if summary.overall is None:
+        return []
+    return [_overall(summary.overall, summary.score_cutoffs), Text(summary.overall.verdict)]
 
 
 def _convergence(item: WorkloadSummary, target: float) -> Table:
@@ -41,7 +43,7 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
     table = _table(f"{item.workload}: {best}")
     columns = [
         "seeds", "trials", item.unit, "quartiles", f"trials\nto {goal}", f"seconds\nto {goal}", "area",
-        f"score, trials\n{item.score_ranges}",
+        "score\n(of trials)",
     ]  # fmt: skip
     scored = any(row.score for row in item.strategies)
     if item.batches_differ:
@@ -54,8 +56,9 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
     seconds = _marked(rows, lambda row: row.seconds_to_target.median, _seconds)
     areas = _marked(rows, lambda row: row.area.median, lambda value: f"{value:.3f}", most=True)
     scores = _marked(rows, lambda row: row.score.value if row.score else None, lambda value: f"{value:.2f}", most=True)
-    for row, best_gflops, to_target, in_seconds, area, score in zip(
-        rows, gflops, trials, seconds, areas, scores, strict=True
+    cutoffs = [f" ({row.score_first}-{row.score_trials})" if row.score else "" for row in rows]
+    for row, best_gflops, to_target, in_seconds, area, score, cutoff in zip(
+        rows, gflops, trials, seconds, areas, scores, cutoffs, strict=True
     ):
         table.add_row(
             Text(row.strategy),
@@ -67,14 +70,14 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
             Text.assemble(to_target, _censored(row.trials_to_target)),
             in_seconds,
             area,
-            *[score] * scored,
+            *[Text.assemble(score, cutoff)] * scored,
         )
     return table
 
 
-def _overall(overall: Overall) -> Table:
+def _overall(overall: Overall, cutoffs: str) -> Table:
     table = _table(f"over all {len(overall.workloads)} workloads")
-    columns = ["rank", "area", "95 % interval", "score", "95 % interval"]
+    columns = ["rank", "area", "95 % interval", f"score, trials\n{cutoffs}", "95 % interval"]
     scored = any(row.score for row in overall.strategies)
     for column in columns if scored else columns[:-2]:
         table.add_column(column, justify="right", no_wrap=True)

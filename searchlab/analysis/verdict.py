@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from .contrasts import seeds_needed
 from .family import PageTests
@@ -27,12 +28,12 @@ def verdict(
 ) -> str:
     """A sentence on the rows of one workload, as :func:`ranked` orders them.
 
-    The measure is the median number of trials to ``target`` times the best known throughput, with its interval; where
-    no strategy reaches this in most of its seeds, the measure is the area under the curve. Then come ``in_start``, a
-    clause on what the first trials that two strategies share had found, and what ``contrasts`` by area say of the
-    leader; they are among the ``tests`` of the report. A second sentence names another strategy that leads in seconds.
-    The verdict opens with "So far" where seeds differ in their trials, or where ``so_far`` says that a run has yet to
-    begin.
+    If no test separates the leader from another strategy, "No winner" leads, and all that are tied with the leader are
+    named. The measure is the median number of trials to ``target`` times the best known throughput, with its interval;
+    where no strategy reaches this in most of its seeds, the measure is the area under the curve. ``in_start`` is a
+    clause on what the first trials that two strategies share had found. What ``contrasts`` by area say of the leader is
+    among the ``tests`` of the report. Another sentence names another strategy that leads in seconds. The verdict opens
+    with "So far" where seeds differ in their trials, or where ``so_far`` says that a run has yet to begin.
     """
     if not rows:
         return "No trial has been measured yet."
@@ -40,25 +41,48 @@ def verdict(
         return "No trial has succeeded: see the failures."
     if len(rows) == 1:
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
-    opening = "So far, " if so_far or not all(row.complete for row in rows) else ""
+    so_far = so_far or not all(row.complete for row in rows)
     goal = f"{100 * target:g} % of the best known"
     names = [row.strategy for row in rows]
-    if rows[0].trials_to_target.median is None:
+    reached = rows[0].trials_to_target.median is not None
+    found = standing(names, contrasts, AREA, tests, by="by area under the curve " if reached else "")
+    if not reached:
         first, second = (f"{row.area.median:.2f}" for row in rows[:2])
-        return (
-            f"{opening}{names[0]} converges fastest by area under the curve ({first}, {names[1]} {second}); "
-            f"{significance(names, contrasts, AREA, tests)}. No strategy reaches {goal} in most of its seeds."
-        )
-    sentence = f"{opening}{_reaches(rows, goal, 'trial', lambda row: row.trials_to_target)}" + in_start
-    sentence += f"; {significance(names, contrasts, AREA, tests, by='by area under the curve')}."
+        leads = "has the largest area under the curve" if found.tied else "converges fastest by area under the curve"
+        sentence = f"{names[0]} {leads} ({first}, {names[1]} {second})"
+        said = f"{found.opening()}{found.says}. {sentence}." if found.tied else f"{sentence}; {found.says}."
+        return f"{_so_far(said, so_far)} No strategy reaches {goal} in most of its seeds."
+    sentence = _reaches(rows, goal, "trial", lambda row: row.trials_to_target) + in_start
+    said = f"{found.opening()}{found.says}. {sentence}." if found.tied else f"{sentence}; {found.says}."
+    said = _so_far(said, so_far)
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:
         reaches = _reaches(timed, "it", "s", lambda row: row.seconds_to_target)
-        sentence += f" In seconds {reaches}."
-    return sentence + "".join(f" {note}" for note in _without_interval(rows[:2]))
+        said += f" In seconds {reaches}."
+    return said + "".join(f" {note}" for note in _without_interval(rows[:2]))
 
 
-def significance(
+@dataclass(frozen=True)
+class Standing:
+    """What the contrasts of one measure say of the leader against the others.
+
+    tied: those that no test separates from it. behind, ahead: those that one does. says: all this in a clause.
+    """
+
+    leader: str
+    tied: list[str]
+    behind: list[str]
+    ahead: list[str]
+    says: str
+
+    def opening(self, over: str = "") -> str:
+        """How a verdict opens if there is no winner. over: such as " over 3 workloads"."""
+        if not self.behind:
+            return f"No winner{over}: "
+        return f"{self.leader} is tied with {listed(self.tied, None)}{over}: "
+
+
+def standing(
     names: Sequence[str],
     contrasts: Sequence[Contrast],
     measure: str,
@@ -66,11 +90,11 @@ def significance(
     *,
     by: str = "",
     unit: str = "seed",
-) -> str:
-    """A clause: what the contrasts of ``measure`` say of the leader, the first of ``names``, against the others.
+) -> Standing:
+    """What the contrasts of ``measure`` say of the leader, the first of ``names``.
 
     tests: of the report, to say how many seeds a rank test takes among them; None where the test is another. by: how
-    the clause names the measure, if at all.
+    the clause begins.
     """
     leader = names[0]
     about = {
@@ -82,40 +106,55 @@ def significance(
     for name, contrast in about.items():
         if contrast.p is None:
             untested.setdefault(contrast.test, []).append(name)
-    without = [f"{listed(left_out)} ({why})" for why, left_out in sorted(untested.items(), reverse=True)]
+    without = [f"{listed(left_out, None)} ({why})" for why, left_out in sorted(untested.items(), reverse=True)]
     if not others:
-        if len(names) == 2:
-            return f"there is no test of the difference ({about[names[1]].test})"
-        return f"there is no test of {leader} ({about[names[1]].test})"
-    said = _difference(leader, others, about, unit, tests, f"{by} " if by else "")
-    return f"{said}; there is no test of {' and '.join(without)}" if without else said
-
-
-def _difference(
-    leader: str, others: Sequence[str], about: Mapping[str, Contrast], unit: str, tests: PageTests | None, by: str
-) -> str:
-    """A clause on the ``others`` that the leader was tested against. about: by them, the contrasts with the leader."""
+        whom = "the difference" if len(names) == 2 else leader
+        said = f"there is no test of {whom} ({about[names[1]].test})"
+        return Standing(leader, list(names[1:]), [], [], said)
     behind = [name for name in others if about[name].ahead(leader, name)]
     ahead = [name for name in others if about[name].ahead(name, leader)]
-    level = [name for name in others if name not in behind and name not in ahead]
+    tied = [] if ahead else [name for name in others if name not in behind]
     if ahead:  # the leader has the better median, and these the better runs on the whole
-        better = f"run against run {listed(ahead)} {'does' if len(ahead) == 1 else 'do'} better, significantly"
-        return f"yet {by}{better}, {_most(about[name] for name in ahead)}"
-    if not level:
+        better = f"run against run {listed(ahead, None)} {'does' if len(ahead) == 1 else 'do'} better, significantly"
+        said = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
+    elif tied:
+        said = by + _no_difference(leader, tied, behind, about, unit, tests)
+    else:
         whose = "the difference is" if len(others) == 1 else "its difference from each of the others is"
-        return f"{by}{whose} significant, {_most(about[name] for name in behind)}"
-    runs = min(about[name].runs for name in level)
-    can = f"that {runs} {unit}{'s' * (runs != 1)} can show"
-    needed = min(seeds_needed(tests.level(leader, name)) for name in level) if tests else 0
+        said = f"{by}{whose} significant, {_most(about[name] for name in behind)}"
+    said += f"; there is no test of {' and '.join(without)}" if without else ""
+    return Standing(leader, tied, behind, ahead, said)
+
+
+def _no_difference(
+    leader: str,
+    tied: Sequence[str],
+    behind: Sequence[str],
+    about: Mapping[str, Contrast],
+    unit: str,
+    tests: PageTests | None,
+) -> str:
+    """A clause on the strategies that no test separates from the leader. about: by strategy, its contrast with it."""
+    runs = min(about[name].runs for name in tied)
+    count = f"{runs} {unit}{'s' * (runs != 1)}"
+    needed = min(seeds_needed(tests.level(leader, name)) for name in tied) if tests else 0
+    these = "these" if len(tied) > 1 else tied[0]  # the opening has named them, if any is behind
     if tests and runs < needed:
-        one = f"one of {tests.number} tests" if tests.number > 1 else "it"
-        can += f" ({one} takes {needed} at the least)"
-    elif len(level) == 1:
-        can += f" ({_most([about[level[0]]])})"
+        whom = f"it from {these}" if behind else f"{leader} from {listed(tied, None)}"
+        several = f", with {tests.number} tests in this report" if tests.number > 1 else ""
+        said = f"{count} cannot separate {whom} (a significant result needs at least {needed} seeds{several})"
+    else:
+        whom = f"from {these}" if behind else f"of {leader} from {listed(tied, None, 'or')}"
+        values = [value for name in tied if (value := about[name].adjusted) is not None]
+        least = f" ({_p(min(values), '=' if len(set(values)) == 1 else 'at least')})" if values else ""
+        said = f"no difference {whom} is significant with {count}{least}"
     if behind:
-        than = f"a significant one from {listed(behind)}, {_most(about[name] for name in behind)}"
-        return f"{by}no difference from {listed(level)} {can}, {than}"
-    return f"{by}no difference {can}" if len(others) == 1 else f"{by}no difference from any other {can}"
+        said += f"; {leader} is significantly ahead of {listed(behind)}, {_most(about[name] for name in behind)}"
+    return said
+
+
+def _so_far(said: str, so_far: bool) -> str:
+    return f"So far, {said.replace('No winner', 'no winner', 1)}" if so_far else said
 
 
 def _most(about: Iterable[Contrast]) -> str:

@@ -21,9 +21,10 @@ def p_text(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence: "a, b, c and 3 more"."""
-    shown = list(names[:3])
+def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:
+    """Names in a sentence: "a, b, c and 3 more"; all of them if ``most`` is None. word: before the last of all."""
+    shown = list(names[:most])
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+        word = "and"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}"

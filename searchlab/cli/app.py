@@ -16,7 +16,7 @@ from typing import Annotated, Never
 
 import typer
 
-from ..errors import SearchlabError
+from ..errors import RunsFailed, SearchlabError
 from ..plugins import trusting
 from .best import best, verify
 from .check import check
@@ -37,6 +37,7 @@ from .surrogate import table_gate, table_surrogate
 from .table import tables
 from .terminal import complain, show_warning
 from .tune import tune
+from .watch import watch
 
 TRACEBACK = "--traceback"
 """The word that has :func:`main` show the whole traceback of an error."""
@@ -50,7 +51,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Which search strategy finds a fast tensor program soonest?",
-    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2; "
+    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2, "
+    "runs that fail with exit code 1; "
     "`--traceback`, with any command, also shows where in the code of a plug-in it arose. `--trust`, with any command, "
     "imports the plug-ins that a log names though no installed package registers them: for logs that you trust.",
 )
@@ -71,7 +73,7 @@ def every_command(
     pass
 
 
-for command in (run, tune, report, best, verify):
+for command in (run, tune, watch, report, best, verify):
     app.command()(command)
 app.command(name="list")(list_)
 app.command()(show)
@@ -106,7 +108,7 @@ def main() -> Never:
         if TRACEBACK in sys.argv[1:]:
             traceback.print_exception(error)
         complain("error:", "bold red", str(error))
-        sys.exit(2)
+        sys.exit(1 if isinstance(error, RunsFailed) else 2)
     except UnicodeEncodeError as error:  # the name of a file, which Python encodes as the locale says
         said = f"{error.object!r} cannot be written in {error.encoding}, the encoding of this locale; set PYTHONUTF8=1"
         complain("error:", "bold red", said)

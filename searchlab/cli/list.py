@@ -8,7 +8,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -16,11 +16,15 @@ from rich.text import Text
 
 from .terminal import AsJson, out
 
+if TYPE_CHECKING:
+    from ..plugins import PluginKind
+
 
 class Kind(StrEnum):
     spaces = "spaces"
     policies = "policies"
     costmodels = "costmodels"
+    executors = "executors"
     workloads = "workloads"
 
 
@@ -28,18 +32,22 @@ def list_(
     kind: Annotated[Kind | None, typer.Argument(help="List only these.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the installed spaces, policies and cost models, and the workloads that have a name, a line each.
+    """List the installed spaces, policies, cost models and executors, and the workloads that have a name, a line each.
 
     `searchlab list policies` also says which published strategy a policy is. `searchlab show policy NAME` says more.
     """
     from ..costmodel import COST_MODELS
+    from ..executors.contract import EXECUTORS
     from ..policy import POLICIES, origins
     from ..space import SPACES
     from ..workload import parse_workload
     from ..workload.resnet50 import preset_names
 
     listed: dict[str, dict[str, str]] = {}
-    for shown, registered in ((Kind.spaces, SPACES), (Kind.policies, POLICIES), (Kind.costmodels, COST_MODELS)):
+    kinds: dict[Kind, PluginKind[Any]] = {
+        Kind.spaces: SPACES, Kind.policies: POLICIES, Kind.costmodels: COST_MODELS, Kind.executors: EXECUTORS,
+    }  # fmt: skip
+    for shown, registered in kinds.items():
         listed[shown.value] = {name: point.value for name, point in registered.installed().items()}
     listed["workloads"] = {name: str(parse_workload(name)) for name in preset_names()}
     if kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from ..errors import RunsFailed, SearchlabError
 from .report import show_report
-from .terminal import interruptible, out
+from .terminal import again, interruptible, out
 
 if TYPE_CHECKING:
-    from ..run.study import Study
+    from ..run.plan import Run
 
 
 def run(
@@ -23,52 +25,83 @@ def run(
         typer.Option("--out", help="The directory for its logs and its report [default: results/STUDY]."),
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Runs at the same time: for a study on a fleet, or from a table.")
-    ] = 1,
+        int | None, typer.Option(min=1, help="Runs at the same time: for a study on a fleet, or from a table.")
+    ] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            help="Where the runs are made: `local` (processes here), `dask` or `dask://host:port`, `slurm`, or the "
+            "name of another executor [default: the study's, or this process].",
+            metavar="EXECUTOR",
+        ),
+    ] = None,
+    shard: Annotated[
+        str,
+        typer.Option(help="Make only the i-th of n parts of the runs. Put the logs of all together.", metavar="i/n"),
+    ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be run, and for how long by the logs there are.")
     ] = False,
 ) -> None:
     """Make the runs of a study that are missing, then report. After an interruption, run it again: it goes on."""
     from ..analysis import report as write_report
-    from ..run.executors import check_jobs
+    from ..run.shards import in_shard, parse_shard
     from ..run.study import Study
 
+    part, parts = parse_shard(shard) if shard else (1, 1)
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
-    check_jobs(jobs, loaded.exclusive)
     if dry_run:
-        _say_forecast(loaded, directory)
+        _say_forecast(in_shard(loaded.plan()[0], part, parts), loaded.plan()[1], directory)
         return
-    default = directory == Path("results") / study.stem
-    options = ("" if default else f" --out {directory}") + (f" --jobs {jobs}" if jobs > 1 else "")
-    with interruptible(f"searchlab run {study}{options}"):
+    failed: RunsFailed | None = None
+    summary = None
+    with interruptible(again()):
         for reason in loaded.plan()[1]:
             out.print(f"note: {reason}", soft_wrap=True)
-        loaded.run(directory, jobs=jobs, progress=out)
-        summary = write_report(directory)
-    show_report(summary, directory / "report")
+        try:
+            results = loaded.run(directory, jobs=jobs, executor=executor, shard=(part, parts), progress=out)
+        except RunsFailed as error:
+            failed = error
+        if parts == 1:
+            try:
+                summary = write_report(directory)
+            except SearchlabError:
+                if failed is None:
+                    raise
+    if summary is not None:
+        show_report(summary, directory / "report")
+    if failed is not None:
+        raise failed
+    if parts > 1:
+        out.print(
+            f"{len(results)} runs, which are shard {part} of {parts}, are complete in {directory}. Copy the logs of "
+            f"all shards into one directory, and run `searchlab report` on it",
+            soft_wrap=True,
+        )
 
 
-def _say_forecast(study: Study, directory: Path) -> None:
+def _say_forecast(runs: Sequence[Run], left_out: Sequence[str], directory: Path) -> None:
     from ..run.forecast import forecast
 
-    runs, left_out = study.plan()
     for reason in left_out:
         out.print(f"note: {reason}", soft_wrap=True)
     forecasts = forecast([replace(run, log=directory / run.log) for run in runs])
     table = Table("workload", "space", "strategy", "runs", "complete", "trials left", "time left", box=None)
     for one in forecasts:
-        counts = (str(one.runs), str(one.complete), f"{one.trials:,}")
-        table.add_row(one.workload, one.space, one.strategy, *counts, _time(one.seconds))
+        cells = (str(one.runs), str(one.complete), "unknown" if one.trials is None else f"{one.trials:,}")
+        table.add_row(one.workload, one.space, one.strategy, *cells, _time(one.seconds))
     out.print(table)
     known = [one.seconds for one in forecasts if one.seconds is not None]
     time = _time(sum(known) if len(known) == len(forecasts) else None)
     if runs[0].settings.replays:
         time += " as they were recorded, which the table answers at once"
-    complete, trials = sum(one.complete for one in forecasts), sum(one.trials for one in forecasts)
+    complete = sum(one.complete for one in forecasts)
+    counts = [one.trials for one in forecasts if one.trials is not None]
+    trials = f"{sum(counts):,}" if len(counts) == len(forecasts) else "an unknown number of"
     out.print(
-        f"{len(runs)} runs, {complete} of them complete in {directory}; {trials:,} trials are left: {time}",
+        f"{len(runs)} runs, {complete} of them complete in {directory}; {trials} trials are left: {time}",
         soft_wrap=True,
     )
 

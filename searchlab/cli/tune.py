@@ -36,7 +36,22 @@ def tune(
         typer.Option(help="The log of the run. If the file exists, the run goes on from it.", metavar="FILE.jsonl"),
     ],
     option: PolicyOptions = None,
-    trials: Annotated[int, typer.Option(min=1, help="The number of trials that the log will have at the end.")] = 64,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The number of trials that the log will have at the end [default: 64, or no limit with --seconds or "
+            "--stop-after].",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="End when so many seconds have been charged: proposing, training, building and running."),
+    ] = None,
+    stop_after: Annotated[
+        int | None,
+        typer.Option(min=1, help="End after so many trials without a gain over 1 % of the best throughput."),
+    ] = None,
     batch: Annotated[
         int, typer.Option(min=1, help="The number of configs that the policy is asked for at a time.")
     ] = 8,
@@ -52,18 +67,19 @@ def tune(
     ] = None,
     measure: MeasureSpec = None,
 ) -> None:
-    """Search one workload in one space with one policy. To resume, run it again; for more trials, raise `--trials`."""
-    from ..run.study import tune as tune_run
+    """Search one workload in one space with one policy. To resume, run it again; for more trials, raise the budget."""
+    from ..run.tune import tune as tune_run
 
     with interruptible(again()):
         result = tune_run(
-            workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, batch=batch,
-            seed=seed, target=target, cost_model=cost_model and plugin(cost_model), features=features,
-            warm_start=warm_start or [], measure=json_object(measure, "--measure"), progress=out,
+            workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, seconds=seconds,
+            stop_after=stop_after, batch=batch, seed=seed, target=target, features=features,
+            cost_model=cost_model and plugin(cost_model), warm_start=warm_start or [],
+            measure=json_object(measure, "--measure"), progress=out,
         )  # fmt: skip
     done = len(result.trials)
-    if done < trials:
-        out.print(f"the run ended by itself after {done} of {trials} trials: the policy has nothing more to propose")
+    if ended := result.log.ended:
+        out.print(f"the run ended after {done}{f' of {trials}' if trials else ''} trials: {ended.reason}")
     best = result.best
     reached = f"{best.gflops:.1f} {result.log.unit} ({milliseconds(best.seconds)})"
     out.print(f"best of {done}: {reached} with {best.config.to_json()}", soft_wrap=True)

@@ -148,6 +148,11 @@ def plan_hypertune(
             f'set measure = {{ kind = "table", path = ... }}'
         )
     entry = _entry(study, policy)
+    budget = spec.budget(entry)
+    if budget.seconds is not None or budget.stop_after is not None:
+        raise SearchlabError(
+            "options are judged by runs of a given number of trials; set trials, and leave out seconds and stop_after"
+        )
     models = spec.cost_models[:1]
     cls = POLICIES.load(entry.name)
     asked = parse_options(options, entry.name, cls)

@@ -1,8 +1,8 @@
 """The append-only log of one run: JSON Lines, a header and then a line for each trial, in order.
 
-A run may end and be extended later. After its last trial lines of other kinds may follow: that the run ended by itself,
-since its policy had nothing more to propose; and the fastest trials, measured again. A log that is only read may be
-compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
+A run may end and be extended later. After its last trial lines of other kinds may follow: why the run ended, though it
+might have had more trials, as when its policy had nothing more to propose; and the fastest trials, measured again. A
+log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
 
 All readers use :func:`scan`: :func:`read_log` raises at the first problem, and :func:`searchlab.log.repair.examine`
 collects all problems. Only :class:`~searchlab.log.writer.LogWriter` writes.
@@ -38,6 +38,9 @@ _Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
 """Seconds that something else took."""
 
 _Scalar = bool | int | float | str | None
+
+GAIN = 0.01
+"""How much higher the best throughput must be, as a share, to count as a gain where a run stops without one."""
 
 _FIRST = b'{"searchlab_log":'
 _FINAL = b'{"final":'
@@ -124,14 +127,32 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
     time: float = 0.0
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The line after a number of trials, ``ended``: the policy was asked for more, and had nothing more to propose.
+class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The line after a number of trials, ``ended``: the run ended there, though it might have had more trials.
 
-    The space is exhausted, or the strategy stops by itself. Logs of version 0.1 have no such line.
+    seconds, stop_after: the part of its budget that was spent; see :class:`~searchlab.log.budget.Budget`. Without
+    either, the policy was asked for more, and had nothing more to propose: the space is exhausted, or the strategy
+    stops by itself. Logs of version 0.1 have no such line.
     """
 
     ended: int
     time: float = 0.0
+    seconds: float | None = None
+    stop_after: int | None = None
+
+    @property
+    def by_policy(self) -> bool:
+        """Whether the policy ended the run, and no budget: then it has no more trials, whatever the budget."""
+        return self.seconds is None and self.stop_after is None
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended, a clause."""
+        if self.seconds is not None:
+            return f"the budget of {self.seconds:g} seconds was spent"
+        if self.stop_after is not None:
+            return f"{self.stop_after} trials had brought no gain over {100 * GAIN:g} %"
+        return "the policy had nothing more to propose"
 
 
 @dataclass(frozen=True)
@@ -143,8 +164,8 @@ class Log:
     records: tuple[Record, ...]
     final: Final | None = None
     """The finalists of all these records; None if they were not measured again."""
-    ended: bool = False
-    """Whether the run ended by itself after these records: the policy had nothing more to propose."""
+    ended: Ended | None = None
+    """Why the run ended after these records; None if it did not, or if it had all trials of its budget."""
     size: int = field(default=0, compare=False)
     """Bytes of its complete lines, uncompressed."""
 
@@ -219,12 +240,15 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     torn: bool = False
 
 
-def scan(data: bytes) -> Iterator[Line]:
-    """Every line of a log, with its problem if it has one."""
+def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
+    """Every line of a log, with its problem if it has one.
+
+    first, trials: the number of the first line of ``data``, and of the trials before it, if these were read before.
+    """
     *whole, rest = data.split(b"\n")
-    expected = lost = 0  # index of the next trial; damaged lines before it, each of which may have been a trial
+    expected, lost = trials, 0  # index of the next trial; damaged lines before it, each of which may have been a trial
     decode = msgspec.json.Decoder(Record).decode
-    for number, line in enumerate(whole, 1):
+    for number, line in enumerate(whole, first):
         if number == 1:
             yield _header(line)
             continue
@@ -250,10 +274,11 @@ def scan(data: bytes) -> Iterator[Line]:
         expected, lost = record.index + 1, 0
         yield Line(number, line, record, problem)
     if rest:
+        number = first + len(whole)
         problem = "it is torn: its end is missing; the run " + (
-            "drops it when it resumes" if whole else "writes it anew"
+            "drops it when it resumes" if number > 1 else "writes it anew"
         )
-        yield Line(len(whole) + 1, rest, None if whole else _header(rest).item, problem, torn=True)
+        yield Line(number, rest, None if number > 1 else _header(rest).item, problem, torn=True)
 
 
 def _header(line: bytes) -> Line:
@@ -364,5 +389,5 @@ def _decode(path: Path, data: bytes) -> Log:
     if header is None:
         raise SearchlabError(f"{path} holds no header yet, so there is nothing to read")
     final = final if final and final.final == len(records) else None
-    has_ended = ended is not None and ended.ended == len(records)
-    return Log(path, header, tuple(records), final, has_ended, data.rfind(b"\n") + 1)
+    ended = ended if ended and ended.ended == len(records) else None
+    return Log(path, header, tuple(records), final, ended, data.rfind(b"\n") + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from ..errors import SearchlabError
 from ..workload import parse_workload
 from .format import Ended, Final, Record, read_bytes, scan
 from .header import Header
+from .lock import lock
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def repair(path: Path) -> Repaired | None:
         raise SearchlabError(f"cannot read the log {path}: {error.strerror}") from None
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except OSError:
             raise SearchlabError(f"another process is writing {path}; wait for it") from None
         examined = examine(path)

@@ -16,6 +16,7 @@ from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import parse_workload
 from .format import Log, read_log
+from .html import facts, table
 from .noise import winner
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Best:
         return self.result.schedule(self.trial)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """One run. Everything but :attr:`space` and schedules is read from the log alone."""
 
@@ -149,6 +150,28 @@ class Result:
             columns[f"config.{name}"] = [record.config.get(name) for record in log.records]
         return pd.DataFrame(columns)
 
+    def __repr__(self) -> str:
+        header = self.log.header
+        return f"<Result of {header.name} on {header.workload}, seed {header.seed}: {len(self.log.records)} trials>"
+
+    def _repr_html_(self) -> str:
+        log, header = self.log, self.log.header
+        about: dict[str, object] = {
+            "workload": header.workload,
+            "space": header.space_name,
+            "cost model": f"{header.cost_model.name}, {header.features}" if header.cost_model else "",
+            "seed": header.seed,
+            "trials": _counted(log),
+            "best": "no success yet",
+            "seconds charged": f"{log.elapsed[-1]:.1f}" if log.records else "",
+            "log": log.path,
+        }
+        if np.isfinite(log.costs).any():
+            best = self.best
+            retimed = ", timed again at the end" * best.retimed
+            about["best"] = f"{best.gflops:.1f} {log.unit} in trial {best.trial.index}{retimed}"
+        return facts({name: value for name, value in about.items() if value != ""}, caption=header.name)
+
 
 class Results(list[Result]):
     """The runs of a study, in planned order."""
@@ -178,6 +201,37 @@ class Results(list[Result]):
                 frame.insert(place, name, value)
             frames.append(frame)
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def _repr_html_(self) -> str:
+        """A row for each strategy in each space of each workload."""
+        groups: dict[tuple[str, str, str], list[Log]] = {}
+        for result in self:
+            header = result.log.header
+            groups.setdefault((header.workload, header.space_name, header.name), []).append(result.log)
+        rows = []
+        for (workload, space, strategy), logs in list(groups.items())[:_MOST]:
+            least = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
+            best = f"{logs[0].flops / least / 1e9:.1f} {logs[0].unit}" if np.isfinite(least) else "no success yet"
+            trials, failed = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
+            rows.append((workload, space, strategy, len(logs), trials, failed, best))
+        left = len(groups) - len(rows)
+        more = f"; {left} more rows are not shown: see to_frame()" if left else ""
+        columns = ("workload", "space", "strategy", "runs", "trials", "failed", "best as trial")
+        return table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
+
+
+_MOST = 50
+"""Rows that a notebook shows without being asked."""
+
+
+def _counts(log: Log) -> tuple[int, int]:
+    """The trials of a log, and how many of them failed."""
+    return len(log.records), sum(record.failure is not None for record in log.records)
+
+
+def _counted(log: Log) -> str:
+    trials, failed = _counts(log)
+    return f"{trials}, {failed} failed" if failed else str(trials)
 
 
 def load_log(path: str | Path) -> Result:

@@ -1,10 +1,8 @@
-"""Writing a log: only one process appends to it, and only the run that it is of."""
+"""Writing a log: only the run that it is of appends to it, and only in one process: see ``lease.py``."""
 
 from __future__ import annotations
 
-import fcntl
 import gzip
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from ..policy import POLICIES
 from ..space import SPACES
 from .format import Ended, Final, Log, Record, read_held
 from .header import IDENTITY, Header, in_todays_words
+from .lease import LeasedFile
 
 
 class LogWriter:
@@ -29,8 +28,8 @@ class LogWriter:
     if it was; it is read again only if it has changed since. A durable log writes each record as it is appended, and
     :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. If an
     error ends a new log before its first trial, the log is removed: it would block the run that was meant. Raises
-    SearchlabError if the log is foreign or damaged, if another process writes it, or if its header differs from
-    ``header`` in a field of ``IDENTITY``.
+    SearchlabError if the log is foreign or damaged, if another process writes it or has taken it over, or if its header
+    differs from ``header`` in a field of ``IDENTITY``.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, held: Log | None = None) -> None:
@@ -45,7 +44,7 @@ class LogWriter:
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+            self._file = LeasedFile(self.path)
         except OSError as error:
             raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}") from None
         try:
@@ -55,28 +54,19 @@ class LogWriter:
             raise
 
     def _open(self, header: Header, held: Log | None) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(self._file.fileno()).st_nlink:
-                raise BlockingIOError  # its writer has removed it since it was opened
-        except OSError:
-            raise SearchlabError(
-                f"another process is writing {self.path}; wait for it, or choose another log"
-            ) from None
-        if held is None or held.size != os.fstat(self._file.fileno()).st_size:
+        if held is None or held.size != self._file.size:
             held = read_held(self.path)
         self._created = held is None
         if held is not None:
             check_identity(self.path, held.header, header)
             self.header, self.records, self.final, self.ended = held.header, held.records, held.final, held.ended
-            with self._storing():
-                os.ftruncate(self._file.fileno(), held.size)
             self._end = held.size
+            if held.size < self._file.size:  # its last line is torn
+                with self._storing():
+                    self._file.own(held.size)
         else:
-            with self._storing():
-                os.ftruncate(self._file.fileno(), 0)
             self._end = 0
-            self.header, self.records, self.final, self.ended = header, (), None, False
+            self.header, self.records, self.final, self.ended = header, (), None, None
             self._lines.append(self._encoded(header))
             self.sync()
 
@@ -90,9 +80,9 @@ class LogWriter:
         if isinstance(record, Final):
             self.final = record
         elif isinstance(record, Ended):
-            self.ended = True
+            self.ended = record
         else:
-            self.final, self.ended = None, False
+            self.final, self.ended = None, None
             self._added.append(record)
         if self._durable:
             self._write()
@@ -110,9 +100,8 @@ class LogWriter:
         data = b"".join(line + b"\n" for line in self._lines)
         with self._storing():
             # An interrupt at any point does no harm: the same bytes are then written to the same place again.
-            written = 0
-            while written < len(data):
-                written += os.pwrite(self._file.fileno(), data[written:], self._end + written)
+            if data:
+                self._file.write(data, self._end)
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
@@ -120,7 +109,7 @@ class LogWriter:
         self._write()
         if self._durable:
             with self._storing():
-                os.fsync(self._file.fileno())
+                self._file.sync()
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
@@ -143,7 +132,7 @@ class LogWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind and self._created and not (self._added or self.ended):
-            self.path.unlink(missing_ok=True)  # before it is closed, which lets go of its lock
+            self._file.remove()  # before it is closed, which lets go of its lock
         self.close()
 
 
@@ -172,7 +161,7 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
         if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
             way = "choose another log file"
             if new.label:  # of a study, which names its logs itself
-                of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
+                of_policy = ("policy", "cost_model", "features", "batch", "warm_start")
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose another directory (--out)"
             raise SearchlabError(
@@ -188,4 +177,4 @@ def _same_plugin(name: str, old: Any, new: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

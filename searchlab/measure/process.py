@@ -91,6 +91,12 @@ class Worker:
         """What it has written to its standard error since this was last asked."""
         return self._errors.read(1 << 20) or b""
 
+    def end(self) -> None:
+        """End the worker at once; any thread may do so, and the one that waits in :meth:`recv` is told of it."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """End the worker, and any compiler that it has started."""
         if self.alive:  # and so still the leader of a session, and group, of its own

@@ -17,6 +17,6 @@ def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
     """What so many random draws find in a space; None if it is not known in full."""
     if whole is None:
         return None
-    draws = Draws.of(whole.costs, trials, whole.weights)
+    draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # no run has more trials
     expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..log.budget import UNLIMITED
 from ..log.format import Log, read_held
 from .plan import Run
 
@@ -13,9 +15,11 @@ from .plan import Run
 class Forecast:
     """The runs of one strategy in one space of one workload, from every seed.
 
-    runs, complete: the number of them, and of those whose logs are complete. trials: to be measured still.
-    seconds: that these take, by the trials that logs hold of the same runs, else of the same space, else of any; None
-        if no log holds any. Of a table the trials are charged as they were recorded, and answered at once.
+    runs, complete: the number of them, and of those whose logs are complete.
+    trials: to be measured still, at most; None if the budget has no number of them, and no log says what a trial takes.
+    seconds: that these take, by the trials that logs hold of the same runs, else of the same space, else of any, and no
+        more than the budget; None if none of these is known. Of a table the trials are charged as they were recorded,
+        and answered at once.
     """
 
     workload: str
@@ -23,7 +27,7 @@ class Forecast:
     strategy: str
     runs: int
     complete: int
-    trials: int
+    trials: int | None
     seconds: float | None
 
 
@@ -35,7 +39,6 @@ def forecast(runs: Sequence[Run]) -> list[Forecast]:
     spent = {key: [log for _, log in group if log and log.records] for key, group in groups.items()}
     forecasts = []
     for key, group in groups.items():
-        left = [0 if log and log.ended else max(0, run.trials - len(log.records if log else ())) for run, log in group]
         nearest = (
             spent[key],
             [log for other, logs in spent.items() if other[:2] == key[:2] for log in logs],
@@ -43,6 +46,22 @@ def forecast(runs: Sequence[Run]) -> list[Forecast]:
         )
         logs = next((logs for logs in nearest if logs), [])
         each = sum(float(log.elapsed[-1]) for log in logs) / sum(len(log.records) for log in logs) if logs else None
-        seconds = 0.0 if not sum(left) else each and sum(left) * each
-        forecasts.append(Forecast(*key, len(group), left.count(0), sum(left), seconds))
+        left = [_left(run, log, each) for run, log in group if not (log and run.budget.complete(log))]
+        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *left, strict=True))
+        forecasts.append(
+            Forecast(
+                *key, len(group), len(group) - len(left),
+                int(trials) if math.isfinite(trials) else None, seconds if math.isfinite(seconds) else None,
+            )
+        )  # fmt: skip
     return forecasts
+
+
+def _left(run: Run, log: Log | None, each: float | None) -> tuple[float, float]:
+    """The trials and the seconds that ``run`` takes still, at most, if a trial takes ``each``; infinite if unknown."""
+    done, spent = (len(log.records), float(log.elapsed[-1])) if log and log.records else (0, 0.0)
+    trials = math.inf if run.trials == UNLIMITED else float(run.trials - done)
+    seconds = math.inf if run.seconds is None else max(0.0, run.seconds - spent)
+    if each:
+        trials, seconds = min(trials, seconds // each + 1), min(seconds, trials * each)
+    return trials, seconds

@@ -7,7 +7,7 @@ told the logged trials. The configs that follow are measured.
 from __future__ import annotations
 
 from ..costmodel.features import extracted_by
-from ..log.format import Log
+from ..log.format import Ended, Log
 from ..log.writer import LogWriter
 from ..measure.contract import Measurer
 from ..records import Trial
@@ -22,7 +22,7 @@ from .searcher import Searcher
 def search(
     run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial, replayed: None, held: Log | None = None
 ) -> Log:
-    """Search until the log of ``run`` holds all its trials, or says that the run ended. Gives the complete log.
+    """Search until the budget of ``run`` is spent, or its policy has nothing more to propose. Gives the complete log.
 
     held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
     another config than the log holds.
@@ -35,7 +35,7 @@ def search(
     )
     with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as writer:
         measurer.begin(run.seed)
-        if writer.ended or len(writer.records) >= run.trials:
+        if run.budget.complete(writer.log):
             done = writer.log.trials
             for trial in done:
                 on_trial(trial, True)
@@ -52,10 +52,15 @@ def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) ->
     recorder = Recorder(run, writer, measurer, searcher, on_trial)
     done: list[Trial] = []
     while len(done) < run.trials:
+        if ended := run.budget.ends(writer.log, len(done)):
+            if len(done) < len(writer.records):  # it had a larger budget before
+                return done + replay.rest()
+            recorder.end(ended)
+            break
         configs = searcher.ask(run.batch)
         if not configs:
             replay.check_end()
-            recorder.end(done)
+            recorder.end(Ended(ended=len(done)))
             break
         configs = configs[: run.trials - len(done)]  # a later run with more trials measures the rest
         batch = replay.take(configs)

@@ -13,6 +13,7 @@ from typing import Any
 from ..costmodel import COST_MODELS, Surrogate, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
+from ..log.budget import Budget
 from ..log.header import Header, RandomDraws, StandIn
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
@@ -140,6 +141,7 @@ class Strategy:
 class Run:
     """A space, searched by a strategy from a seed: ``trials`` trials, ``batch`` at a time, in the file ``log``.
 
+    seconds, stop_after: the other parts of its budget; see :class:`~searchlab.log.budget.Budget`.
     effective: options that the policy replaces; see :attr:`~searchlab.policy.Policy.effective`. contrasts: the pairs
     of strategies that its study registers. starts: see :attr:`Header.starts <searchlab.log.header.Header.starts>`.
     """
@@ -155,6 +157,12 @@ class Run:
     effective: Mapping[str, Any] = field(default_factory=dict)
     contrasts: tuple[tuple[str, str], ...] = ()
     starts: str = ""
+    seconds: float | None = None
+    stop_after: int | None = None
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.trials, self.seconds, self.stop_after)
 
     @property
     def space(self) -> Space:
@@ -215,6 +223,14 @@ class Run:
             versions=dict(library_versions()),
             created=time.time(),
         )
+
+
+OnRun = Callable[[Run, int, int, int], OnTrial | None]
+"""Called as a run begins, with the run, its number (from 1), the number of runs, and the number of its job (from 0).
+
+It returns the function to call with each trial, or None. The previous run of that job has ended by then. On an executor
+this is called, with all trials of the run at once, when a run that is short has ended.
+"""
 
 
 def own_seed(seed: int, name: str) -> int:

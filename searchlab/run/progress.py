@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ..errors import SearchlabError
+from ..log.budget import UNLIMITED
 from ..records import Trial
 from ..workload import parse_workload
-from .executors import OnRun
-from .plan import OnTrial, Run
+from .plan import OnRun, OnTrial, Run
 
 
 class RunProgress:
@@ -32,10 +33,10 @@ class RunProgress:
         self._block: TaskID | None = None
 
     def start(self, workload: str, label: str, trials: int) -> OnTrial:
-        """Add a bar, to ``trials``. The function returned moves it on by one."""
+        """Add a bar, to ``trials``, or without an end. The function returned moves it on by one."""
         self._progress.start()
         searched = parse_workload(workload)
-        task = self._progress.add_task(f"{workload}  {label}", total=trials, best="")
+        task = self._progress.add_task(f"{workload}  {label}", total=_total(trials), best="")
         best = math.inf
 
         def on_trial(trial: Trial, replayed: bool) -> None:
@@ -61,7 +62,13 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind and issubclass(kind, SearchlabError):
             self._progress.live.transient = True  # the sentence of the error stands alone
+        elif self._progress.live.is_started:
+            self._progress.refresh()  # in a notebook, stopping does not
         self._progress.stop()
+
+
+def _total(trials: int) -> int | None:
+    return None if trials >= UNLIMITED else trials
 
 
 class StudyProgress(RunProgress):
@@ -71,7 +78,7 @@ class StudyProgress(RunProgress):
         super().__init__(console)
         several = len(runs) > 1
         self._whole = self._progress.add_task(
-            "the study", total=sum(run.trials for run in runs), best="", visible=several
+            "the study", total=_total(sum(run.trials for run in runs)), best="", visible=several
         )
         self._ended = 0  # trials of the runs that have ended, as they were planned
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
@@ -79,7 +86,7 @@ class StudyProgress(RunProgress):
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
         if job in self._jobs:
             before, bar = self._jobs.pop(job)
-            self._ended += before.trials  # it may have had fewer trials, or more
+            self._end(before, bar)
             self._progress.remove_task(bar)
         on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
         self._jobs[job] = run, self._progress.task_ids[-1]
@@ -92,6 +99,11 @@ class StudyProgress(RunProgress):
 
         return on_both
 
+    def _end(self, run: Run, bar: TaskID) -> None:
+        """Count a run that has ended: it may have had fewer trials than planned, or more."""
+        done = next(int(task.completed) for task in self._progress.tasks if task.id == bar)
+        self._ended += done if _total(run.trials) is None else run.trials
+
     def _show_whole(self) -> None:
         bars = {task.id: task.completed for task in self._progress.tasks}
         running = sum(min(bars[bar], run.trials) for run, bar in self._jobs.values())
@@ -99,7 +111,8 @@ class StudyProgress(RunProgress):
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
-            self._ended += sum(run.trials for run, _ in self._jobs.values())
+            for run, bar in self._jobs.values():
+                self._end(run, bar)
             self._jobs.clear()
             self._show_whole()
         super().__exit__(kind, *rest)
@@ -110,10 +123,13 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
     """Within, what it gives shows the progress of ``runs``, and calls ``on_run``.
 
     progress: True for bars on the standard error (in a notebook, below its cell), False for none; None for bars if that
-        is a terminal or a notebook. A console is where they are shown.
+        is a terminal, or a notebook that has ipywidgets. Without ipywidgets a notebook shows how the bars ended, as
+        text. A console is where they are shown.
     """
     if not isinstance(progress, Console):
         console = Console(stderr=True)
+        if console.is_jupyter and find_spec("ipywidgets") is None:
+            console = Console(stderr=True, force_jupyter=False, force_terminal=False)  # its output cannot move a bar
         wanted = console.is_terminal or console.is_jupyter if progress is None else progress
         if not wanted:
             yield on_run

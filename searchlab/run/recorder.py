@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from ..log.format import Ended, Record
 from ..log.noise import sentinel
 from ..log.writer import LogWriter
@@ -51,9 +53,9 @@ class Recorder:
         self._log.sync()
         return trials
 
-    def end(self, done: Sequence[Trial]) -> None:
-        """Log that the policy had nothing more to propose after the trials ``done``."""
-        self._log.append(Ended(ended=len(done), time=round(time.time(), 3)))
+    def end(self, ended: Ended) -> None:
+        """Log why the run ended."""
+        self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
         self._log.sync()
 
     def _sentinel(self, done: Sequence[Trial]) -> float | None:

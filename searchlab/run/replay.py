@@ -36,6 +36,14 @@ class Replay:
         self._taken += len(trials)
         return trials
 
+    def rest(self) -> list[Trial]:
+        """The logged trials that were not taken."""
+        trials = [record.trial for record in self._log.records[self._taken :]]
+        for trial in trials:
+            self._on_trial(trial, True)
+        self._taken += len(trials)
+        return trials
+
     def check_end(self) -> None:
         """Raise SearchlabError if the policy has nothing more to propose, and the log holds more trials."""
         for record in self._log.records[self._taken : self._taken + 1]:

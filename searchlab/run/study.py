@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import re
 import tomllib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError, SearchlabWarning, UnsupportedSpace, UnsupportedWorkload, did_you_mean
-from ..log.format import Log
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
+from ..executors.contract import EXECUTORS, parse_executor, started
+from ..log.html import facts
+from ..log.plan import PlannedRun, write_plan
 from ..log.result import Result, Results
-from ..measure.settings import LocalSettings, Settings
+from ..log.study_file import JSON, TOML, keep_study
+from ..measure.settings import Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import whole
-from ..plugins import PluginSpec
+from ..plugins import Plugin
 from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
-from ..space import Space
-from ..target import Target, resolve_target
-from ..workload import Workload, parse_workload
-from .executors import OnRun, check_jobs, execute
+from ..target import resolve_target
+from ..workload import parse_workload
+from .execute import execute, warn_of_more
 from .given import Given, spelled
-from .plan import OnTrial, Run, Searched, Strategy, plan_run
+from .plan import OnRun, Run, Searched, Strategy, plan_run
 from .progress import shown
+from .shards import in_shard
 from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
 from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
 
@@ -46,18 +51,21 @@ class Study:
     """The directory from which relative paths in the study start."""
     given: Given = field(default_factory=Given)
     """The classes and spaces that a script gave."""
+    copy: tuple[str, str] | None = None
+    """The name and the text of its copy beside its logs."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
         """The study of a TOML file. Raises SearchlabError that names a wrong key, its value and what it may be."""
         path = Path(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            data = tomllib.loads(text)
         except OSError as error:
             raise SearchlabError(f"cannot read the study {path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-        return cls._of(data, path.parent, str(path))
+        return replace(cls._of(data, path.parent, str(path)), copy=(TOML, text))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
@@ -68,7 +76,9 @@ class Study:
         entry. A workload may be a Workload, ``target`` a Target and ``measure`` settings.
         """
         plain, given = spelled(data)
-        return replace(cls._of(plain, Path(base), "the study"), given=given)
+        study = cls._of(plain, Path(base), "the study")
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+        return replace(study, given=given, copy=(JSON, text))
 
     @classmethod
     def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
@@ -157,14 +167,15 @@ class Study:
                 if paths not in earlier:
                     earlier[paths] = earlier_runs([self.base / path for path in paths], settings.statistic)
                 try:
+                    budget = spec.budget(entry)
                     run = plan_run(
                         searched, strategy, settings, seed=spec.seed_list[0], batch=entry.batch or spec.batch,
-                        trials=entry.trials or spec.trials, log=folder / _slug(strategy.label), earlier=earlier[paths],
+                        trials=budget.trials, log=folder / _slug(strategy.label), earlier=earlier[paths],
                     )  # fmt: skip
                 except UnsupportedSpace as error:
                     left_out.append(f"{folder / _slug(strategy.label)} is not searched: {error}")
                 else:
-                    planned.append(run)
+                    planned.append(replace(run, seconds=budget.seconds, stop_after=budget.stop_after))
                     warm.setdefault(paths, []).append(run.warm_start)
         return planned
 
@@ -233,32 +244,80 @@ class Study:
             suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
             yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
 
+    def planned(self) -> list[PlannedRun]:
+        """The runs of the study as the plan beside its logs has them."""
+        return [
+            PlannedRun(
+                log=run.log.as_posix(), workload=run.log.parts[0] if self.suite else run.workload,
+                space=run.searched.name, strategy=run.strategy.name, seed=run.seed, budget=run.budget,
+            )
+            for run in self.plan()[0]
+        ]  # fmt: skip
+
     def run(
         self,
         out: str | Path,
         on_run: OnRun | None = None,
-        jobs: int = 1,
+        jobs: int | None = None,
         *,
+        executor: Executor | str | Mapping[str, Any] | None = None,
+        shard: tuple[int, int] = (1, 1),
         progress: bool | Console | None = None,
     ) -> Results:
         """Execute all runs of the study that are not complete in the directory ``out``. Gives all, in planned order.
 
-        Existing logs are resumed. Programs that any of them holds are not measured again.
+        Existing logs are resumed. Programs that any of them holds are not measured again. Beside the logs lie their
+        plan (:mod:`searchlab.log.plan`) and a copy of the study, ``study-as-run.toml``, or ``.json`` for a study that a
+        script made.
         on_run: called as a run begins, ``on_run(run, number, count, job)``: the run of that number (from 1) of so many,
             and the job (from 0) that makes it. It may return a function for the trials of that run, as ``on_trial`` of
             :func:`tune`. ``print`` will do.
-        jobs: how many runs go on at the same time, in processes of their own; these share only the measurements that
-            the logs held before. Raises SearchlabError for more than one job if the study measures on this machine.
-        progress: False for no bars; by default they are shown in a terminal and in a notebook. A console of rich is
-            where to show them.
+        jobs: how many runs go on at the same time, by default in processes of this machine; these share only the
+            measurements that the logs held before. Raises SearchlabError for more than one job if the study measures
+            on this machine.
+        executor: where the runs are made: ``"local"``, ``"dask"``, ``"dask://host:port"``, ``"slurm"``, or an entry
+            ``{"name": ..., "options": {...}}``, over that of the study; or any Executor of the standard library's
+            contract, which is not shut down. Runs that measure the machine are submitted to it one at a time, unless
+            it has an attribute ``exclusive``.
+        shard: ``(i, n)`` for only the i-th of n parts of the runs; all parts together are the study. Their logs belong
+            in one directory in the end.
+        progress: False for no bars; by default they are shown in a terminal, and in a notebook that has ipywidgets. A
+            console of rich is where to show them.
+        Raises :class:`~searchlab.errors.RunsFailed` at the end if runs failed; all others are complete then.
         """
-        whole("jobs", jobs, 1)
-        check_jobs(jobs, self.exclusive)
-        runs = [replace(run, log=Path(out) / run.log) for run in self.plan()[0]]
-        with shown(progress, runs, on_run or _ignore_run) as on_each:
-            logs = {run.log: log for run, log in execute(runs, self.base, on_each, jobs)}
-        _warn_of_more(runs, logs)
+        if jobs is not None:
+            whole("jobs", jobs, 1)
+        runs = [replace(run, log=Path(out) / run.log) for run in in_shard(self.plan()[0], *shard)]
+
+        def ready() -> None:  # all logs that are there were found to be of this study
+            write_plan(Path(out), self.planned())
+            if self.copy:
+                keep_study(Path(out), *self.copy)
+
+        with ExitStack() as ends:
+            place = executor if isinstance(executor, Executor) else None
+            if not isinstance(executor, Executor) and (plugin := self._executor(executor, jobs)) is not None:
+                place = ends.enter_context(started(plugin, self.exclusive, Path(out)))
+            on_each = ends.enter_context(shown(progress, runs, on_run or _ignore_run))
+            logs = {run.log: log for run, log in execute(runs, self.base, on_each, place, ready)} if runs else {}
+        warn_of_more(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
+
+    def _repr_html_(self) -> str:
+        return facts(self.spec.facts, caption="a study")
+
+    def _executor(self, given: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
+        """The executor that is ``given``, else that of the study; None for this process. jobs: over its options."""
+        chosen = own = self.spec.named_executor
+        if isinstance(given, Mapping):
+            chosen = EXECUTORS.named(given)[0]
+        elif given is not None:
+            chosen = parse_executor(given)
+            if own is not None and own.name == chosen.name:
+                chosen = Plugin(own.name, {**own.options, **chosen.options})
+        if chosen is None:
+            return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
+        return chosen if jobs is None else Plugin(chosen.name, {**chosen.options, "jobs": jobs})
 
 
 def searched_table(table: SuiteTable) -> Searched:
@@ -272,78 +331,12 @@ def _ignore_run(*_: object) -> None:
     pass
 
 
-def _warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
-    """Warn if logs hold more trials than their runs are to have: nothing is taken from a log."""
-    more = [run for run in runs if len(logs[run.log].records) > run.trials]
-    if more:
-        first, others = more[0], f", and {len(more) - 1} other logs hold more as well" if len(more) > 1 else ""
-        warnings.warn(
-            f"{first.log} holds {len(logs[first.log].records)} trials, more than the {first.trials} that were asked "
-            f"for{others}; the result is of all that a log holds",
-            SearchlabWarning,
-            stacklevel=3,
-        )
-
-
 def _slug(text: str) -> str:
-    return re.sub(r"[^\w.+-]+", "_", text)
+    name = re.sub(r"[^\w.+-]+", "_", text)
+    return name if name.strip(".") else "_" * len(name)  # no file can be called ".."
 
 
 def _check_distinct(title: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise SearchlabError(f"two {title} entries are called {name!r}; give one of them a label of its own")
-
-
-def tune(
-    workload: str | Workload,
-    *,
-    space: PluginSpec | Space,
-    policy: PluginSpec,
-    log: str | Path,
-    trials: int = 64,
-    batch: int = 8,
-    seed: int = 0,
-    cost_model: PluginSpec | None = None,
-    features: str | None = None,
-    target: str | Mapping[str, Any] | Target | None = None,
-    measure: Settings | Mapping[str, Any] | None = None,
-    warm_start: Sequence[str | Path] = (),
-    on_trial: OnTrial | None = None,
-    progress: bool | Console | None = None,
-) -> Result:
-    """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
-
-    space, policy, cost_model: a registered name, ``"module:Class"``, the class, or ``{"name": ..., "options": {...}}``
-    with one of these as its name; or a Space.
-    cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
-    ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
-    or the target of the table.
-    warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
-    features of programs is trained on the others, one with knob features on other shapes in the same space.
-    on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
-    the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
-    keeps the trial, and the error reaches the caller. What it returns does not matter.
-    progress: False for no bar; by default it is shown in a terminal and in a notebook. A console of rich is where to
-    show it.
-    Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
-    more than ``trials`` trials: the result is then of all.
-    """
-    for name, value, least in (("trials", trials, 1), ("batch", batch, 1), ("seed", seed, 0)):
-        whole(name, value, least)
-    settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
-    settings = settings or LocalSettings()
-    if target is None and not isinstance(space, Space):
-        target = settings.default_target()
-    resolved = None if target is None else resolve_target(target)
-    earlier = earlier_runs([Path(path) for path in warm_start], settings.statistic)
-    run = plan_run(
-        Searched.of(space, parse_workload(workload), resolved, settings=settings),
-        Strategy.of(policy, cost_model, features), settings,
-        seed=seed, batch=batch, trials=trials, log=Path(log), earlier=earlier,
-    )  # fmt: skip
-    check_used(earlier, [run.warm_start])
-    with shown(progress, [run], lambda *_: on_trial) as on_run:
-        ((_, complete),) = execute([run], Path(), on_run)
-    _warn_of_more([run], {run.log: complete})
-    return Result(complete, run.space)

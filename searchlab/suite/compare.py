@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..analysis.model import AREA, Summary, WorkloadSummary
 from ..analysis.read import compared
-from ..analysis.runs import Comparison
+from ..analysis.runs import ComparedRuns
 from ..errors import SearchlabError
 from ..log.format import Log
 from ..measure.suite import Suite
@@ -39,7 +39,7 @@ def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Conso
     return trajectories
 
 
-def compare(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> Comparison:
+def compare(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> ComparedRuns:
     """The runs of ``sets`` over the tables of ``suite`` from ``seeds``, as a report compares them.
 
     Seconds are those of building and running: what the strategies spent on other machines is not charged.

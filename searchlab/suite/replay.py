@@ -71,7 +71,7 @@ class Replayer:
             )
             now = search(replace(run, starts=of.starts), measurer)
         places = table.places_of(now)
-        if (places, now.ended) == (recorded.configs, recorded.ended):
+        if (places, bool(now.ended)) == (recorded.configs, recorded.ended):
             return ""
         where = f"{of.strategy} over {table.table.name} from seed {recorded.seed}"
         pairs = zip(recorded.configs, places, strict=False)

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import Log, Record, read_log
+from ..log.format import Ended, Log, Record, read_log
 from ..log.header import Header, RandomDraws
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
@@ -145,7 +145,8 @@ class RecordedTable:
         records = tuple(
             msgspec.structs.replace(self.records[place], index=index) for index, place in enumerate(run.configs)
         )
-        return Log(Path(self.table.entry.name, of.strategy, f"seed{run.seed}"), made, records, None, run.ended)
+        ended = Ended(ended=len(records)) if run.ended else None
+        return Log(Path(self.table.entry.name, of.strategy, f"seed{run.seed}"), made, records, None, ended)
 
 
 @dataclass
@@ -189,7 +190,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             raise SearchlabError(
                 f"{path}: another log is of {header.name!r} with seed {header.seed} too; leave one out"
             )
-        own[header.seed] = Trajectory(header.seed, table.places_of(log), log.ended)
+        own[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
         told[header.name, header.table] = header
         spent.setdefault(header.name, []).append(sum(r.propose_seconds + r.train_seconds for r in log.records))
     order = [table.entry.name for table in suite.tables]

@@ -19,8 +19,8 @@ from ..log.format import Log, Record, read_log
 from ..log.header import TABLE
 from ..log.writer import check_identity, pack
 from ..measure.settings import LocalSettings, Settings
-from ..run.executors import OnRun, execute
-from ..run.plan import Run
+from ..run.execute import execute_one
+from ..run.plan import OnRun, Run
 from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..schema import explained
@@ -119,8 +119,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit is the number of configs to measure; it must be at least 1, not {limit}")
     spec = msgspec.structs.replace(
-        study.spec, policies=[NamedPolicy("random", label=TABLE)], seeds=[seed], batch=BATCH, warm_start=[]
-    )
+        study.spec, policies=[NamedPolicy("random", label=TABLE)], seeds=[seed], batch=BATCH, warm_start=[],
+        seconds=None, stop_after=None,
+    )  # fmt: skip
     planned, left_out = replace(study, spec=spec).plan()
     runs = []
     for run in planned:
@@ -145,7 +146,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
     """
     for table in tables:
         if not _complete(table):
-            ((_, log),) = execute([table.run], study.base, on_run)
+            log = execute_one(table.run, study.base, on_run)
             if table.passes:
                 log = _timed(table, study.base, log, on_block)
                 _write(log, table.path)
@@ -168,7 +169,7 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     timed = passes.timed()
     records = [_with(record, timed[record.program]) if record.program in timed else record for record in log.records]
     header = msgspec.structs.replace(log.header, passes=passes.facts())
-    return replace(log, header=header, records=tuple(records), final=None, ended=False)
+    return replace(log, header=header, records=tuple(records), final=None, ended=None)
 
 
 def _with(record: Record, timed: Timed) -> Record:

@@ -20,7 +20,7 @@ import numpy as np
 from searchlab.analysis import summarize
 from searchlab.analysis.model import OverallStrategy, PairClaims, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.runs import Comparison
+from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.stats.inference import Answer, paired_difference
 from searchlab.analysis.words import p_text
 from searchlab.measure.suite import find_suite
@@ -121,7 +121,7 @@ def kinds(summary: Summary) -> str:
     return markdown(head, rows)
 
 
-def halfway(comparison: Comparison, trials: int) -> str:
+def halfway(comparison: ComparedRuns, trials: int) -> str:
     """How much faster the best of each strategy is than that of random search, after half of the trials."""
     found: dict[str, list[dict[int, float]]] = {}
     for item in comparison.values():

@@ -32,7 +32,7 @@ def test_a_diagram_is_drawn_and_the_same_again(tmp_path: Path, number: int) -> N
     found = diagram(names, np.random.default_rng(number).normal(size=(9, number)) + np.arange(number) / 3, [])
     drawn = []
     for name in ("one", "two"):
-        draw_diagram(tmp_path / name, found)
+        draw_diagram(found).save(tmp_path / name)
         drawn.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("png", "svg")])
         assert all(len(data) > 5_000 for data in drawn[-1])
     assert drawn[0] == drawn[1]

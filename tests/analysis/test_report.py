@@ -20,7 +20,7 @@ from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
 CONVERGENCE = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
-OTHERS = ("ecdf", "ecdf-seconds", "failures", "score", "time")
+OTHERS = ("ecdf", "ecdf-seconds", "failures", "regret", "regret-seconds", "score", "time")
 PICTURES = [*CONVERGENCE, *(f"gemm-100x100x50-{what}.{kind}" for what in OTHERS for kind in ("png", "svg"))]
 
 
@@ -58,6 +58,7 @@ def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> Non
         write(tmp_path / name, "b", 0, [2, 3], batch=batch)
     shown = {name: rendered(report(tmp_path / name)) for name in ("alike", "different")}
     pages = {name: (tmp_path / name / "report" / "report.html").read_text() for name in shown}
+    pages = {name: text.partition('<section id="made">')[0] for name, text in pages.items()}  # where it always is
     assert "batch" in shown["different"] and " 64 " in shown["different"] and "<td>64</td>" in pages["different"]
     assert "batch" not in shown["alike"] and ">batch</th>" not in pages["alike"]
     rows = csv.DictReader((tmp_path / "different" / "report" / "summary.csv").open())
@@ -209,7 +210,7 @@ def test_tables_for_the_terminal(tmp_path: Path) -> None:
         "best known 10.0 GFLOPS, by knob / guided $x_1$ [bold]",
         "2 crash",
         "(0 of 2)",
-        "that 1 seed can show",
+        "1 seed cannot separate",
     ):
         assert words in " ".join(text.split())
     console = Console(width=100, file=io.StringIO(), force_terminal=True, color_system="standard")
@@ -229,7 +230,8 @@ class Block:
 sys.meta_path.insert(0, Block())
 import pkgutil, importlib, searchlab.analysis
 for module in pkgutil.walk_packages(searchlab.analysis.__path__, "searchlab.analysis."):
-    importlib.import_module(module.name)
+    if module.name != "searchlab.analysis.charts.picture":  # the figure itself, which is imported to draw
+        importlib.import_module(module.name)
 assert "matplotlib" not in sys.modules
 searchlab.analysis.report(sys.argv[1])
 assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules

@@ -153,7 +153,7 @@ def test_a_strategy_that_makes_the_same_run_from_every_seed_is_one_run(tmp_path:
         assert (contrast.test == "one run", contrast.p is None, contrast.lower is None) == (one_run,) * 3
         assert not (one_run and contrast.significant)
     assert tests["other", "random"].p == tests["other", "random"].adjusted, "it is the only test"
-    assert "can show (p = 0.25); there is no test of grid (one run). No strategy" in item.verdict
+    assert "with 12 seeds (p = 0.25); there is no test of grid (one run). other has the largest area" in item.verdict
     assert item.notes == [
         "grid makes the same run from each of 12 seeds: it counts as one run, without an interval and without a test."
     ]
@@ -163,10 +163,10 @@ def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
     for seed in range(5):
         write(tmp_path, "grid", seed, [10], shared=["x"])
         write(tmp_path, "a", seed, [1])
-    assert only(tmp_path).verdict.endswith("; there is no test of the difference (one run).")
+    assert only(tmp_path).verdict.startswith("No winner: there is no test of the difference (one run). grid ")
     for seed in range(5):
         write(tmp_path, "b", seed, [1])
-    assert only(tmp_path).verdict.endswith("; there is no test of grid (one run).")
+    assert only(tmp_path).verdict.startswith("No winner: there is no test of grid (one run). grid ")
 
 
 def test_a_run_that_ended_by_itself_keeps_its_best_up_to_the_budget(tmp_path: Path) -> None:

@@ -29,21 +29,22 @@ def test_one_trial_is_singular(tmp_path: Path) -> None:
 
 def test_few_seeds_can_show_nothing_and_how_many_could(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [1, 2, 1], "b": [7, 8, 7]})
-    assert text.endswith(
-        "; by area under the curve no difference that 3 seeds can show (it takes 4 at the least). "
-        "An interval of a median takes 5 runs; there are 3."
+    assert text.startswith(
+        "No winner: by area under the curve 3 seeds cannot separate a from b "
+        "(a significant result needs at least 4 seeds). a reaches 95 % of the best known in 1 trial, b in 7 trials. "
     )
-    text = verdict(tmp_path, {"c": [8, 8, 8], "d": [8, 8, 8]})
-    assert text.endswith(
-        "no difference from any other that 3 seeds can show (one of 6 tests takes 5 at the least). "
-        "An interval of a median takes 5 runs; there are 3."
-    )
+    assert text.endswith("An interval of a median takes 5 runs; there are 3.")
+    text = verdict(tmp_path, {name: [8, 8, 8] for name in "cdef"})
+    assert text.startswith(
+        "No winner: by area under the curve 3 seeds cannot separate a from b, c, d, e and f "
+        "(a significant result needs at least 6 seeds, with 15 tests in this report). "
+    ), "all that are tied are named"
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     assert verdict(tmp_path, {"a": [1], "b": [7]}) == (
-        "a reaches 95 % of the best known in 1 trial, b in 7 trials; "
-        "by area under the curve no difference that 1 seed can show (it takes 4 at the least). "
+        "No winner: by area under the curve 1 seed cannot separate a from b "
+        "(a significant result needs at least 4 seeds). a reaches 95 % of the best known in 1 trial, b in 7 trials. "
         "An interval of a median takes 5 runs; there is 1."
     )
 
@@ -51,14 +52,14 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
 def test_another_leader_in_seconds(tmp_path: Path) -> None:
     found: dict[str, list[int | None]] = {"a": [1, 2, 5, 2, 4, 5], "b": [4, 4, 4, 5, 3, 4]}
     assert verdict(tmp_path, found, {"b": 0.1}) == (
-        "a reaches 95 % of the best known in 3 trials [1.4, 5], b in 4 trials [3.4, 4.6]; "
-        "by area under the curve no difference that 6 seeds can show (p = 0.5). "
+        "No winner: by area under the curve no difference of a from b is significant with 6 seeds (p = 0.5). "
+        "a reaches 95 % of the best known in 3 trials [1.4, 5], b in 4 trials [3.4, 4.6]. "
         "In seconds b reaches it in 0.4 s [0.34, 0.46], a in 3 s [1.4, 5]."
     )
 
 
 def test_a_second_that_does_not_get_there(tmp_path: Path) -> None:
-    assert ", b in 1 of 3 seeds;" in verdict(tmp_path, {"a": [1, 1, 1], "b": [2, None, None]})
+    assert ", b in 1 of 3 seeds." in verdict(tmp_path, {"a": [1, 1, 1], "b": [2, None, None]})
 
 
 def test_an_interval_that_does_not_end(tmp_path: Path) -> None:
@@ -70,10 +71,14 @@ def test_an_interval_that_does_not_end(tmp_path: Path) -> None:
 def test_a_leader_that_differs_from_some(tmp_path: Path) -> None:
     early, late = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2], [8, 7, 8, 7, 8, 7, 8, 7, 8, 7]
     text = verdict(tmp_path, {"a": early, "b": [2, 1, 2, 1, 2, 1, 2, 1, 3, 2], "c": late})
-    assert text.endswith("no difference from b that 10 seeds can show (p = 0.78), a significant one from c, p = 0.006.")
+    assert text.startswith(
+        "a is tied with b: by area under the curve no difference from b is significant with 10 seeds (p = 0.78); "
+        "a is significantly ahead of c, p = 0.006. a reaches 95 % of the best known in "
+    )
     text = verdict(tmp_path, {name: late for name in "defgh"})
-    assert "from b that 10 seeds can show" in text
-    assert "a significant one from c, d, e and 3 more, p < 0.001" in text
+    assert text.startswith("a is tied with b: ") and "a is significantly ahead of c, d, e and 3 more, p < 0.001" in text
+    text = verdict(tmp_path, {name: [1, 2, 2, 1, 1, 2, 1, 2, 2, 2] for name in "ijkl"})
+    assert text.startswith("a is tied with b, i, j, k and l: by area under the curve no difference from these is ")
 
 
 def test_a_leader_that_differs_from_all(tmp_path: Path) -> None:
@@ -92,8 +97,13 @@ def test_a_median_that_misleads_is_not_called_no_difference(tmp_path: Path) -> N
 
 def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> None:
     text = verdict(tmp_path, {"a": [None, None, 8], "b": [None, None, None]})
-    assert text.startswith("a converges fastest by area under the curve (0.10, b 0.10); no difference that 3 seeds can")
-    assert text.endswith(". No strategy reaches 95 % of the best known in most of its seeds.")
+    assert text.startswith(
+        "No winner: 3 seeds cannot separate a from b (a significant result needs at least 4 seeds). "
+    )
+    assert text.endswith(
+        " a has the largest area under the curve (0.10, b 0.10). "
+        "No strategy reaches 95 % of the best known in most of its seeds."
+    )
 
 
 def test_the_start_that_both_share_is_said_where_it_got_there(tmp_path: Path) -> None:
@@ -101,7 +111,7 @@ def test_the_start_that_both_share_is_said_where_it_got_there(tmp_path: Path) ->
         for name in "ab":
             write(tmp_path, name, seed, found, shared=[f"start {seed} {trial}" for trial in range(2)])
     said = summarize(read_runs(tmp_path)).workloads[0].verdict
-    assert "b in 2 trials; in 2 of 3 seeds the random start that they share got there; by area under" in said
+    assert "b in 2 trials; in 2 of 3 seeds the random start that they share got there." in said
 
 
 def test_one_strategy(tmp_path: Path) -> None:

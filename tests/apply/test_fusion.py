@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.s_tir import Schedule
 
 from searchlab.apply.history import apply_history_best
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.target import resolve_target
 from searchlab.workload import gemm
 from searchlab_spaces.trace import Trace

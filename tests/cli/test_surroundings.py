@@ -18,7 +18,8 @@ from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.repair import examine
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from searchlab.tables.info import TableInfo, info_table
 from tests.support import toys
 from tests.support.logs import write_table

@@ -17,7 +17,7 @@ from searchlab.log.format import Log, read_log
 from searchlab.log.result import load_log
 from searchlab.measure.table import TableMeasurer
 from searchlab.plugins import Plugin
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload

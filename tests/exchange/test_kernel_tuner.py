@@ -20,7 +20,8 @@ from searchlab.exchange.imports import As, detect, import_file
 from searchlab.log.format import Log, read_log
 from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from tests.support.exchange import DATA, made_log
 
 CACHE, T4 = DATA / "kernel_tuner" / "gemm_cache.json.gz", DATA / "kernel_tuner" / "gemm_t4.json.gz"

@@ -16,7 +16,7 @@ from searchlab.log.writer import LogWriter
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run.finalists import measure_finalists
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.space import Config
 from tests.support import toys
 from tests.support.logs import HEADER, write_table

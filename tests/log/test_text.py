@@ -12,7 +12,7 @@ from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Measurement
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.space import Config, Knob, ProductSpace, Value
 from searchlab.target import Target
 from searchlab.workload import Workload

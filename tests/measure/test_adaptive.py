@@ -12,7 +12,7 @@ import pytest
 from searchlab.log.format import read_log
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.records import Measurement
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload

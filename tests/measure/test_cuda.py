@@ -27,7 +27,7 @@ from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
 from searchlab.measure.messages import Build, Built, Compile, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
 from searchlab.records import FAILURES
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload

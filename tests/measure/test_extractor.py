@@ -16,7 +16,7 @@ from searchlab.measure.build_pool import BuildPool
 from searchlab.measure.extractor import Extractor
 from searchlab.measure.table import TableMeasurer
 from searchlab.plugins import Plugin
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload

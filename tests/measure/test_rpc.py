@@ -371,9 +371,7 @@ def test_two_jobs_on_one_fleet(fleet: Fleet, measurer: RpcMeasurer, tmp_path: Pa
         }
     )  # fmt: skip
     seen: list[tuple[int, int]] = []
-    results = study.run(
-        tmp_path, lambda item, number, count, job: lambda trial, replayed: seen.append((number, job)), jobs=2
-    )
+    results = study.run(tmp_path, lambda run, number, _, job: lambda *_: seen.append((number, job)), jobs=2)
     assert [len(result.trials) for result in results] == [4, 4, 4]
     assert all(trial.measurement.failure is None for result in results for trial in result.trials)
     assert {job for _, job in seen} == {0, 1} and len(seen) == 12

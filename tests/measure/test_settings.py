@@ -14,7 +14,8 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.measure.table import TableMeasurer
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from tests.support import toys
 from tests.support.logs import write_table
 

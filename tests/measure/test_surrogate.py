@@ -20,7 +20,7 @@ from searchlab.log.format import read_header, read_log
 from searchlab.measure.surrogate.measurer import SurrogateMeasurer
 from searchlab.measure.surrogate.trees import Trees
 from searchlab.measure.table import TableMeasurer
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from searchlab.tables.surrogate.train import train
 from tests.support import toys
 from tests.support.logs import decided

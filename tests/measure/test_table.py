@@ -14,7 +14,8 @@ from searchlab.log.format import Record, read_log
 from searchlab.measure.nearest import Nearest
 from searchlab.measure.table import TableMeasurer, draw_weights
 from searchlab.records import Measurement, Trial
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from searchlab.space import Config, ProductSpace, Space
 from searchlab.target import Target
 from tests.support import toys

@@ -12,7 +12,8 @@ from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.repair import examine
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from tests.support import toys
 from tests.support.logs import decided, write_table
 

@@ -1,67 +1,182 @@
-"""Cells of a study that run at the same time: with the logs that they would have one by one, and no process left."""
+"""Runs on executors: with the logs that they would have one by one, whatever happens to the workers."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from searchlab.errors import SearchlabError
+from searchlab.errors import RunsFailed, SearchlabError
+from searchlab.log.format import read_log
 from searchlab.run.study import Study
-from tests.support import toys
-from tests.support.logs import decided, write_table
+from tests.support.cli import searchlab
+from tests.support.executing import Elsewhere, Refuses, decided_in, table_study
+
+BAD = {"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}
 
 
-def replayed(tmp_path: Path, jobs: int) -> dict[str, object]:
-    """What a study from a table decided, and its progress."""
-    study = Study.from_dict(
-        {
-            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}],
-            "policies": ["random", "grid"], "seeds": 2, "trials": 12,
-            "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
-        },
-        tmp_path,
+@pytest.fixture
+def one_by_one(tmp_path: Path) -> dict[str, Any]:
+    table_study(tmp_path).run(tmp_path / "one-by-one")
+    return decided_in(tmp_path / "one-by-one")
+
+
+@pytest.mark.parametrize("executor", ["local", "threads", "elsewhere"])
+def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dict[str, Any], executor: str) -> None:
+    """Threads: any executor of the standard library will do."""
+    executors: dict[str, Executor | None] = {
+        "local": None, "threads": ThreadPoolExecutor(2), "elsewhere": Elsewhere(),
+    }  # fmt: skip
+    told: list[tuple[int, int]] = []
+    study, given = table_study(tmp_path), executors[executor]
+    jobs = 2 if given is None else None
+    results = study.run(
+        tmp_path / "out", lambda run, number, *_: lambda trial, replayed: told.append((number, trial.index)), jobs,
+        executor=given,
     )  # fmt: skip
-    study.run(tmp_path / str(jobs), jobs=jobs)
-    logs = sorted((tmp_path / str(jobs)).rglob("*.jsonl"))
-    return {str(log.relative_to(tmp_path / str(jobs))): decided(log) for log in logs}
+    assert decided_in(tmp_path / "out") == one_by_one and len(one_by_one) == 4
+    assert [result.log.path for result in results] == [tmp_path / "out" / run.log for run in study.plan()[0]]
+    assert sorted(told) == [(number, index) for number in (1, 2, 3, 4) for index in range(12)]
+    assert not list((tmp_path / "out").glob(".*"))
 
 
-def test_jobs_change_nothing_in_a_replay(tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
-    one, two = replayed(tmp_path, 1), replayed(tmp_path, 2)
-    assert len(one) == 4 and one == two
+@pytest.mark.parametrize("executor", ["local", "elsewhere"])
+def test_a_run_goes_on_from_its_log(tmp_path: Path, one_by_one: dict[str, Any], executor: str) -> None:
+    """One log lacks its last batch and a half, one was torn in its header, one is complete."""
+    out = shutil.copytree(tmp_path / "one-by-one", tmp_path / "out")
+    cut, torn, whole, absent = sorted(out.rglob("*.jsonl"))
+    cut.write_bytes(cut.read_bytes()[:-700])
+    torn.write_bytes(torn.read_bytes()[:20])
+    absent.unlink()
+    before = whole.stat().st_mtime_ns
+    replayed: list[bool] = []
+    given = {"local": {"name": "local", "options": {"jobs": 2}}, "elsewhere": Elsewhere()}[executor]
+    table_study(tmp_path).run(
+        out, lambda run, *_: lambda trial, old: replayed.append(old) if run.log == cut else None, executor=given
+    )
+    assert decided_in(out) == one_by_one and whole.stat().st_mtime_ns == before
+    assert replayed.count(True) + replayed.count(False) == 12 and 0 < replayed.count(True) < 12
 
 
-def test_a_failure_or_interrupt_ends_all_jobs(tmp_path: Path) -> None:
-    """Of one cell the log is damaged after it was looked at; then Ctrl-C, while the last cells run."""
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path, jobs: int) -> None:
+    study = table_study(tmp_path, policies=["grid", BAD, "random"])
+    with pytest.raises(RunsFailed, match=r"2 of 6 runs failed\. .*BadPolicy.*failed in ask: ValueError") as caught:
+        study.run(tmp_path / "out", jobs=jobs)
+    assert [log.name for log in caught.value.reasons] == ["seed0.jsonl", "seed1.jsonl"]
+    assert "and 1 more: policy" in str(caught.value)
+    complete = [log for log in (tmp_path / "out").rglob("*.jsonl") if len(read_log(log).records) == 12]
+    assert len(complete) == 4
+    kept = decided_in(tmp_path / "out")
+    with pytest.raises(RunsFailed):
+        study.run(tmp_path / "out", jobs=jobs)
+    assert decided_in(tmp_path / "out") == kept
+
+
+def test_the_command_line_reports_what_there_is_and_exits_1(tmp_path: Path) -> None:
+    table_study(tmp_path)
+    (tmp_path / "study.toml").write_text(
+        "workloads = ['gemm:64x64x64']\nspaces = ['tests.support.toys:Small']\nseeds = 2\ntrials = 12\n"
+        "policies = ['grid', { name = 'tests.support.failing:BadPolicy', options = { how = 'ask' } }]\n"
+        "target = { kind = 'llvm' }\nmeasure = { kind = 'table', path = 'table.jsonl' }\n"
+        "executor = { name = 'local', options = { jobs = 2 } }\n"
+    )
+    done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out")
+    assert done.returncode == 1 and (tmp_path / "out" / "report" / "report.html").is_file()
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: 2 of 4 runs failed.") and "failed in ask: ValueError" in line
+
+
+def test_a_damaged_log_is_one_runs_failure(tmp_path: Path) -> None:
+    """The log is damaged after it was looked at."""
+
+    class Damages(Elsewhere):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not log.exists():
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.write_text("no log\n")
+            return super().submit(fn, *args, **kwargs)
+
+    study = table_study(tmp_path, policies=["random"])
+    log = tmp_path / "out" / study.plan()[0][1].log
+    with pytest.raises(RunsFailed, match=r"1 of 2 runs failed\. .*seed1\.jsonl: .*is not a searchlab log"):
+        study.run(tmp_path / "out", executor=Damages())
+    assert log.read_text() == "no log\n"
+
+
+@pytest.mark.parametrize("executor", ["local", "elsewhere"])
+def test_a_log_of_another_run_is_refused(tmp_path: Path, executor: str) -> None:
+    study = table_study(tmp_path, policies=["random"], seeds=1)
+    log = tmp_path / "out" / study.plan()[0][0].log
+    log.parent.mkdir(parents=True)
+    study.run(tmp_path / "out")
+    other = table_study(tmp_path, policies=["random"], seeds=1, batch=3)
+    with pytest.raises(SearchlabError, match="its batch is 4, not 3"):
+        other.run(tmp_path / "out", executor=executor if executor == "local" else Elsewhere())
+    assert read_log(log).header.batch == 4
+
+
+def test_an_interrupt_ends_all_and_leaves_no_process(tmp_path: Path, one_by_one: dict[str, Any]) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    study = Study.from_dict(
-        {
-            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}], "policies": ["random"],
-            "seeds": 4, "trials": 12, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
-        },
-        tmp_path,
-    )  # fmt: skip
 
-    def damage(item: object, number: int, count: int, job: int) -> object:
-        if number == 3:
-            path = item.log  # type: ignore[attr-defined]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("no log\n")
-        return lambda trial, replayed: None
-
-    with pytest.raises(SearchlabError, match=r"seed2\.jsonl"):
-        study.run(tmp_path / "damaged", damage, jobs=2)  # type: ignore[arg-type]
-
-    def interrupt(item: object, number: int, count: int, job: int) -> object:
-        return lambda trial, replayed: os.kill(os.getpid(), signal.SIGINT)
+    def interrupt(*_: object) -> object:
+        return lambda *_: os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        study.run(tmp_path / "interrupted", interrupt, jobs=2)  # type: ignore[arg-type]
+        table_study(tmp_path).run(tmp_path / "out", interrupt, jobs=2)  # type: ignore[arg-type]
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
-    assert all(len(result.trials) == 12 for result in study.run(tmp_path / "interrupted"))
+    table_study(tmp_path).run(tmp_path / "out")
+    assert decided_in(tmp_path / "out") == one_by_one
+
+
+def test_a_process_that_is_killed_costs_its_run_a_restart(tmp_path: Path) -> None:
+    study = table_study(tmp_path, policies=["random", dies(tmp_path, 2)])
+    study.run(tmp_path / "out", jobs=2)
+    assert len(list((tmp_path / "marks").iterdir())) == 2
+    study.run(tmp_path / "one-by-one")
+    assert decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one")
+
+
+def test_a_run_that_kills_its_process_each_time_fails_alone(tmp_path: Path) -> None:
+    study = table_study(tmp_path, policies=["random", dies(tmp_path, 99)], seeds=1)
+    with pytest.raises(RunsFailed, match=r"1 of 2 runs failed.*its worker was lost: WorkerDied: died of SIGKILL; run"):
+        study.run(tmp_path / "out", jobs=2)
+    assert sorted(len(read_log(log).records) for log in (tmp_path / "out").rglob("*.jsonl")) == [4, 12]
+
+
+def dies(folder: Path, times: int) -> dict[str, Any]:
+    (folder / "marks").mkdir()
+    options = {"marks": str(folder / "marks"), "times": times}
+    return {"name": "tests.support.executing:Dies", "label": "dies", "options": options}
+
+
+def test_runs_that_measure_are_submitted_one_at_a_time() -> None:
+    study = Study.from_dict(
+        {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 4}
+    )
+    executor = Refuses()
+    with pytest.raises(RunsFailed, match="4 of 4 runs failed"):
+        study.run("nowhere", executor=executor)
+    assert executor.most == 1
+    with pytest.raises(SearchlabError, match="on this machine, where 2 jobs would disturb each other"):
+        study.run("nowhere", executor="local", jobs=2)
+
+
+@pytest.mark.parametrize(
+    ("executor", "said"),
+    [
+        ("lokal", "unknown executor 'lokal'; did you mean 'local'"),
+        ({"name": "local", "options": {"job": 2}}, "executor 'local' has no option 'job'; did you mean 'jobs'"),
+        ("searchlab.errors:SearchlabError", "is not a searchlab.Executor"),
+        ("local://here", "executor 'local' has no option 'address'"),
+    ],
+)
+def test_a_wrong_executor_is_one_sentence(tmp_path: Path, executor: Any, said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        table_study(tmp_path).run(tmp_path / "out", executor=executor)

@@ -11,7 +11,8 @@ import pytest
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.repair import examine
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.failing import MODEL_FAULTS

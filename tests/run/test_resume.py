@@ -14,8 +14,10 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
+from searchlab.log.result import load_log
+from searchlab.policy import POLICIES, takes_cost_model
 from searchlab.records import Trial
-from searchlab.run.study import tune
+from searchlab.run.tune import tune
 from tests.support import toys
 from tests.support.logs import decided, write_table
 from tests.support.policies import OPTIONS, space_for, strategies
@@ -31,7 +33,8 @@ def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, 
     tune(
         space.workload, space=space, policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log,
         trials=trials, batch=batch, seed=3, measure={"kind": "table", "path": str(tables)},
-        features="knob",  # features of programs would import TVM in every fork
+        # Features of programs would import TVM in every fork.
+        features="knob" if takes_cost_model(POLICIES.load(policy)) else None,
     )  # fmt: skip
 
 
@@ -164,6 +167,15 @@ def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path
         assert seen == [(index, index < held) for index in range(trials)]
 
 
+@pytest.mark.parametrize("returned", [True, False, "stop"])
+def test_what_on_trial_returns_does_not_stop_the_run(tables: Path, tmp_path: Path, returned: object) -> None:
+    result = tune(
+        toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=13, batch=5,
+        measure={"kind": "table", "path": str(tables)}, on_trial=lambda trial, replayed: returned,
+    )  # fmt: skip
+    assert len(result.trials) == 13
+
+
 def test_an_error_of_on_trial_ends_the_run_which_resumes_after_that_trial(tables: Path, tmp_path: Path) -> None:
     class Enough(Exception):
         pass
@@ -182,5 +194,5 @@ def test_an_error_of_on_trial_ends_the_run_which_resumes_after_that_trial(tables
 
     with pytest.raises(Enough):
         tuned(on_trial=stop)
-    assert len(read_log(tmp_path / "a.jsonl").records) == 7
+    assert len(load_log(tmp_path / "a.jsonl").trials) == 7, "what there is can be read"
     assert len(read_log(tuned(on_trial=stop)).records) == 13

@@ -16,7 +16,8 @@ from searchlab.log.format import read_header, read_log
 from searchlab.log.result import Result, load_log
 from searchlab.policy import NeverTwice
 from searchlab.records import Measurement
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from searchlab.space import Config
 from tests.support import toys
 from tests.support.logs import write_table

@@ -19,7 +19,8 @@ from searchlab.plugins import Plugin
 from searchlab.policy import Policy
 from searchlab.records import Trial
 from searchlab.run.plan import Run
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm

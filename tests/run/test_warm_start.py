@@ -24,7 +24,8 @@ from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.plugins import Plugin
-from searchlab.run.study import Study, tune
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
 from searchlab.run.warm_start import earlier_runs, usable
 from searchlab.space import SPACES
 from searchlab.target import Target

@@ -10,7 +10,7 @@ from pathlib import Path
 TUTORIALS = Path(__file__).parents[2] / "studies" / "tutorials"
 
 
-def run_tutorial(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_tutorial(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """``studies/tutorials/NAME.py`` with these arguments, on a machine whose GPUs are hidden."""
     return subprocess.run(
         [sys.executable, str(TUTORIALS / f"{name}.py"), *arguments],
@@ -18,12 +18,13 @@ def run_tutorial(name: str, *arguments: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         timeout=300,
+        cwd=cwd,
     )
 
 
-def printed(name: str, *arguments: str) -> str:
+def printed(name: str, *arguments: str, cwd: Path | None = None) -> str:
     """What it prints. Raises AssertionError, with its errors, where it fails."""
-    done = run_tutorial(name, *arguments)
+    done = run_tutorial(name, *arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

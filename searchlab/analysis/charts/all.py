@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..model import Summary
-from ..runs import Comparison, strategy_order
+from ..runs import ComparedRuns, strategy_order
 from .bars import Bars, failure_bars, time_bars
 from .figures import Figure
 from .overall import overall_figures
@@ -27,7 +27,7 @@ class Charts:
     failures: Mapping[str, Bars]
 
 
-def all_charts(summary: Summary, comparison: Comparison) -> Charts:
+def all_charts(summary: Summary, comparison: ComparedRuns) -> Charts:
     """The charts of ``summary``, which is that of ``comparison``."""
     items = {item.workload: item for item in summary.workloads}
     figures = {workload: workload_figures(item, comparison[workload]) for workload, item in items.items()}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .style import DPI, GREY, STYLE, WIDTH, heading, plain, save, shortened
+from .style import GREY, WIDTH, heading, plain, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from .picture import Picture
 
 # Those of the page's bars, --k0 ... --k6 of its style.
 _COLOURS = ("#0072b2", "#d97706", "#00946b", "#8a94a0", "#882255", "#56b4e9", "#333333")
@@ -18,38 +19,33 @@ _ROW = 0.3  # inches from bar to bar
 
 
 def draw_bars(
-    path: Path,
     *,
     title: str,
     subtitle: str,
     axis: str,
     parts: Sequence[str],
     rows: Sequence[tuple[str, Sequence[float], str]],
-) -> None:
-    """Write ``path``.png and ``path``.svg: a bar for each row. A row is a name, a value for each part, and a text for
-    the whole.
+) -> Picture:
+    """A bar for each row. A row is a name, a value for each part, and a text for the whole.
 
-    Equal arguments give equal files, for the same matplotlib.
+    Equal arguments give equal pictures, for the same matplotlib.
     """
-    import matplotlib.style
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from .picture import Picture, in_style
 
     height = _TOP + _ROW * len(rows) + _BOTTOM
-    with matplotlib.style.context(["default", STYLE]):
-        figure = Figure(figsize=(WIDTH, height), dpi=DPI)
-        FigureCanvasAgg(figure)
+    with in_style():
+        picture = Picture(height)
         box = (_LEFT / WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / WIDTH, 1 - (_BOTTOM + _TOP) / height)
-        axes = figure.add_axes(box)
+        axes = picture.add_axes(box)
         _bars(axes, parts, rows)
         axes.set_xlabel(axis)
-        figure.legend(
+        picture.legend(
             loc="upper left", bbox_to_anchor=(0.3 / WIDTH, 1 - 0.55 / height), ncols=len(parts), frameon=False,
             fontsize=9, borderpad=0.0, borderaxespad=0.0, handlelength=1.0, handleheight=1.0, columnspacing=1.4,
         )  # fmt: skip
-        heading(figure, title, 0.26, left=0.3, fontsize=12, fontweight="bold")
-        heading(figure, subtitle, 0.46, left=0.3, fontsize=9.5, color=GREY)
-        save(figure, path)
+        heading(picture, title, 0.26, left=0.3, fontsize=12, fontweight="bold")
+        heading(picture, subtitle, 0.46, left=0.3, fontsize=9.5, color=GREY)
+    return picture
 
 
 def _bars(axes: Axes, parts: Sequence[str], rows: Sequence[tuple[str, Sequence[float], str]]) -> None:

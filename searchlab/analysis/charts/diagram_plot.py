@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..model import Diagram
-from .style import COLOURS, DPI, GREY, WIDTH, plain, save, shortened
+from .style import COLOURS, GREY, plain, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from .picture import Picture
 
 _ROW = 0.26  # inches from name to name, and
 _BAR = 0.13  # from bar to bar
 _MARGIN = 0.33  # of the width, at both sides, for the names
 _NAME = 22  # characters
-_STYLE = {"svg.hashsalt": "searchlab", "font.size": 10}
 
 
-def draw_diagram(path: Path, diagram: Diagram, order: Sequence[str] | None = None) -> None:
-    """Write ``path``.png and ``path``.svg: average ranks on a line, the best at the left, and a bar for every clique.
+def draw_diagram(diagram: Diagram, order: Sequence[str] | None = None) -> Picture:
+    """Average ranks on a line, the best at the left, and a bar for every clique.
 
     Strategies with a dot on a common bar cannot be told apart; a bar may pass over one that is not of its clique. The
     layout is Demsar's (JMLR 7, 2006, figure 1). order: of the strategies in other pictures, whose colours they then
-    have. Equal diagrams give equal files, for the same matplotlib.
+    have. Equal diagrams give equal pictures, for the same matplotlib.
     """
-    import matplotlib.style
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from .picture import Picture, in_style
 
     rows = (len(diagram.strategies) + 1) // 2
     bars = _BAR * (len(diagram.cliques) + 1)
     below = bars + _ROW * rows
-    height = 0.75 + below + 0.15
-    with matplotlib.style.context(["default", _STYLE]):
-        figure = Figure(figsize=(WIDTH, height), dpi=DPI)
-        FigureCanvasAgg(figure)
-        axes = figure.add_axes((_MARGIN, 0.0, 1 - 2 * _MARGIN, 1.0))
+    with in_style():
+        picture = Picture(0.75 + below + 0.15)
+        axes = picture.add_axes((_MARGIN, 0.0, 1 - 2 * _MARGIN, 1.0))
         axes.set_axis_off()
         last = len(diagram.strategies)
         axes.set_xlim(1, last)
@@ -46,7 +42,7 @@ def draw_diagram(path: Path, diagram: Diagram, order: Sequence[str] | None = Non
         _bars(axes, diagram)
         _names(axes, diagram, bars, rows, order or diagram.strategies)
         axes.text((1 + last) / 2, 0.52, _title(diagram), ha="center", fontsize=9.5, color=GREY)
-        save(figure, path)
+    return picture
 
 
 def _title(diagram: Diagram) -> str:

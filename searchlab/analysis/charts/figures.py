@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from ..stats.curves import Floats
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 BY_TRIALS, BY_SECONDS = "trials", "seconds"
 """Keys of the views of a figure against trials, and against seconds."""
@@ -38,6 +41,13 @@ class Level(msgspec.Struct, frozen=True):
     name: str
 
 
+class Shade(msgspec.Struct, frozen=True):
+    """A stretch of the x axis from its beginning to ``end``, and its name."""
+
+    end: float
+    name: str
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One way to draw a figure: ``x`` is common to its lines. label: of the x axis. name: of its button."""
 
@@ -50,7 +60,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     levels: list[Level] = []
     bottom: float | None = None
     top: float | None = None
-    """bottom, top: ends of the y axis, None to fit the lines; 0 is always on the axis."""
+    """bottom, top: bounds of the y axis, None to fit the lines. In pictures 0 is always on the axis."""
+    shade: Shade | None = None
 
     @property
     def log(self) -> bool:
@@ -79,6 +90,22 @@ def places(last: int, most: int) -> list[int]:
     if last <= most:
         return list(range(1, last + 1))
     return sorted({round(place) for place in np.geomspace(1, last, most).tolist()})
+
+
+def eventful(changes: Ints, most: int) -> list[int]:
+    """At most ``most`` + 2 places: the first, the last, and those where most happens.
+
+    changes: how many lines change at each place. All places with a change are taken if there are no more than ``most``.
+    Else the changes are divided into ``most`` stretches of about equal number, and the place with the most changes is
+    taken from each.
+    """
+    places = np.flatnonzero(changes)
+    if len(places) > most:
+        counts = changes[places]
+        stretch = (np.cumsum(counts) - counts) * most // counts.sum()
+        order = np.lexsort((places, -counts, stretch))
+        places = places[order[np.unique(stretch[order], return_index=True)[1]]]
+    return sorted({0, len(changes) - 1, *places.tolist()})
 
 
 def seconds_grid(first: float, last: float) -> Floats:

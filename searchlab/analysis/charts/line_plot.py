@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..stats.curves import Band, Floats
 from .figures import LOG_FROM
-from .style import COLOURS, DASHES, DPI, GREY, MARKERS, STYLE, WIDTH, heading, plain, save, shortened
+from .style import COLOURS, DASHES, GREY, MARKERS, WIDTH, heading, plain, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from .picture import Picture
 
 _HEIGHT = 4.6  # inches
 _LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # inches around the axes; the right margin is as wide as the labels
@@ -42,7 +43,8 @@ class Frame:
     """The frame of a picture: the labels of its axes, and horizontal lines with their names, the highest first.
 
     bottom, top: ends of the y axis, None to fit the lines; 0 is always on the axis. digits: after the point. step:
-    whether lines are constant between points. ends: whether the place where a line ends means something.
+    whether lines are constant between points. ends: whether the place where a line ends means something. floor: above
+    0 where the y axis is logarithmic: its lower end, where all that is less is drawn; bottom and top do not count then.
     """
 
     axis: str
@@ -53,32 +55,31 @@ class Frame:
     digits: int = 1
     step: bool = True
     ends: bool = True
+    floor: float = 0.0
+
+    def height(self, y: Floats) -> Floats:
+        """Where values are drawn."""
+        return np.maximum(y, self.floor) if self.floor else y
 
 
-def draw(path: Path, *, title: str, subtitle: str, frame: Frame, lines: Iterable[Line]) -> None:
-    """Write ``path``.png and ``path``.svg: every line in ``frame``.
-
-    Equal arguments give equal files, for the same matplotlib.
-    """
-    import matplotlib.style
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def draw(*, title: str, subtitle: str, frame: Frame, lines: Iterable[Line]) -> Picture:
+    """Every line in ``frame``. Equal arguments give equal pictures, for the same matplotlib."""
+    from .picture import Picture, in_style
 
     shown = sorted(lines, key=lambda line: (-line.band.median[-1], line.name))
-    with matplotlib.style.context(["default", STYLE]):
-        figure = Figure(figsize=(WIDTH, max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1))), dpi=DPI)
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        _place(figure, axes, shown, frame)
+    with in_style():
+        picture = Picture(max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1)))
+        axes = picture.add_subplot()
+        _place(picture, axes, shown, frame)
         _curves(axes, shown, frame)
         _scale(axes, shown, frame)
         _levels(axes, frame)
-        _legend(figure, axes, shown, frame)
-        heading(figure, title, 0.3, left=_LEFT, fontsize=12, fontweight="bold")
+        _legend(picture, axes, shown, frame)
+        heading(picture, title, 0.3, left=_LEFT, fontsize=12, fontweight="bold")
         if len({line.band.x[-1] for line in shown}) > 1:
             subtitle += "; dotted: held after the last trial"
-        heading(figure, subtitle, 0.52, left=_LEFT, fontsize=9.5, color=GREY)
-        save(figure, path)
+        heading(picture, subtitle, 0.52, left=_LEFT, fontsize=9.5, color=GREY)
+    return picture
 
 
 def _look(line: Line) -> dict[str, Any]:
@@ -117,8 +118,9 @@ def _curves(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
     shade = min(0.14, max(0.05, 0.8 / len(lines)))
     for rank, line in enumerate(lines):
         band, look = line.band, _look(line)
+        median = frame.height(band.median)
         # A filled area is written with all its corners: leave out those where it neither rises nor ends.
-        edges = np.stack((band.lower, band.upper))
+        edges = frame.height(np.stack((band.lower, band.upper)))
         corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)] if frame.step else np.ones(len(band.x), dtype=bool)
         corner[-1] = True
         x, (lower, upper) = band.x[corner], edges[:, corner]
@@ -136,14 +138,14 @@ def _curves(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
         every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(band.x) > 1 else 1
         axes.plot(
             band.x,
-            band.median,
+            median,
             drawstyle="steps-post" if frame.step else "default",
             markevery=every,
             zorder=4 - rank / len(lines),
             **look,
         )
         if frame.step:
-            axes.plot((band.x[-1], end), (band.median[-1],) * 2, ":", color=look["color"], linewidth=1.1, zorder=2.5)
+            axes.plot((band.x[-1], end), (median[-1],) * 2, ":", color=look["color"], linewidth=1.1, zorder=2.5)
 
 
 def _scale(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
@@ -160,9 +162,15 @@ def _scale(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
         axes.set_xlim(first, last)
     else:
         axes.set_xlim(0, last if last > first else 2 * last or 1.0)
-    low = min(0.0, *(float(line.band.lower.min()) for line in lines)) if frame.bottom is None else frame.bottom
     high = max(*(float(line.band.upper.max()) for line in lines), *(level for level, _ in frame.levels), 0.0)
-    axes.set_ylim(low * 1.04, frame.top if frame.top is not None else high * 1.04 or 1.0)
+    if frame.floor:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(frame.floor * 0.9, max(high, 10 * frame.floor) * 1.2)
+    else:
+        low = min(0.0, *(float(line.band.lower.min()) for line in lines)) if frame.bottom is None else frame.bottom
+        axes.set_ylim(low * 1.04, frame.top if frame.top is not None else high * 1.04 or 1.0)
     axes.set_xlabel(frame.axis)
     axes.set_ylabel(frame.quantity)
 
@@ -183,8 +191,9 @@ def _legend(figure: Figure, axes: Axes, lines: Sequence[Line], frame: Frame) -> 
     """Every line's sample and name at the right, beside its end as far as the names leave room."""
     box = axes.get_position()
     width, height = box.width * WIDTH, box.height * figure.get_figheight()
-    low, high = axes.get_ylim()
-    ends = np.clip((np.array([line.band.median[-1] for line in lines]) - low) / (high - low), 0.0, 1.0)
+    last = frame.height(np.array([line.band.median[-1] for line in lines]))
+    places = axes.transData.transform(np.column_stack((np.full(len(last), axes.get_xlim()[1]), last)))
+    ends = np.clip(axes.transAxes.inverted().transform(places)[:, 1], 0.0, 1.0)
     for line, end, y in zip(lines, ends, apart(ends, _GAP / height), strict=True):
         look = _look(line)
         left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..model import Summary, WorkloadSummary
-from ..runs import Comparison, WorkloadRuns
+from ..runs import ComparedRuns, WorkloadRuns
 from ..stats.curves import Band
 from ..words import number_text
 from .all import Charts
 from .bar_plot import draw_bars
 from .bars import Bars
 from .diagram_plot import draw_diagram
-from .figures import Figure, Series, View
+from .figures import BY_TRIALS, Figure, Series, View
 from .line_plot import Frame, Line, draw
+from .regret import FLOOR, regret, regret_of
 from .workload import band_of
+
+if TYPE_CHECKING:
+    from .picture import Picture
 
 MANY = 12
 """Of more workloads than these no picture of each is drawn, only those over all: a suite would have hundreds."""
@@ -29,65 +35,101 @@ def picture_name(workload: str, chart: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall')}-{chart}"
 
 
-def draw_all(out: Path, summary: Summary, comparison: Comparison, charts: Charts) -> None:
+def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, charts: Charts) -> None:
     """Every view of every figure, and the bars, into the directory ``out``.
 
     The picture of the first view is named after its figure, that of another view after both; the pictures of
     convergence are named after the view alone. Where there are many workloads, the page alone has the charts of each.
     """
+    for workload, chart, picture in _pictures(summary, comparison, charts):
+        picture.save(out / picture_name(workload, chart))
+
+
+def _pictures(summary: Summary, comparison: ComparedRuns, charts: Charts) -> Iterator[tuple[str, str, Picture]]:
+    """Every picture, with its workload (empty for all of them) and the name of its chart."""
+    names = charts.strategies
     for item in summary.workloads if len(summary.workloads) <= MANY else ():
         for figure in charts.figures[item.workload]:
             if figure.key == "convergence":
                 for view in figure.views:
-                    _convergence(out, item, comparison[item.workload], view, charts.strategies)
+                    runs = comparison[item.workload]
+                    yield item.workload, view.key, convergence_picture(item, runs, view, names)
+                    if distance := regret_picture(item, runs, view, names):
+                        yield item.workload, "regret" if view.key == BY_TRIALS else f"regret-{view.key}", distance
             else:
-                _figure(out, item.workload, figure, charts.strategies)
+                yield from _views(item.workload, figure, names)
         if item.strategies:
-            _time(out, item.workload, charts.time[item.workload])
-            _failures(out, item.workload, charts.failures[item.workload])
+            yield item.workload, "time", time_picture(item.workload, charts.time[item.workload])
+        if charts.failures[item.workload].parts:
+            yield item.workload, "failures", failures_picture(item.workload, charts.failures[item.workload])
     for figure in charts.figures.get("", ()):
-        _figure(out, "", figure, charts.strategies)
+        yield from _views("", figure, names)
     if summary.overall:
-        draw_diagram(out / picture_name("", "ranks"), summary.overall.diagram, charts.strategies)
+        yield "", "ranks", draw_diagram(summary.overall.diagram, names)
 
 
-def _convergence(out: Path, item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> None:
-    """With every step of every line, while the page samples them."""
-    draw(
-        out / picture_name(item.workload, view.key),
+def _views(workload: str, figure: Figure, names: Sequence[str]) -> Iterator[tuple[str, str, Picture]]:
+    for place, view in enumerate(figure.views):
+        chart = f"{figure.key}-{view.key}" if place else figure.key
+        yield workload, chart, figure_picture(workload, figure, view, names)
+
+
+def convergence_picture(item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> Picture:
+    """Best throughput so far, with every step of every line, while the page samples them.
+
+    view: of the figure of convergence. names: all strategies, in the order that gives them their colours.
+    """
+    return draw(
         title=f"{item.workload}: best program found, by {view.name}",
         subtitle=_subtitle(item),
         frame=_frame(view, digits=1),
+        lines=_lines(item, runs, view, names),
+    )
+
+
+def regret_picture(item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> Picture | None:
+    """The same as the distance to the best known, on a logarithmic axis; None while no median has found a program."""
+    if item.best is None or item.target_gflops is None:
+        return None
+    best, target = item.best.gflops, item.target_gflops
+    lines = [replace(line, band=regret(line.band, best)) for line in _lines(item, runs, view, names)]
+    lines = [line for line in lines if len(line.band.x)]
+    if not lines:
+        return None
+    level = float(regret_of(target, best)), f"{100 * target / best:.0f} % of the best known"
+    return draw(
+        title=f"{item.workload}: distance to the best known, by {view.name}",
+        subtitle=f"{_subtitle(item)}; {FLOOR:g} % and less are drawn at the bottom",
+        frame=Frame(view.label, "regret, % over the time of the best known", [level], digits=1, floor=FLOOR),
+        lines=lines,
+    )
+
+
+def _lines(item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> list[Line]:
+    return [
+        Line(
+            row.strategy, band_of(runs.strategies[row.strategy], view.key), names.index(row.strategy), not row.complete
+        )
+        for row in item.strategies
+    ]
+
+
+def figure_picture(workload: str, figure: Figure, view: View, names: Sequence[str]) -> Picture:
+    """One view of a line chart; workload: empty for all of them."""
+    return draw(
+        title=f"{workload or 'Over all workloads'}: {figure.title.lower()}",
+        subtitle=figure.brief,
+        frame=_frame(view, digits=figure.digits, step=figure.step, ends=figure.ends),
         lines=[
-            Line(
-                row.strategy,
-                band_of(runs.strategies[row.strategy], view.key),
-                names.index(row.strategy),
-                not row.complete,
-            )
-            for row in item.strategies
+            Line(series.strategy, _band(view, series), names.index(series.strategy))
+            for series in view.series
+            if any(y is not None for y in series.y)
         ],
     )
 
 
-def _figure(out: Path, workload: str, figure: Figure, names: Sequence[str]) -> None:
-    for place, view in enumerate(figure.views):
-        draw(
-            out / picture_name(workload, f"{figure.key}-{view.key}" if place else figure.key),
-            title=f"{workload or 'Over all workloads'}: {figure.title.lower()}",
-            subtitle=figure.brief,
-            frame=_frame(view, digits=figure.digits, step=figure.step, ends=figure.ends),
-            lines=[
-                Line(series.strategy, _band(view, series), names.index(series.strategy))
-                for series in view.series
-                if any(y is not None for y in series.y)
-            ],
-        )
-
-
-def _time(out: Path, workload: str, bars: Bars) -> None:
-    draw_bars(
-        out / picture_name(workload, "time"),
+def time_picture(workload: str, bars: Bars) -> Picture:
+    return draw_bars(
         title=f"{workload}: where the time went",
         subtitle="seconds charged for all trials, a seed on average; building is divided by its workers",
         axis="seconds a seed",
@@ -96,16 +138,13 @@ def _time(out: Path, workload: str, bars: Bars) -> None:
     )
 
 
-def _failures(out: Path, workload: str, bars: Bars) -> None:
-    """Nothing where no trial failed."""
-    if not bars.parts:
-        return
+def failures_picture(workload: str, bars: Bars) -> Picture:
+    """Of failures there must be one."""
     rows = []
     for bar in bars.rows:
         shares = [100 * count / bar.total for count in bar.values]
         rows.append((bar.strategy, shares, f"{100 * (sum(bar.values) / bar.total):.1f} %"))
-    draw_bars(
-        out / picture_name(workload, "failures"),
+    return draw_bars(
         title=f"{workload}: failures",
         subtitle="trials that gave no program that runs and answers rightly, by kind, over all seeds",
         axis="% of all trials",

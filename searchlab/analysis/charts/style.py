@@ -1,8 +1,7 @@
-"""What all pictures share: colours, fonts, headings, and how they are saved."""
+"""What all pictures share: colours, fonts and headings."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,12 +37,6 @@ def heading(figure: Figure, words: str, down: float, *, fontsize: float, left: f
     text = figure.text(left / WIDTH, 1 - down / figure.get_figheight(), plain(words), fontsize=fontsize, **look)
     width = text.get_window_extent().width / figure.dpi
     text.set_fontsize(min(fontsize, fontsize * (WIDTH - left - 0.3) / width))
-
-
-def save(figure: Figure, path: Path) -> None:
-    """As ``path``.png and ``path``.svg; without a date, so that equal pictures are equal files."""
-    figure.savefig(path.with_name(path.name + ".png"), metadata={"Software": None})
-    figure.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
 
 
 def plain(words: str) -> str:

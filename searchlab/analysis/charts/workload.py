@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..runs import StrategyRuns, WorkloadRuns
 from ..stats.curves import Band, Floats
 from ..stats.intervals import mean_interval
 from ..stats.targets import ecdf
+from ..words import listed
 from .figures import (
     AXES,
     BY_TRIALS,
@@ -19,7 +20,9 @@ from .figures import (
     Figure,
     Level,
     Series,
+    Shade,
     View,
+    eventful,
     places,
     seconds_grid,
     short,
@@ -55,26 +58,45 @@ def _sampled(strategy: str, band: Band, at: Floats) -> Series:
     return Series(strategy, values(band.median), values(band.lower), values(band.upper))
 
 
+def _steps(bands: Iterable[Band], last: float) -> Floats:
+    """Where bands change, up to ``last``: all places or, if these are many, those where most happens."""
+    steps, ends = [], []
+    for band in bands:
+        edges = np.stack((band.lower, band.median, band.upper))
+        steps.append(band.x[np.r_[True, (np.diff(edges) != 0).any(axis=0)]])
+        ends.append(min(float(band.x[-1]), last))
+    x, changes = np.unique(np.concatenate([*steps, ends]), return_counts=True)
+    within = x <= last
+    x = x[within]
+    return np.union1d(x[eventful(changes[within], POINTS)], ends)
+
+
 def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
     levels, best = [], item.best.gflops if item.best else 0.0
     if best and item.target_gflops:
-        levels = [Level(short(best), f"best known {best:.1f}"),
-                  Level(short(item.target_gflops), f"{100 * item.target_gflops / best:.0f} % of it")]  # fmt: skip
+        goal = f"{100 * item.target_gflops / best:.0f} % of the best known"
+        levels = [Level(short(best), f"best known {best:.1f}"), Level(short(item.target_gflops), goal)]
     views = []
+    start, sharing = runs.shared_start
     for key, label in AXES:
         bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
-        first, last = min(b.x[0] for b in bands.values()), max(b.x[-1] for b in bands.values())
-        at = np.array(places(item.horizon, POINTS), float) if key == BY_TRIALS else seconds_grid(first, last)
+        by_trials = key == BY_TRIALS
+        at = _steps(bands.values(), item.horizon if by_trials else math.inf)
         views.append(View(
-            key=key, name=key, label=label, x=at.tolist() if key == BY_TRIALS else shorten(at), levels=levels,
+            key=key, name=key, label=label, x=at.tolist() if by_trials else shorten(at), levels=levels,
             series=[_sampled(name, band, at) for name, band in bands.items()],
             quantity=f"best {item.unit} so far", top=short(best * 1.08 or 1.0),
+            shade=Shade(start, "shared random start") if by_trials and start else None,
         ))  # fmt: skip
+    shaded = ""
+    if start:
+        trials = f"{start} trial{'s' * (start > 1)}"
+        shaded = f" Shaded: the first {trials}, which {listed(sharing, None)} have in common from each seed."
     return Figure(
         key="convergence", title="Convergence", views=views, digits=1, brief="median and quartiles over seeds",
         says="Best program found so far: median over seeds, and the band between the quartiles. Higher and further "
         "to the left is better. In seconds, all that a run is charged for counts: proposing, training, building "
-        "and running.",
+        f"and running.{shaded}",
     )  # fmt: skip
 
 

@@ -6,20 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..charts.bars import Bars
-from ..charts.figures import Figure
+from ..charts.figures import Figure, Ints, View, eventful
 from ..model import Contrast, MatrixCell, Overall, StrategySummary
-from ..runs import LoggedRun
 from ..words import number_text
 
-_BUDGETS = (1, 2, 5)  # times a power of ten: where a figure's table gives its lines
+_COLUMNS = 10
+"""About how many columns of numbers the table of a figure has."""
 
 
 def figure_tables(figure: Figure) -> list[dict[str, Any]]:
-    """A table for each view of a figure, its lines at a few places: the figure in words and numbers."""
+    """A table for each view of a figure, its lines where most happens: the figure in words and numbers."""
     tables = []
     for view in figure.views:
-        places = _rows(view.x)
+        places = eventful(_changes(view), _COLUMNS)
         rows = []
         for series in view.series:
             values = []
@@ -35,13 +37,13 @@ def figure_tables(figure: Figure) -> list[dict[str, Any]]:
     return tables
 
 
-def _rows(x: Sequence[float]) -> list[int]:
-    """Places in ``x`` near 1, 2, 5, 10, 20 ..., and its last."""
-    wanted = [m * 10.0**e for e in range(-3, 7) for m in _BUDGETS if x[0] <= m * 10.0**e <= x[-1]]
-    nearest = {min(range(len(x)), key=lambda i: abs(x[i] - value)) for value in wanted}
-    if x[0] < 1 and len(nearest) < 3:  # a linear axis within a decade
-        nearest |= {round(part * (len(x) - 1) / 4) for part in range(4)}
-    return sorted(nearest | {len(x) - 1})
+def _changes(view: View) -> Ints:
+    """How many lines have another value at each place of ``view.x`` than at the one before."""
+    changes = np.zeros(len(view.x), dtype=np.int64)
+    for series in view.series:
+        y = np.array(series.y, dtype=np.float64)  # NaN where there is none
+        changes[1:] += (y[1:] != y[:-1]) & ~np.isnan(y[1:])
+    return changes
 
 
 def pair_matrix(
@@ -136,17 +138,3 @@ def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list
             pieces.append({"name": name, "place": place, "value": value, "x": f"{left:.2f}", "width": f"{width:.2f}"})
         left += width
     return pieces
-
-
-def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
-    """What the runs of a workload were made with: names and texts, from the log of the first run."""
-    header = runs[0].log.header
-    device = {name: header.target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in header.target}
-    said = {
-        "runs": str(len(runs)),
-        "target": ", ".join(f"{name} {value}" for name, value in device.items()),
-        "host": ", ".join(f"{name} {value}" for name, value in header.host.items()),
-        "measured by": ", ".join(f"{name} {value}" for name, value in header.measure.items()),
-        "versions": ", ".join(f"{name} {value}" for name, value in header.versions.items()),
-    }
-    return [(name, text) for name, text in said.items() if text]

@@ -5,22 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ...errors import encodable
+from ...log.study_file import kept_studies
 from ..charts.all import Charts
 from ..charts.bars import TIME_PARTS
-from ..charts.figures import Figure
 from ..charts.style import COLOURS
 from ..model import AREA, SECONDS, TRIALS, Program, Summary
-from ..runs import Comparison
+from ..runs import ComparedRuns
 from ..words import number_text, p_text
+from .data import page_data
+from .made import facts, log_links, strategies
 from .parts import (
-    facts,
     failure_rows,
     figure_tables,
     interval_notes,
@@ -35,14 +38,20 @@ MEASURES = {TRIALS: "trials to the target", SECONDS: "seconds to the target", AR
 
 def page(
     summary: Summary,
-    comparison: Comparison,
+    comparison: ComparedRuns,
     charts: Charts,
     programs: Sequence[Program],
+    out: Path,
 ) -> str:
-    """The page of ``summary``, which is that of ``comparison``. Equal arguments give equal pages."""
+    """The page of ``summary``, which is that of ``comparison``. Equal arguments give equal pages.
+
+    out: the directory that it is for: links to logs start there.
+    """
     assets = files(__package__) / "assets"
-    style, script = (assets / "report.css").read_text("utf-8"), (assets / "report.js").read_text("utf-8")
+    style = (assets / "report.css").read_text("utf-8")
+    script = "\n".join((assets / name).read_text("utf-8") for name in ("draw.js", "chart.js", "report.js"))
     figures, names = charts.figures, charts.strategies
+    runs = [run for item in comparison.values() for run in item.runs]
     numbers = {name: number for number, name in enumerate(names)}
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
@@ -57,7 +66,7 @@ def page(
         allowed=allowed,
         style=Markup(style),
         script=Markup(script),
-        data=Markup(embedded(_data(names, figures))),
+        data=Markup(embedded(page_data(names, figures, comparison))),
         summary=summary,
         names=names,
         numbers=numbers,
@@ -78,6 +87,7 @@ def page(
                 "failures": failure_rows(charts.failures[item.workload]),
                 "spent": time_rows(charts.time[item.workload]),
                 "facts": facts(comparison[item.workload].runs),
+                "logs": log_links(comparison[item.workload].runs, out),
             }
             for number, item in enumerate(summary.workloads)
         ],
@@ -87,6 +97,11 @@ def page(
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
         measures=MEASURES,
+        made=strategies(comparison),
+        studies=[
+            (encodable(f"{path.parent.name}/{path.name}"), text)
+            for path, text in kept_studies(run.log.path for run in runs)
+        ],
         parts=TIME_PARTS,
     )
 
@@ -99,29 +114,3 @@ def embedded(data: Any) -> str:
     """``data`` as JSON that may stand in a script element: nothing in it can end that, or open a comment there."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _data(names: Sequence[str], figures: Mapping[str, Sequence[Figure]]) -> dict[str, Any]:
-    place = {name: number for number, name in enumerate(names)}
-    return {
-        "strategies": names,
-        "colours": len(COLOURS),
-        "figures": {
-            f"{number}-{figure.key}": {
-                "step": figure.step,
-                "digits": figure.digits,
-                "ends": figure.ends,
-                "views": {
-                    view.key: {
-                        "label": view.label, "quantity": view.quantity, "log": view.log,
-                        "bottom": view.bottom, "top": view.top,
-                        "x": view.x, "levels": [[level.y, level.name] for level in view.levels],
-                        "series": [[place[s.strategy], s.y, s.lower, s.upper] for s in view.series],
-                    }
-                    for view in figure.views
-                },
-            }
-            for number, here in enumerate(figures.values())
-            for figure in here
-        },
-    }  # fmt: skip

@@ -22,7 +22,7 @@ from ...measure.surrogate.manifest import Gate, Manifest, ModelSettings, PolicyF
 from ...measure.surrogate.measurer import SurrogateMeasurer
 from ...measure.surrogate.model import TrialModel
 from ...options import whole
-from ...run.executors import OnRun
+from ...run.plan import OnRun
 from ...run.study import Study
 from ...space import Config
 from ..info import TableInfo

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
 from searchlab.analysis import report
+from searchlab.log.study_file import TOML
 from tests.support.analysis.browser import Browser, find_browser
 from tests.support.analysis.logs import write
 
@@ -16,7 +19,8 @@ pytestmark = pytest.mark.skipif(
     find_browser() is None, reason="there is no Chromium: install it, or name it in the variable CHROMIUM"
 )
 NAMES = ["a-strategy-with-a-name-that-is-much-too-long-for-any-phone-to-show", "guided", "random", "<b>xgb</b>"]
-WIDTHS = (320, 360, 768, 1280)
+WIDTHS = (320, 360, 500, 768, 1280, 1400)
+SHARED = 5  # trials of the random start
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +31,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for seed in range(3):
                 found = np.random.default_rng(seed).exponential(1 + place, 40).tolist()
                 policy = "random" if name == "random" else f"policy-{place}"
-                path = write(directory, policy, seed, ["build_error", *found], workload=workload)
+                start = [f"start {seed} {trial}" for trial in range(SHARED if place > 1 else 0)]
+                path = write(directory, policy, seed, ["build_error", *found], workload=workload, shared=start)
                 # A label such as these is no name of a file.
                 path.write_text(path.read_text().replace('"label":""', f'"label":"{name}"', 1))
+    (directory / TOML).write_text("# The question.\npolicies = ['random']\n")
     report(directory)
     return directory / "report" / "report.html"
 
@@ -55,7 +61,8 @@ def view(browser: Browser, page: Path) -> Iterator[Browser]:
 
 
 def lines(browser: Browser, figure: str = "w0-convergence") -> list[str]:
-    """Which strategies' lines are drawn in a chart."""
+    """Which strategies' lines are drawn in a chart, once it is in sight."""
+    browser.see(f"#{figure}")
     found: list[str] = browser.run(f"[...document.querySelectorAll('#{figure} path.line')].map(p => p.dataset.line)")
     return sorted(found)
 
@@ -75,6 +82,7 @@ def test_every_chart_is_drawn(view: Browser) -> None:
         assert outside == 0, "what a label belongs to is in the chart, also where the line has left it"
         words = view.run(f"document.querySelector('#{chart} .plot svg').getAttribute('aria-label')")
         assert "random ends at" in words
+    view.see("#w0-convergence")
     assert view.run("document.querySelectorAll('#w0-convergence path.band').length") == 4
 
 
@@ -109,15 +117,20 @@ def test_the_keyboard_reaches_it_all(view: Browser) -> None:
 
 
 def test_trials_and_seconds_are_switched_for_the_whole_page(view: Browser) -> None:
+    view.see("#w1-ecdf")
     before = view.run("document.querySelector('#w1-ecdf .plot svg').textContent")
     assert "seconds of search" not in before
     view.click("#w0-convergence [data-view='seconds']")
     for chart in ("w0-convergence", "w1-ecdf"):
+        view.see(f"#{chart}")
         assert "seconds of search" in view.run(f"document.querySelector('#{chart} .plot svg').textContent")
-        assert view.run(f"document.querySelector(\"#{chart} [aria-pressed='true']\").dataset.view") == "seconds"
+        assert (
+            view.run(f"document.querySelector(\"#{chart} [data-view][aria-pressed='true']\").dataset.view") == "seconds"
+        )
 
 
 def test_values_are_read_with_the_mouse(view: Browser) -> None:
+    view.see("#w0-convergence")
     view.hover("#w0-convergence .plot svg")
     said = view.run("document.querySelector('#w0-convergence .readout').innerText")
     assert "trials" in said and "guided" in said and "<b>xgb</b>" in said
@@ -132,6 +145,7 @@ def test_values_are_read_with_the_mouse(view: Browser) -> None:
 def test_no_width_scrolls_sideways(view: Browser, width: int) -> None:
     view.size(width, 800, mobile=width < 500)
     view.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    view.see("#w0-convergence")
     view.hover("#w0-convergence .plot svg")
     assert view.run("[document.documentElement.scrollWidth, document.documentElement.clientWidth]") == [width, width]
     wide = view.run(
@@ -145,6 +159,131 @@ def test_no_width_scrolls_sideways(view: Browser, width: int) -> None:
         " s.viewBox.baseVal.width < 0.95).length"
     )
     assert small == 0, "the letters of a chart are as large as they are meant to be"
+
+
+def test_charts_are_drawn_as_they_come_into_sight(view: Browser) -> None:
+    drawn = "[...document.querySelectorAll('.plot')].map(plot => plot.childElementCount > 0)"
+    view.size(500, 600)
+    view.open(Path(unquote(view.run("location.pathname"))))
+    assert not all(view.run(drawn)), "a page of hundreds of charts opens at once"
+    places = view.run("[...document.querySelectorAll('.plot')].map(plot => plot.getBoundingClientRect().height)")
+    assert min(places) >= 240, "the place of each is kept"
+    view.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert all(view.run(drawn)), "all of them on paper"
+
+
+def ticks(browser: Browser) -> list[float]:
+    """The numbers of the y axis of the first convergence."""
+    browser.see("#w0-convergence")
+    texts = browser.run(
+        "[...document.querySelectorAll('#w0-convergence .plot text[text-anchor=end]')].map(t => t.textContent)"
+    )
+    return [float(text) for text in texts]
+
+
+@pytest.mark.parametrize("width", [500, 1400])
+def test_regret_is_a_switch_away_from_gflops(view: Browser, width: int) -> None:
+    view.size(width)
+    view.see("#w0-convergence")
+    path = "document.querySelector('#w0-convergence path.line').getAttribute('d')"
+    throughput, linear = view.run(path), ticks(view)
+    assert np.allclose(np.diff(linear), linear[1] - linear[0])
+    view.click("#w0-convergence [data-scale='regret']")
+    assert "regret, % over" in view.run("document.querySelector('#w0-convergence .plot svg').textContent")
+    assert view.run(path) != throughput and len(lines(view)) == 4
+    assert min(ratio := np.divide(ticks(view)[1:], ticks(view)[:-1])) > 1.5 and max(ratio) <= 10, "it is logarithmic"
+    drawn = view.run("document.querySelector('#w0-convergence .plot').innerHTML")
+    assert not re.search("NaN|Infinity|undefined", drawn)
+    view.see("#w1-convergence")
+    assert "regret" in view.run("document.querySelector('#w1-convergence .plot svg').textContent"), "for the whole page"
+    view.click("#w0-convergence [data-scale='value']")
+    assert view.run(path) == throughput
+
+
+def test_the_scale_follows_the_lines_that_are_shown(view: Browser) -> None:
+    view.size(1400)
+    everything = ticks(view)
+    for other in (0, 1, 3):
+        view.click(f"[data-toggle='{other}']")
+    assert max(ticks(view)) < max(everything), "random alone is far from the best known"
+    view.click("#w0-convergence [data-scale='regret']")
+    assert lines(view) == ["2"] and min(ticks(view)) > 0.1
+
+
+@pytest.mark.parametrize("width", [500, 1400])
+def test_each_seed_is_drawn_on_demand(view: Browser, width: int) -> None:
+    view.size(width)
+    view.see("#w0-convergence")
+    traces = "[...document.querySelectorAll('#w0-convergence path.trace')].map(p => p.getAttribute('d'))"
+    assert view.run(traces) == []
+    view.click("#w0-convergence [data-seeds]")
+    assert [path.count("M") for path in view.run(traces)] == [3] * 4, "three seeds of each strategy"
+    assert view.run("document.querySelectorAll('#w0-convergence path.band').length") == 0
+    view.click("[data-toggle='3']")
+    assert len(view.run(traces)) == 3
+    before = view.run(traces)
+    view.click("#w0-convergence [data-view='seconds']")
+    view.click("#w0-convergence [data-scale='regret']")
+    after = view.run(traces)
+    assert len(after) == 3 and after != before and not any("NaN" in path or "Inf" in path for path in after)
+    view.click("#w0-convergence [data-seeds]")
+    assert view.run(traces) == []
+
+
+def test_the_random_start_that_strategies_share_is_shaded_and_named(view: Browser) -> None:
+    view.see("#w0-convergence")
+    assert view.run("document.querySelector('#w0-convergence .shade-name').textContent") == (
+        f"shared random start: {SHARED} trials"
+    )
+    caption = view.run("document.querySelector('#w0-convergence figcaption').textContent")
+    assert f"the first {SHARED} trials, which <b>xgb</b> and random have in common" in caption
+    box = "(e => { const b = e.getBoundingClientRect(); return [b.left, b.right] })"
+    left, right = view.run(f"{box}(document.querySelector('#w0-convergence .shade'))")
+    assert right - left > 20
+    view.click("#w0-convergence [data-view='seconds']")
+    assert view.run("document.querySelector('#w0-convergence .shade') === null"), "seconds differ from run to run"
+
+
+def column(browser: Browser, number: int) -> list[str]:
+    found: list[str] = browser.run(
+        "[...document.querySelectorAll('#w0-ranking > .scroll tbody tr')]"
+        f".map(r => r.cells[{number}].firstChild.textContent.trim())"
+    )
+    return found
+
+
+@pytest.mark.parametrize("width", [500, 1400])
+def test_tables_are_sorted_with_the_mouse_and_the_keyboard(view: Browser, width: int) -> None:
+    view.size(width)
+    head = "#w0-ranking > .scroll thead th:nth-child(5)"
+    state = f"document.querySelector('{head}').getAttribute('aria-sort')"
+    given = column(view, 4)
+    assert view.run(state) == "none"
+    view.run(f"document.querySelector('{head} button').scrollIntoView({{ inline: 'center', block: 'center' }})")
+    view.click(f"{head} button")
+    assert view.run(state) == "ascending" and column(view, 4) == sorted(given, key=float) != given
+    view.run(f"document.querySelector('{head} button').focus()")
+    view.press("Enter")
+    assert view.run(state) == "descending" and column(view, 4) == sorted(given, key=float, reverse=True)
+    view.press("Enter")
+    assert view.run(state) == "none" and column(view, 4) == given
+    # Some never reached the target: after all that did, and a name is a text.
+    view.run(f"document.querySelector('{head.replace('5', '2')} button').focus()")
+    view.press("Enter")
+    numbers = [float("inf") if text == "not reached" else float(text) for text in column(view, 1)]
+    assert numbers == sorted(numbers) and view.run(state) == "none"
+    tables = view.run("document.querySelectorAll('table.sortable').length")
+    assert tables > 20 and view.run("document.querySelectorAll('.pairs button.sort').length") == 0
+
+
+def test_how_the_runs_were_made_and_where_their_logs_are(view: Browser, page: Path) -> None:
+    links = view.run("[...document.querySelectorAll('#w0 .logs a')].map(a => a.href)")
+    assert len(links) == 12
+    assert all(Path(unquote(link.removeprefix("file://"))).is_file() for link in links)
+    assert "# The question." in view.run("document.querySelector('#made pre').textContent")
+    assert view.run("document.querySelectorAll('#made tbody tr').length") == 4
+    view.click("[data-toggle='2']")
+    assert view.run("[...document.querySelectorAll('#made tbody tr')].filter(r => r.offsetParent).length") == 3
 
 
 CONTRAST = """(() => {

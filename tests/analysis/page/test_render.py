@@ -10,6 +10,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import report
 from searchlab.analysis.page.render import embedded
+from searchlab.log.study_file import TOML
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
 
@@ -104,11 +106,12 @@ def test_embedded_data_is_the_same_and_never_ends_its_element(data: Any) -> None
 
 
 def test_it_needs_no_other_file_and_no_network(tmp_path: Path) -> None:
-    write(tmp_path, "random", 0, [1, 2, 3])
+    log = write(tmp_path, "random", 0, [1, 2, 3])
     page = made(tmp_path)
     for tag, attributes in page.elements:
         assert "src" not in attributes and "srcset" not in attributes, tag
-        assert (attributes.get("href") or "#").startswith("#"), tag
+        link = attributes.get("href") or "#"
+        assert link.startswith("#") or (tmp_path / "report" / link).resolve() == log, "a log beside it, or a place here"
     text = (tmp_path / "report" / "report.html").read_text()
     assert not re.search(
         r"https?:|url\((?!#)|@import|fetch\(|XMLHttpRequest|WebSocket", text.replace("url(#${clip})", "")
@@ -135,6 +138,16 @@ def test_every_chart_and_bar_has_words(tmp_path: Path) -> None:
     assert html["lang"] == "en"
 
 
+def drawn_as(series: list[Any], y: list[float | None], *, step: bool) -> bool:
+    """Whether a line of the page has the values ``y``: given at some places, and of a step line held between them."""
+    _, steps, values, *_ = series
+    at = np.cumsum(steps).tolist()
+    shown: list[float | None] = [None] * len(y)
+    for place, value, following in zip(at, values, [*at[1:], at[-1] + 1], strict=True):
+        shown[place : following if step else place + 1] = [value] * (following - place if step else 1)
+    return shown == y
+
+
 def test_figures_as_json_and_csv_are_what_the_page_draws(tmp_path: Path) -> None:
     for seed in range(2):
         write(tmp_path, "random", seed, [1, 2, "crash", 2 + seed])
@@ -147,14 +160,15 @@ def test_figures_as_json_and_csv_are_what_the_page_draws(tmp_path: Path) -> None
         for view in figure["views"]:
             (line,) = view["series"]
             shown = drawn[f"0-{figure['key']}"]["views"][view["key"]]
-            assert (shown["x"], shown["series"][0][1]) == (view["x"], line["y"])
+            assert shown["x"] == view["x"] and drawn_as(shown["series"][0], line["y"], step=figure["step"])
             ours = [row for row in rows if (row["figure"], row["view"]) == (figure["key"], view["key"])]
             assert [float(row["y"]) for row in ours] == [y for y in line["y"] if y is not None]
     convergence = next(row for row in rows if row["figure"] == "convergence" and row["x"] == "4.0")
     assert float(convergence["y"]) == pytest.approx(2.5) and float(convergence["upper"]) == pytest.approx(2.75)
 
 
-def test_its_size_does_not_grow_with_seeds_nor_trials(tmp_path: Path) -> None:
+def test_a_run_takes_few_bytes_and_trials_hardly_any(tmp_path: Path) -> None:
+    """A page of 36 workloads, 13 strategies and 30 seeds is to stay below 15 MB."""
     for directory, seeds, trials in (("one", 2, 250), ("other", 4, 1000)):
         (tmp_path / directory).mkdir()
         for strategy in range(8):
@@ -163,7 +177,7 @@ def test_its_size_does_not_grow_with_seeds_nor_trials(tmp_path: Path) -> None:
                 write(tmp_path / directory, f"strategy-{strategy}", seed, found)
         report(tmp_path / directory)
     one, other = ((tmp_path / d / "report" / "report.html").stat().st_size for d in ("one", "other"))
-    assert one < 300_000 and other < 1.2 * one
+    assert one < 250_000 and (other - one) / 16 < 1_000, "of that its link is 150, and its trace 300"
 
 
 @pytest.mark.parametrize(
@@ -183,3 +197,54 @@ def test_odd_studies_have_a_page(tmp_path: Path, runs: dict[tuple[str, int], lis
     page = made(tmp_path)
     assert "NaN" not in page.scripts[0] and "Infinity" not in page.scripts[0]
     assert "None" not in page.text and "nan" not in page.text.split()
+
+
+def test_the_traces_of_a_page_are_the_runs(tmp_path: Path) -> None:
+    write(tmp_path, "random", 0, [1, "crash", 3, 3, 2])
+    write(tmp_path, "random", 1, ["crash", 2, 4, 4, 4])
+    figure = json.loads(made(tmp_path).scripts[0])["figures"]["0-convergence"]
+    assert figure["best"] == 4
+    assert figure["traces"] == [[0, [
+        [[1, 2, 2], [2500, 7500, 7500], [1, 3, 5]],
+        [[2, 1, 2], [5000, 10000, 10000], [2, 3, 5]],
+    ]]]  # fmt: skip
+
+
+def test_tables_of_figures_have_the_places_where_most_happens(tmp_path: Path) -> None:
+    for name, found in (("a", [1] * 50 + [2] * 50), ("b", [1] * 70 + [3] * 30)):
+        write(tmp_path, name, 0, [float(value) for value in found])
+    text = (made(tmp_path) and (tmp_path / "report" / "report.html")).read_text()
+    heads = re.findall(
+        r'<th scope="col">(\d+)</th>', text.partition("best GFLOPS so far, by trials")[2].partition("<tbody")[0]
+    )
+    assert heads == ["1", "51", "71", "100"]
+
+
+def test_it_says_how_the_runs_were_made(tmp_path: Path) -> None:
+    (tmp_path / TOML).write_text('# Why </pre> not?\npolicies = ["a"]\n')
+    for seed in (0, 1, 2, 7):
+        changes: dict[str, Any] = {"batch": 4, "versions": {"numpy": "2.4" if seed else "2.3"}, "created": 1.7e9}
+        policy = Plugin("evolutionary", {"population": 32, "arms": ["x"]})
+        write(tmp_path, "a", seed, [1, 2], label="mine", policy=policy, effective={"population": 16}, **changes)
+        write(tmp_path, "b", seed, [1, 2], cost_model=Plugin("ridge"), features="program", **changes)
+    page = made(tmp_path)
+    words = " ".join(page.text.split())
+    for said in (
+        'evolutionary: population 32, arms ["x"] (used: population 16)', "numpy 2.3; or numpy 2.4", "2023-11-14",
+        "# Why </pre> not?",
+    ):  # fmt: skip
+        assert said in words, said
+    text = (tmp_path / "report" / "report.html").read_text()
+    assert "<td>b</td><td>ridge</td><td>program</td><td>4</td><td>0 to 2, 7</td><td>2</td>" in text
+    assert len(page.all("pre")) == 1
+
+
+def test_a_log_with_a_strange_name_is_linked_and_no_more(tmp_path: Path) -> None:
+    log = write(tmp_path, "a", 0, [1, 2])
+    strange = log.rename(tmp_path / "javascript:alert(1)\"'<&#?%.jsonl")
+    (link,) = (a["href"] for a in made(tmp_path).all("a") if not (a["href"] or "").startswith("#"))
+    assert link is not None and not set(link) & set("\"'<&#?:")
+    assert (tmp_path / "report" / unquote(link)).resolve() == strange
+    strange.rename(log)
+    report(tmp_path, out=tmp_path / "else" / "where")
+    assert "../../gemm" in (tmp_path / "else" / "where" / "report.html").read_text()

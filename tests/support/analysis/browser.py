@@ -105,9 +105,10 @@ class Browser:
         elif method == "Network.requestWillBeSent":
             self.requests.append(said["request"]["url"])
 
-    def open(self, page: Path) -> None:
+    def open(self, page: Path | str) -> None:
+        """A file, or a URL."""
         self._events.clear()
-        self.send("Page.navigate", url=page.resolve().as_uri())
+        self.send("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while "Page.loadEventFired" not in self._events:
             self._next()
         self.settle()
@@ -131,6 +132,11 @@ class Browser:
         """scheme: "light" or "dark"; kind: "print", or "" for a screen."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.send("Emulation.setEmulatedMedia", media=kind, features=features)
+        self.settle()
+
+    def see(self, selector: str) -> None:
+        """Scroll to what ``selector`` finds."""
+        self.middle(selector)
         self.settle()
 
     def click(self, selector: str) -> None:

@@ -1,0 +1,49 @@
+"""A picture of a report, as a figure of matplotlib: this module imports matplotlib, and never pyplot."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from io import BytesIO
+from pathlib import Path
+
+import matplotlib.style
+from matplotlib.backend_bases import RendererBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from .style import DPI, STYLE, WIDTH
+
+_SCREEN = 100  # pixels an inch on a page
+
+
+class Picture(Figure):
+    """A figure in the style of reports, whatever style the user has. A notebook shows it; ``savefig`` writes it.
+
+    height: inches.
+    """
+
+    def __init__(self, height: float) -> None:
+        super().__init__(figsize=(WIDTH, height), dpi=DPI)
+        FigureCanvasAgg(self)
+
+    def draw(self, renderer: RendererBase) -> None:
+        with in_style():  # ticks are made as they are drawn
+            super().draw(renderer)
+
+    def save(self, path: Path) -> None:
+        """As ``path``.png and ``path``.svg; without a date, so that equal pictures are equal files."""
+        with in_style():
+            self.savefig(path.with_name(path.name + ".png"), metadata={"Software": None})
+            self.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """For notebooks: sharp on screens of twice as many pixels."""
+        file = BytesIO()
+        with in_style():
+            self.savefig(file, format="png")
+        width, height = self.get_size_inches() * _SCREEN
+        return file.getvalue(), {"width": round(width), "height": round(height)}
+
+
+def in_style() -> AbstractContextManager[None]:
+    return matplotlib.style.context(["default", STYLE])

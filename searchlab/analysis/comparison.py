@@ -1,0 +1,380 @@
+"""Comparing runs from Python: :func:`compare`, and what it gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from ..errors import SearchlabError, did_you_mean, encodable
+from ..log.format import Log
+from ..log.html import paragraphs, table
+from ..log.result import Result
+from .charts.all import Charts, all_charts
+from .charts.diagram_plot import draw_diagram
+from .charts.figures import BY_TRIALS, View
+from .charts.figures import Figure as LineChart
+from .charts.matrix_plot import Cell, draw_matrix
+from .charts.pictures import (
+    convergence_picture,
+    failures_picture,
+    figure_picture,
+    regret_picture,
+    time_picture,
+)
+from .model import AREA, SECONDS, TRIALS, Overall, Summary, WorkloadSummary
+from .page.parts import pair_matrix
+from .programs import BUDGET, run_programs
+from .read import compared, read_runs
+from .report import write_report
+from .rows import (
+    Rows,
+    cell_rows,
+    claim_rows,
+    contrast_rows,
+    curve_rows,
+    overall_rows,
+    program_rows,
+    strategy_rows,
+)
+from .runs import ComparedRuns as Runs
+from .runs import strategy_order
+from .summary import summarize
+from .words import number_text, p_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
+
+Source = Result | str | Path | Iterable[Result | str | Path]
+"""What :func:`compare` takes: a result, a log, a directory of logs, or several of them, such as Results."""
+
+_MOST = 12
+"""Workloads that a notebook shows without being asked."""
+
+
+def compare(*what: Source | Mapping[str, Source]) -> Comparison:
+    """Compare the strategies of some runs, as ``searchlab report`` does; nothing is written.
+
+    what: results of :func:`~searchlab.run.tune.tune` and of :meth:`~searchlab.run.study.Study.run`, logs, directories
+    of logs, or lists of these. A mapping gives labels, ``{"before": "results/a", "after": "results/b"}``: strategies
+    are then called by the label, followed by their own name if there are several under it: ``"before: xgb"``. A log
+    that is named twice counts once.
+
+    Raises SearchlabError if there is no log, if no two of several strategies searched the same workload, and if logs
+    cannot stand side by side (see :func:`~searchlab.analysis.read.read_runs`).
+    """
+    if len(what) == 1 and isinstance(what[0], str | Path):
+        return Comparison(_checked(read_runs(Path(what[0]))))
+    logs: dict[Path, tuple[str | None, Log]] = {}
+    for one in what:
+        labelled = one.items() if isinstance(one, Mapping) else [(None, one)]
+        for label, source in labelled:
+            group = {log.path.resolve(): log for log in _logs(source)}
+            for path, log in (group if label is None else _labelled(label, group)).items():
+                before, _ = logs.setdefault(path, (label, log))
+                if before != label:
+                    labels = " and ".join("no label" if of is None else f"the label {of!r}" for of in (before, label))
+                    raise SearchlabError(f"{log.path} is named twice, with {labels}; name it once")
+    if not logs:
+        raise SearchlabError("there is nothing to compare: name results, logs, or directories of logs")
+    return Comparison(_checked(compared((log, encodable(log.path.as_posix())) for _, log in logs.values())))
+
+
+def _logs(source: Any) -> Iterator[Log]:
+    if isinstance(source, Result):
+        yield source.log
+    elif isinstance(source, str | Path):
+        yield from (run.log for item in read_runs(Path(source)).values() for run in item.runs)
+    elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
+        for one in source:
+            yield from _logs(one)
+    else:
+        raise SearchlabError(
+            f"compare takes results, logs, directories of logs and lists of these, not {type(source).__name__}"
+        )
+
+
+def _labelled(label: Any, group: Mapping[Path, Log]) -> dict[Path, Log]:
+    """The logs of ``group``, with the names that ``label`` gives their strategies; their contrasts have these, too."""
+    if not isinstance(label, str) or not label.strip():
+        raise SearchlabError(f"a label is a text that is not empty, not {label!r}")
+    names = {log.header.name for log in group.values()}
+    new = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
+
+    def renamed(log: Log) -> Log:
+        contrasts = tuple((new.get(one, one), new.get(other, other)) for one, other in log.header.contrasts)
+        return replace(log, header=msgspec.structs.replace(log.header, label=new[log.header.name], contrasts=contrasts))
+
+    return {path: renamed(log) for path, log in group.items()}
+
+
+def _checked(runs: Runs) -> Runs:
+    searched = {name: workload for workload, item in runs.items() for name in item.by_strategy}
+    if len(searched) > 1 and all(len(item.by_strategy) == 1 for item in runs.values()):
+        (one, here), (other, there) = list(searched.items())[:2]
+        raise SearchlabError(
+            f"there is nothing to compare: no two strategies searched the same workload, such as {one!r} ({here}) and "
+            f"{other!r} ({there}); a mapping gives runs of one strategy labels of their own"
+        )
+    return runs
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison:
+    """Strategies compared: all that the report shows, as text, frames of pandas and figures of matplotlib.
+
+    runs: of each workload, in alphabetical order. Methods that draw one workload take its name as :attr:`workloads` has
+    it; where there is only one, it need not be named.
+    """
+
+    runs: Runs
+
+    @cached_property
+    def summary(self) -> Summary:
+        """All numbers of the report."""
+        return summarize(self.runs)
+
+    @cached_property
+    def _charts(self) -> Charts:
+        return all_charts(self.summary, self.runs)
+
+    @property
+    def workloads(self) -> list[str]:
+        return list(self.runs)
+
+    @property
+    def strategies(self) -> list[str]:
+        """In alphabetical order, which gives them their colours."""
+        return strategy_order(self.runs)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """workload -> which strategy converges fastest there, and whether that is more than noise."""
+        return {item.workload: item.verdict for item in self.summary.workloads}
+
+    @property
+    def verdict(self) -> str:
+        """What a reader must know first; the verdict over all workloads, if there is one; and that of each workload."""
+        if len(self.verdicts) == 1:
+            sentences = list(self.verdicts.values())
+        else:
+            sentences = [f"{workload}: {said}" for workload, said in self.verdicts.items()]
+        over_all = [self.summary.overall.verdict] if self.summary.overall else []
+        return "\n".join([*self.summary.caveats, *over_all, *sentences])
+
+    def strategies_frame(self) -> pd.DataFrame:
+        """A row for each strategy on each workload: GFLOPS, trials and seconds to the target, area, score, failures."""
+        return _frame(strategy_rows(self.summary))
+
+    def overall_frame(self) -> pd.DataFrame:
+        """A row for each strategy over all workloads: rank, area, score. It is empty for one workload."""
+        return _frame(overall_rows(self.summary.overall))
+
+    def contrasts_frame(self) -> pd.DataFrame:
+        """A row for each pair of strategies by each measure; over all workloads the workload is empty."""
+        return _frame(contrast_rows(self.summary))
+
+    def claims_frame(self) -> pd.DataFrame:
+        """A row for the best strategy and each other: what can be claimed of them. It is empty for one workload."""
+        return _frame(claim_rows(self.summary.overall))
+
+    def matrix_frame(self) -> pd.DataFrame:
+        """A row for each ordered pair of the multiple comparison matrix. It is empty for one workload."""
+        return _frame(cell_rows(self.summary.overall))
+
+    def curves_frame(self) -> pd.DataFrame:
+        """A row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""
+        return _frame(curve_rows(self.runs))
+
+    def programs_frame(self) -> pd.DataFrame:
+        """A row for the best program of each run that has one: its GFLOPS, config and log."""
+        return _frame(program_rows(program for program, _ in run_programs(self.runs)))
+
+    def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
+        """Best GFLOPS so far, median and quartiles over seeds. by: "trials" or "seconds"."""
+        item, view = self._convergence(workload, by)
+        return convergence_picture(item, self.runs[item.workload], view, self.strategies)
+
+    def plot_regret(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
+        """How much longer than the best known the best program so far takes, on a logarithmic axis."""
+        item, view = self._convergence(workload, by)
+        picture = regret_picture(item, self.runs[item.workload], view, self.strategies)
+        return _there(picture, f"no strategy has found a program for {item.workload} in half of its seeds")
+
+    def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
+        """The part of all (seed, target) pairs that have been reached."""
+        return self._line_chart(self._item(workload).workload, "ecdf", by)
+
+    def plot_score(self, workload: object = None) -> Figure:
+        """The score against random search over the budget."""
+        return self._line_chart(self._item(workload).workload, "score", BY_TRIALS)
+
+    def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> Figure:
+        """How well cost models predicted each batch before they were trained on it."""
+        return self._line_chart(self._item(workload).workload, "models", metric)
+
+    def plot_time(self, workload: object = None) -> Figure:
+        """Where the seconds went."""
+        item = self._item(workload)
+        self._begun(item)
+        return time_picture(item.workload, self._charts.time[item.workload])
+
+    def plot_failures(self, workload: object = None) -> Figure:
+        """The failed trials by kind. Raises SearchlabError if no trial failed."""
+        item = self._item(workload)
+        bars = self._charts.failures[item.workload]
+        return failures_picture(
+            item.workload, _there(bars if bars.parts else None, f"no trial of {item.workload} failed")
+        )
+
+    def plot_pairwise(self, workload: object = None, *, measure: str = AREA) -> Figure:
+        """How probably a run of one strategy is better than one of another, for each pair on one workload.
+
+        measure: "area", "trials_to_target" or "seconds_to_target".
+        """
+        measures = {AREA: "area under the curve", TRIALS: "trials to the target", SECONDS: "seconds to the target"}
+        if measure not in measures:
+            raise SearchlabError(f"there is no measure {measure!r}{did_you_mean(str(measure), measures)}")
+        item = self._item(workload)
+        self._begun(item)
+        names = [row.strategy for row in item.strategies]
+        cells = {}
+        for name, row in pair_matrix(item.strategies, item.contrasts, measure):
+            for other, cell in zip(names, row, strict=True):
+                if cell:
+                    p = "" if cell["p"] is None else f"p {p_text(cell['p'])}"
+                    cells[name, other] = Cell(2 * cell["chance"] - 1, (f"{100 * cell['chance']:.0f} %", p))
+        return draw_matrix(
+            title=f"{item.workload}: how probably a run of the row is better than one of the column",
+            subtitle=f"by {measures[measure]}; p, where there is a test, is corrected for all tests of the report",
+            names=names,
+            cells=cells,
+        )
+
+    def plot_profile(self, *, by: str = BY_TRIALS) -> Figure:
+        """The performance profile over all workloads."""
+        self._overall()
+        return self._line_chart("", "profile", by)
+
+    def plot_runs(self) -> Figure:
+        """The distribution of runs by area under the curve, over all workloads."""
+        self._overall()
+        return self._line_chart("", "runs", AREA)
+
+    def plot_ranks(self) -> Figure:
+        """The critical difference diagram: average ranks over all workloads."""
+        return draw_diagram(self._overall().diagram, self.strategies)
+
+    def plot_matrix(self) -> Figure:
+        """The multiple comparison matrix: the difference of the mean area, for each pair over all workloads."""
+        overall = self._overall()
+        most = max(abs(cell.difference) for cell in overall.matrix) or 1.0
+        cells = {
+            (cell.row, cell.column): Cell(
+                cell.difference / most,
+                (number_text(cell.difference, 3), f"{cell.wins} / {cell.ties} / {cell.losses}", f"p {p_text(cell.p)}"),
+            )
+            for cell in overall.matrix
+        }
+        return draw_matrix(
+            title="Over all workloads: every pair by itself",
+            subtitle="mean area of the row less that of the column; workloads won, tied, lost; p is not corrected",
+            names=list(dict.fromkeys(cell.row for cell in overall.matrix)),
+            cells=cells,
+        )
+
+    def save(self, out: str | Path, *, traces: float = BUDGET) -> Path:
+        """Write the whole report to the directory ``out``: see :func:`~searchlab.analysis.report.report`.
+
+        traces: seconds that schedule traces may take. Gives the path of the page.
+        """
+        write_report(self.runs, Path(out), traces)
+        return Path(out) / "report.html"
+
+    def __repr__(self) -> str:
+        runs = sum(len(item.runs) for item in self.runs.values())
+        return f"<Comparison of {len(self.strategies)} strategies on {len(self.runs)} workloads, {runs} runs>"
+
+    def _repr_html_(self) -> str:
+        columns = ("strategy", "seeds", "best, median", "trials to target", "area")
+        shown = self.summary.workloads[:_MOST]
+        text = paragraphs([*self.summary.caveats, *([self.summary.overall.verdict] if self.summary.overall else [])])
+        for item in shown:
+            rows = [
+                (row.strategy, len(row.seeds), number_text(row.best_gflops.median, 1),
+                 number_text(row.trials_to_target.median), number_text(row.area.median, 3))
+                for row in item.strategies
+            ]  # fmt: skip
+            text += table(columns, rows, caption=f"{item.workload}, {item.unit}") + paragraphs([item.verdict])
+        left = len(self.summary.workloads) - len(shown)
+        return text + paragraphs([f"and {left} more workloads: see strategies_frame()"] * bool(left))
+
+    def _item(self, workload: object) -> WorkloadSummary:
+        items = {item.workload: item for item in self.summary.workloads}
+        name = str(workload) if workload is not None else next(iter(items)) if len(items) == 1 else None
+        if name is None:
+            raise SearchlabError(f"there are {len(items)} workloads, name one of them{did_you_mean('', items)}")
+        if name not in items:
+            raise SearchlabError(f"there is no workload {name!r} in this comparison{did_you_mean(name, items)}")
+        return items[name]
+
+    def _begun(self, item: WorkloadSummary) -> None:
+        if not item.strategies:
+            raise SearchlabError(f"no trial of {item.workload} has been measured yet")
+
+    def _overall(self) -> Overall:
+        return _there(
+            self.summary.overall,
+            "no two strategies were compared over several workloads; name a workload for the other figures",
+        )
+
+    def _convergence(self, workload: object, by: str) -> tuple[WorkloadSummary, View]:
+        item = self._item(workload)
+        return item, self._view(self._figure(item.workload, "convergence"), by)
+
+    def _line_chart(self, workload: str, key: str, view: str) -> Figure:
+        figure = self._figure(workload, key)
+        return figure_picture(workload, figure, self._view(figure, view), self.strategies)
+
+    def _figure(self, workload: str, key: str) -> LineChart:
+        figures = {figure.key: figure for figure in self._charts.figures[workload]}
+        if key not in figures:
+            raise SearchlabError(_WITHOUT[key].format(workload=workload))
+        return figures[key]
+
+    def _view(self, figure: LineChart, key: str) -> View:
+        views = {view.key: view for view in figure.views}
+        if key not in views:
+            raise SearchlabError(f"{figure.title.lower()} is not drawn by {key!r}{did_you_mean(str(key), views)}")
+        return views[key]
+
+
+_WITHOUT = {
+    "convergence": "no trial of {workload} has been measured yet",
+    "ecdf": "no trial of {workload} has succeeded yet",
+    "score": "there is no score on {workload}: no complete table answered, and no run is of the policy random",
+    "models": "no strategy on {workload} has a cost model whose predictions were scored",
+}
+"""Why a line chart is not there."""
+
+
+def _there(value: T | None, why_not: str) -> T:
+    if value is None:
+        raise SearchlabError(why_not)
+    return value
+
+
+def _frame(rows: Rows) -> pd.DataFrame:
+    """With NaN for None, so that a column of numbers is one."""
+    import pandas as pd
+
+    data = [[math.nan if value is None else value for value in row] for row in rows.rows]
+    return pd.DataFrame(data, columns=list(rows.columns))

@@ -1,0 +1,107 @@
+"""Dask: a cluster that runs already, or one of this machine's processes for the time of the study."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import SearchlabError, first_line
+from ..machine.host import available_cores
+from .contract import jobs_here
+
+T = TypeVar("T")
+
+MACHINE = "machine"
+"""The resource that a call needs which measures the machine: at most one worker of each host offers one unit of it."""
+LOOK_SECONDS = 5.0
+"""How often a cluster is asked how large it is now."""
+
+
+class DaskExecutor(Executor):
+    """A Dask cluster: the one at ``address``, or ``jobs`` processes of this machine, one a core if 0.
+
+    Dask replaces a lost worker of its own cluster, and gives the calls that it had to others. Workers that runs may
+    measure on are started with ``--nthreads 1 --resources machine=1``, one on each host. Any worker makes one run at a
+    time, so give a worker one thread. The workers need the packages that the study names.
+    """
+
+    exclusive = True
+
+    def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: int = 8) -> None:
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError:
+            raise SearchlabError("the executor 'dask' needs Dask: pip install 'searchlab[dask]'") from None
+        self.batch = batch
+        self._resources = {MACHINE: 1} if exclusive else None
+        self._cluster: Any = None
+        if address:
+            if jobs:
+                raise SearchlabError(
+                    f"the Dask cluster at {address} decides how many runs go on at a time; leave out jobs"
+                )
+            try:
+                self._client: Any = Client(address, set_as_default=False)
+            except (OSError, ValueError) as error:
+                raise SearchlabError(f"no Dask scheduler answers at {address}: {first_line(error)}") from None
+            if exclusive:
+                self._check_machines(address)
+        else:
+            count = jobs_here(jobs, exclusive, available_cores())
+            threads = str(max(1, available_cores() // count))
+            self._cluster = LocalCluster(
+                n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
+                resources=self._resources, silence_logs=logging.CRITICAL,
+                env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
+            )  # fmt: skip
+            self._client = Client(self._cluster, set_as_default=False)
+        self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
+        self._looked = float("-inf")
+        self._jobs = 0
+
+    @property
+    def jobs(self) -> int:
+        """The number of workers, which may change."""
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            self._looked = time.monotonic()
+            workers = self._workers().values()
+            able = [worker for worker in workers if not self._resources or worker["resources"].get(MACHINE)]
+            self._jobs = len(able) if self._resources else sum(worker["nthreads"] for worker in able)
+        return max(1, self._jobs)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = self._calls.submit(fn, *args, **kwargs)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._calls.shutdown(wait=wait and not cancel_futures)
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def kill_workers(self) -> None:
+        """Cancel all calls. What runs already goes on to its end on a cluster that is not ours."""
+        self.shutdown(cancel_futures=True)
+
+    def _workers(self) -> dict[str, dict[str, Any]]:
+        workers: dict[str, dict[str, Any]] = self._client.scheduler_info(n_workers=-1)["workers"]
+        return workers
+
+    def _check_machines(self, address: str) -> None:
+        """Raise SearchlabError unless workers offer the resource ``machine``, at most one of each host."""
+        hosts = [worker["host"] for worker in self._workers().values() if worker["resources"].get(MACHINE)]
+        for host in hosts:
+            if hosts.count(host) > 1:
+                raise SearchlabError(
+                    f"the study measures the machines that its runs are on, and {hosts.count(host)} workers of the "
+                    f"Dask cluster at {address} offer the resource 'machine' of {host}: leave one on each host"
+                )
+        if not hosts:
+            raise SearchlabError(
+                f"the study measures the machines that its runs are on, and no worker of the Dask cluster at {address} "
+                f"offers one; start one worker on each host: dask worker {address} --nthreads 1 --resources machine=1"
+            )

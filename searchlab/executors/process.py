@@ -1,0 +1,32 @@
+"""``python -m searchlab.executors.process``: a process of :class:`~searchlab.executors.local.LocalExecutor`."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from multiprocessing.connection import Connection
+
+from ..measure.isolation import die_with
+
+
+def main() -> None:
+    connection = Connection(int(sys.argv[1]))
+    die_with(int(sys.argv[2]))
+    while True:
+        try:
+            call: bytes = connection.recv()
+        except EOFError:
+            return
+        try:
+            fn, args, kwargs = pickle.loads(call)
+            answer = pickle.dumps((fn(*args, **kwargs), None))
+        except Exception as error:
+            try:
+                pickle.loads(answer := pickle.dumps((None, error)))
+            except Exception:  # an error that cannot travel
+                answer = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+        connection.send_bytes(answer)
+
+
+if __name__ == "__main__":
+    main()

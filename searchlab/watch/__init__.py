@@ -1,0 +1,1 @@
+"""A running study, watched in a browser."""

@@ -1,0 +1,271 @@
+"""The state of a study: what its logs say, read as they grow."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+import msgspec
+
+from ..errors import SearchlabError, encodable
+from ..log.budget import UNLIMITED, Budget
+from ..log.follow import Follower
+from ..log.format import find_logs
+from ..log.lock import is_locked
+from ..log.plan import PLAN, PlannedRun, read_plan
+
+Status = Literal["running", "done", "waiting", "stopped", "damaged"]
+STATUSES: tuple[Status, ...] = ("running", "done", "waiting", "stopped", "damaged")
+
+AGAIN = 0.3
+"""Seconds for which a look stands: whoever asks sooner gets the same state."""
+
+BETWEEN = 5.0
+"""Seconds between two runs of a study, in which none is running, at most."""
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """A run of a study as it is now.
+
+    status: "running" while a process writes its log; "waiting" before there is a log; "done"; else "stopped": nobody
+    writes it, and it has trials to come, or nobody knows whether it has. number: in planned order, from 0. wanted: its
+    trials by its budget; None if that has no number of them, or is not known. share: of its budget that is spent.
+    best: the highest throughput so far, in ``unit``. steps: each trial that was the best so far, and its throughput.
+    updated: seconds since 1970 of its last trial. problem: why its log cannot be read; or why it ended.
+    """
+
+    number: int
+    log: str
+    workload: str
+    space: str
+    strategy: str
+    seed: int
+    status: Status
+    trials: int
+    wanted: int | None
+    share: float | None
+    failed: int
+    best: float | None
+    unit: str
+    steps: tuple[tuple[int, float], ...]
+    updated: float
+    problem: str
+
+
+class State(msgspec.Struct, frozen=True):
+    """A study as it is now; ``rows`` are those of its runs that have changed since an earlier ``look``.
+
+    version: another one means that the runs are others. counts: of the runs by status. share: of all budgets that is
+    spent. left: seconds until the study is done, about; None if unknown. at_most: whether it may be sooner.
+    says: the state in a sentence. notes: what else there is to know.
+    """
+
+    version: int
+    look: int
+    title: str
+    runs: int
+    counts: dict[Status, int]
+    share: float | None
+    left: float | None
+    at_most: bool
+    says: str
+    notes: list[str]
+    rows: list[RunState]
+
+
+class Watched:
+    """The study whose logs are in ``directory``. Raises SearchlabError if there is no such directory."""
+
+    def __init__(self, directory: Path) -> None:
+        if not directory.is_dir():
+            what = "is no directory" if directory.exists() else "does not exist"
+            raise SearchlabError(f"{directory} {what}; name the directory of a study's logs, such as results/STUDY")
+        self._directory = directory
+        self._lock = Lock()
+        self._version = self._look = 0
+        self._looked = self._ran = -math.inf
+        self._plan: tuple[float, int] | None = None  # when it was written, and its size
+        self._budgets: dict[str, PlannedRun] = {}
+        self._followers: dict[str, Follower] = {}
+        self._rows: dict[str, RunState] = {}
+        self._changed: dict[str, int] = {}  # the look at which a row last changed
+        self._problem = ""
+
+    def state(self, version: int = 0, since: int = 0) -> State:
+        """The state now, with the rows that changed after the look ``since``; all if ``version`` is another one."""
+        with self._lock:
+            if time.monotonic() - self._looked > AGAIN:
+                self._refresh()
+                self._looked = time.monotonic()
+            since = since if version == self._version else -1
+            return self._summed([row for log, row in self._rows.items() if self._changed[log] > since])
+
+    def _refresh(self) -> None:
+        self._look += 1
+        self._follow_plan()
+        for number, log in enumerate(self._logs()):
+            follower = self._followers.get(log)
+            if follower is None:
+                follower = self._followers[log] = Follower(self._directory / log)
+            before = self._rows.get(log)
+            # Asked before the log is read: once its writer has gone, all that it wrote is there.
+            locked = (before is None or before.status != "done") and is_locked(follower.path)
+            follower.look()
+            row = self._row(number, log, follower, locked)
+            if row != before:
+                self._rows[log], self._changed[log] = row, self._look
+            if row.status == "running":
+                self._ran = time.monotonic()
+
+    def _follow_plan(self) -> None:
+        """Read the plan if it is another one than before."""
+        try:
+            status = (self._directory / PLAN).stat()
+            now = status.st_mtime, status.st_size
+        except OSError:
+            now = None
+        if now == self._plan and self._version:
+            return
+        self._plan, self._problem = now, ""
+        try:
+            plan = read_plan(self._directory)
+        except SearchlabError as error:
+            plan, self._problem = None, str(error)
+        self._budgets = dict(plan.by_log) if plan else {}
+        self._version += 1
+        self._rows.clear()
+        self._changed.clear()
+
+    def _logs(self) -> list[str]:
+        if self._budgets:
+            return list(self._budgets)
+        logs = [path.relative_to(self._directory).as_posix() for path in find_logs(self._directory)]
+        if gone := self._rows.keys() - set(logs):
+            self._version += 1
+            for log in gone:
+                del self._rows[log], self._changed[log]
+        return logs
+
+    def _row(self, number: int, log: str, follower: Follower, locked: bool) -> RunState:
+        header, planned = follower.header, self._budgets.get(log)
+        budget = planned.budget if planned else None
+        if planned:
+            names = planned.workload, planned.space, planned.strategy, planned.seed
+        elif header:
+            names = header.table or header.workload, header.space_name, header.name, header.seed
+        else:
+            names = "", "", log, 0
+        done = _is_done(follower, budget)
+        status: Status = "stopped"
+        if follower.problem:
+            status = "damaged"
+        elif locked:
+            status = "running"
+        elif done:
+            status = "done"
+        elif header is None:
+            status = "waiting"
+        reached = follower.steps[-1][1] if follower.steps else None
+        gflops = follower.flops / 1e9
+        return RunState(
+            number=number, log=encodable(log), workload=encodable(names[0]), space=encodable(names[1]),
+            strategy=encodable(names[2]), seed=names[3], status=status, trials=follower.trials,
+            wanted=budget.trials if budget and budget.trials < UNLIMITED else None,
+            share=1.0 if done else _share(follower, budget), failed=follower.failed,
+            best=gflops / reached if reached else None, unit=follower.unit,
+            steps=tuple((index, gflops / cost) for index, cost in follower.steps), updated=follower.updated,
+            problem=encodable(follower.problem) or (follower.ended.reason if done and follower.ended else ""),
+        )  # fmt: skip
+
+    def _summed(self, rows: list[RunState]) -> State:
+        runs = list(self._rows.values())
+        counts = {status: sum(row.status == status for row in runs) for status in STATUSES}
+        goes_on = time.monotonic() - self._ran < BETWEEN and counts["done"] < len(runs)
+        left = self._left() / max(1, counts["running"]) if goes_on else math.inf
+        notes = [self._problem] if self._problem else []
+        if not self._budgets and not self._problem:
+            notes.append(f"No plan ({PLAN}) lies here, so nobody knows how many trials these runs are to have.")
+        shares = [row.share for row in runs if row.share is not None]
+        return State(
+            version=self._version, look=self._look, title=encodable(str(self._directory)), runs=len(runs),
+            counts=counts, share=sum(shares) / len(runs) if len(shares) == len(runs) and runs else None,
+            left=left if math.isfinite(left) else None,
+            at_most=any(run.budget.stop_after is not None for run in self._budgets.values()),
+            says=_sentence(counts, len(runs), goes_on, bool(self._budgets)), notes=notes, rows=rows,
+        )  # fmt: skip
+
+    def _left(self) -> float:
+        """Seconds by the clock that all runs take still, one after the other; infinite if that is unknown.
+
+        A trial takes as long as it took in the same strategy on the same workload, else on the same workload, else in
+        any run.
+        """
+        spent: dict[tuple[str, ...], list[float]] = {}  # seconds by the clock, and trials; seconds charged, and trials
+        for log, row in self._rows.items():
+            follower = self._followers[log]
+            for key in _keys(row):
+                total = spent.setdefault(key, [0.0, 0, 0.0, 0])
+                for place, value in enumerate((follower.waited, follower.waits, follower.charged, follower.trials)):
+                    total[place] += value
+        left = 0.0
+        for log, row in self._rows.items():
+            if row.status in ("done", "damaged"):
+                continue
+            known = next((spent[key] for key in _keys(row) if spent[key][1]), None)
+            if known is None or log not in self._budgets:
+                return math.inf
+            follower, budget = self._followers[log], self._budgets[log].budget
+            trials = math.inf if budget.trials >= UNLIMITED else float(budget.trials - follower.trials)
+            if budget.seconds is not None and known[2]:
+                trials = min(trials, max(0.0, budget.seconds - follower.charged) / (known[2] / known[3]))
+            left += trials * known[0] / known[1]
+        return left
+
+
+def _keys(row: RunState) -> Iterator[tuple[str, ...]]:
+    yield row.workload, row.space, row.strategy
+    yield row.workload, row.space
+    yield ()
+
+
+def _is_done(follower: Follower, budget: Budget | None) -> bool:
+    ended = follower.ended
+    if budget is None or ended is None or ended.by_policy:
+        return ended is not None or (budget is not None and follower.trials >= budget.trials)
+    if ended.seconds is not None and budget.seconds is not None and ended.seconds >= budget.seconds:
+        return True
+    if ended.stop_after is not None and budget.stop_after is not None and ended.stop_after >= budget.stop_after:
+        return True
+    return follower.trials >= budget.trials
+
+
+def _share(follower: Follower, budget: Budget | None) -> float | None:
+    """The share of its budget that a run has spent; 0 where only the policy or the want of a gain will end it."""
+    if budget is None:
+        return None
+    by_seconds = follower.charged / budget.seconds if budget.seconds else 0.0
+    return min(1.0, max(follower.trials / budget.trials, by_seconds))
+
+
+def _sentence(counts: dict[Status, int], runs: int, goes_on: bool, planned: bool) -> str:
+    if not runs:
+        return "There is no run here yet."
+    whole = f"{counts['done']} of {runs} run{'s' * (runs != 1)} {'is' if counts['done'] == 1 else 'are'} done"
+    parts = [whole] if planned else [f"{runs} log{'s' * (runs != 1)}"]
+    words: dict[Status, str] = {"running": "running", "waiting": "still to begin", "damaged": "damaged"}
+    if planned:  # else nobody knows whether a log is complete
+        words["stopped"] = "stopped"
+    parts += [
+        f"{counts[status]} {'is' if counts[status] == 1 else 'are'} {word}"
+        for status, word in words.items()
+        if counts[status]
+    ]
+    if goes_on:
+        return f"The study is running: {', '.join(parts)}."
+    if planned and counts["done"] == runs:
+        return f"The study is done: all {runs} runs are complete." if runs > 1 else "The study is done."
+    return f"The study is not running: {', '.join(parts)}."

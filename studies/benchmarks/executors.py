@@ -1,0 +1,170 @@
+"""Runs per second by executor, over a recorded table, and whether the logs stay the same when workers are killed.
+
+    python studies/benchmarks/executors.py [--runs 10000] [--jobs 2] [--kill 30] [--only WAY ...] [--json FILE]
+
+The same study is made in several ways: one run after the other in this process; by processes (``local``, which is
+``--jobs``); by a Dask cluster of this machine; by both while one of their processes, in turn, is killed every so many
+seconds; by submitit's local executor, in jobs of 500 runs; and by two shards in directories of their own, merged. The
+seconds include the start of the processes. All logs are compared with those of the first way: the exit status is 1 if
+one is missing, or differs in more than clock times. Dask and submitit are the extras ``dask`` and ``slurm``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import psutil
+from cpu import difference
+
+from searchlab.log.format import read_header
+from searchlab.run.study import Study
+
+TABLE = Path(__file__).parent.parent / "tables" / "gemm-knob-template.jsonl.gz"
+WORKERS = ("searchlab.executors.process", "multiprocessing.spawn")
+"""What the command lines of the processes hold that make runs, of searchlab and of Dask."""
+
+
+def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) -> Path:
+    """The study file of about ``runs`` runs over a table."""
+    header = read_header(TABLE)
+    space = json.dumps({"name": header.space.name, "options": header.space.options}).replace('":', '" =')
+    path = folder / "study.toml"
+    path.write_text(
+        f"workloads = {json.dumps([header.workload])}\nspaces = [{space}]\npolicies = {json.dumps(list(policies))}\n"
+        f"seeds = {runs // len(policies)}\ntrials = {trials}\n"
+        f"measure = {{ kind = 'table', path = {json.dumps(str(TABLE.resolve()))} }}\n"
+    )
+    return path
+
+
+@contextmanager
+def killing(every: float) -> Iterator[list[int]]:
+    """Within, a process that makes runs is killed every so many seconds, each in its turn. Gives those killed."""
+    killed: list[int] = []
+    ends = threading.Event()
+
+    def kill() -> None:
+        while not ends.wait(every):
+            workers = [child for child in psutil.Process().children(recursive=True) if _makes_runs(child)]
+            if workers:
+                victim = min(workers, key=lambda process: process.create_time())
+                victim.kill()
+                killed.append(victim.pid)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        ends.set()
+        thread.join()
+
+
+def _makes_runs(process: psutil.Process) -> bool:
+    try:
+        return any(word in " ".join(process.cmdline()) for word in WORKERS)
+    except psutil.Error:
+        return False
+
+
+def by_shards(path: Path, out: Path) -> None:
+    """Two shards beside each other, in directories of their own, merged."""
+    parts = [out.with_name(f"{out.name}-{part}") for part in (1, 2)]
+    command = [sys.executable, "-m", "searchlab", "run", str(path), "--out"]
+    shards = [
+        subprocess.Popen([*command, str(part), "--shard", f"{number}/2"], stdout=subprocess.DEVNULL)
+        for number, part in enumerate(parts, 1)
+    ]
+    for shard in shards:
+        if shard.wait():
+            raise SystemExit("a shard failed")
+    for part in parts:
+        shutil.copytree(part, out, dirs_exist_ok=True)
+
+
+def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]]:
+    """Each way to make the study of the file ``path``; it gives the number of processes that were killed."""
+
+    def made(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
+        def make(out: Path) -> int:
+            with killing(every) if kill else nullcontext([]) as killed:
+                Study.load(path).run(out, executor=executor, progress=False)
+            return len(killed)
+
+        return make
+
+    def shards(out: Path) -> int:
+        by_shards(path, out)
+        return 0
+
+    local, dask = ({"name": name, "options": {"jobs": jobs}} for name in ("local", "dask"))
+    slurm = {"name": "slurm", "options": {"cluster": "local", "jobs": 1, "batch": 500, "timeout_min": 600}}
+    return {
+        "one-by-one": made(None), "local": made(local), "dask": made(dask), "local-killed": made(local, kill=True),
+        "dask-killed": made(dask, kill=True), "slurm": made(slurm), "shards": shards,
+    }  # fmt: skip
+
+
+def differences(reference: Path, out: Path) -> list[str]:
+    """What differs between the logs in two directories."""
+    logs = {log.relative_to(reference) for log in reference.rglob("*.jsonl")}
+    others = {log.relative_to(out) for log in out.rglob("*.jsonl")}
+    said = [f"{log} is only in one of them" for log in sorted(logs ^ others)]
+    return said + [
+        f"{log}: {what}" for log in sorted(logs & others) if (what := difference(reference / log, out / log))
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--policies", nargs="+", default=["random", "evolutionary"], metavar="P")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--kill", type=float, default=30.0, metavar="SECONDS")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WAY", help="only these ways, and one-by-one")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args(argv)
+    rows: dict[str, dict[str, float]] = {}
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        path = study_file(folder, options.runs, options.trials, options.policies)
+        count = len(Study.load(path).plan()[0])
+        print(f"{count} runs of {options.trials} trials\nway           runs/s   seconds  killed  logs that differ")
+        for way, make in ways(path, options.jobs, options.kill).items():
+            if options.only and way not in (*options.only, "one-by-one"):
+                continue
+            start = time.perf_counter()
+            killed = make(folder / way)
+            seconds = time.perf_counter() - start
+            differ = differences(folder / "one-by-one", folder / way)
+            wrong += differ
+            rows[way] = {
+                "seconds": seconds,
+                "runs_per_second": count / seconds,
+                "killed": killed,
+                "differ": len(differ),
+            }
+            print(f"{way:12} {count / seconds:7.1f} {seconds:9.1f} {killed:7} {len(differ):17}", flush=True)
+            if way != "one-by-one":
+                shutil.rmtree(folder / way)
+    print("\n".join(wrong[:20]))
+    if options.json:
+        options.json.write_text(json.dumps({"runs": count, "trials": options.trials, "ways": rows}, indent=1) + "\n")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""A report on a study goes over what the study has now; with ``everything``, over all that lies there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.analysis import read_runs, summarize
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.budget import Budget
+from searchlab.log.plan import PLAN, PlannedRun, read_plan, write_plan
+from searchlab.log.writer import LogWriter
+from tests.support.analysis.logs import WORKLOAD, header, write
+from tests.support.cli import searchlab
+from tests.support.logs import write_table
+from tests.support.toys import Small, flaky
+
+
+def planned(path: Path, directory: Path, strategy: str, seed: int, **budget: Any) -> PlannedRun:
+    return PlannedRun(
+        log=path.relative_to(directory).as_posix(), workload=WORKLOAD, space="knob", strategy=strategy, seed=seed,
+        budget=Budget(**budget),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> dict[tuple[str, int], Path]:
+    """Two strategies, two seeds, eight trials each."""
+    return {
+        (name, seed): write(tmp_path, name, seed, [1.0, 2, 3, 3, 3, 3, 3, 9 + seed])
+        for name in ("a", "b")
+        for seed in (0, 1)
+    }
+
+
+def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
+    runs = [planned(path, tmp_path, *of, trials=4) for of, path in study.items() if of != ("b", 1)]
+    write_plan(tmp_path, runs)
+    with pytest.warns(SearchlabWarning) as told:
+        comparison = read_runs(tmp_path)
+    assert [str(one.message).split(":")[0] for one in told] == [
+        "logs of runs that the study does not have now are left out",
+        "only the trials that the study now has are reported, of logs that hold more",
+    ]
+    (item,) = summarize(comparison).workloads
+    assert {row.strategy: (row.seeds, row.trials_by_seed) for row in item.strategies} == {
+        "a": ([0, 1], [4, 4]), "b": ([0], [4]),
+    }  # fmt: skip
+    assert item.best and item.best.gflops == pytest.approx(3), "what later trials found is not known"
+    everything = summarize(read_runs(tmp_path, everything=True)).workloads[0]
+    assert {row.strategy: row.trials_by_seed for row in everything.strategies} == {"a": [8, 8], "b": [8, 8]}
+    assert read_runs(study["b", 1]), "a log that is named counts"
+
+
+def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
+    budgets = {("a", 0): {"seconds": 2.5}, ("a", 1): {"stop_after": 3}, ("b", 0): {}, ("b", 1): {"trials": 8}}
+    write_plan(tmp_path, [planned(study[of], tmp_path, *of, **budget) for of, budget in budgets.items()])
+    with pytest.warns(SearchlabWarning, match="2 logs, such as"):
+        (item,) = summarize(read_runs(tmp_path)).workloads
+    assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [3, 6], "b": [8, 8]}
+    notes = " ".join(item.notes)
+    assert "1 run of a ended after 3 of 8 trials, where the budget of 2.5 seconds was spent: it keeps its best" in notes
+    assert "1 run of a ended after 6 of 8 trials, where 3 trials had brought no gain over 1 %" in notes
+
+
+def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    path = write(other, "c", 0, [1.0] * 8)
+    write_plan(other, [planned(path, other, "c", 0)])
+    assert {run.strategy for item in read_runs(tmp_path).values() for run in item.runs} == {"a", "b", "c"}
+    write_plan(other, [planned(other / "none.jsonl", other, "c", 0)])
+    with pytest.warns(SearchlabWarning, match="1 log, such as"):
+        assert {run.strategy for item in read_runs(tmp_path).values() for run in item.runs} == {"a", "b"}
+    with pytest.raises(SearchlabError, match="holds no log of its study as it is now; run the study, or .*--all"):
+        read_runs(other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"searchlab_study":2,"runs":[]}', '{"runs":[]}', "\x00"],
+    ids=["", "list", "{", "2", "0", "nul"],
+)
+def test_a_damaged_plan_is_refused(text: str, study: object, tmp_path: Path) -> None:
+    (tmp_path / PLAN).write_text(text)
+    with pytest.raises(SearchlabError, match=r"plan.json is damaged: .*; run the study again, which writes it anew"):
+        read_runs(tmp_path)
+    assert read_runs(tmp_path, everything=True)
+
+
+@pytest.mark.parametrize("log", ["../a.jsonl", "/etc/a.jsonl", "a/../../b.jsonl", "passwd"])
+def test_a_plan_names_logs_below_its_directory_alone(log: str, tmp_path: Path) -> None:
+    write_plan(tmp_path, [planned(tmp_path / "a.jsonl", tmp_path, "a", 0)])
+    path = tmp_path / PLAN
+    path.write_text(path.read_text().replace('"a.jsonl"', json.dumps(log)))
+    with pytest.raises(SearchlabError, match="is no path of a log below the directory"):
+        read_plan(tmp_path)
+
+
+def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
+    path = study["a", 0]
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:6]))
+    write_plan(tmp_path, [planned(path, tmp_path, *of, trials=8) for of, path in study.items()])
+    with LogWriter(path, header("a", 0)):
+        (item,) = summarize(read_runs(tmp_path)).workloads
+        said = searchlab("report", tmp_path)
+    name = path.name
+    assert f"{name} is still running: this is of its trials up to now." in item.notes
+    assert f"{name} did not come to trial 8: it is left out of the comparison, but for ERT." in item.notes
+    assert "The study is running: 3 of 4 runs are done, 1 is running." in said.stdout, said.stderr
+    assert f"{name} is still running" in (tmp_path / "report" / "report.html").read_text()
+    assert "running" not in searchlab("report", tmp_path).stdout
+
+
+STUDY = """
+workloads = ["gemm:64x64x64"]
+spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+policies = ["random", "grid"]
+seeds = 1
+trials = 8
+target = { kind = "llvm" }
+measure = { kind = "table", path = "table.jsonl" }
+"""
+
+
+def test_a_study_file_that_was_edited_is_reported_as_it_now_is(tmp_path: Path) -> None:
+    write_table(tmp_path / "table.jsonl", Small(), flaky)
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY)
+    refused = searchlab("report", file, cwd=tmp_path)
+    assert refused.returncode == 2 and "there is no directory results/study with logs of" in refused.stderr
+    assert searchlab("run", file, cwd=tmp_path).returncode == 0
+    file.write_text(STUDY.replace('"random", "grid"', '"random"').replace("trials = 8", "trials = 5"))
+
+    def reported(*words: object) -> dict[str, list[int]]:
+        done = searchlab("report", *words, "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["workloads"][0]["strategies"]
+        return {row["strategy"]: row["trials_by_seed"] for row in rows}
+
+    assert reported("results/study") == {"random": [8], "grid": [8]}, "as it was run"
+    assert reported(file) == {"random": [5]}
+    assert reported("results/study") == {"random": [5]}, "the study is as it was last named"
+    assert (
+        reported("results/study", "--all") == reported(file, "results/study", "--all") == {"random": [8], "grid": [8]}
+    )
+    refused = searchlab("report", file, file, cwd=tmp_path)
+    assert refused.returncode == 2 and "name at most one directory" in refused.stderr

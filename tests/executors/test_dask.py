@@ -1,0 +1,66 @@
+"""Runs on Dask: a cluster of two processes, one of which is killed; and clusters that runs cannot measure on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.executors.dask import DaskExecutor
+from tests.support.executing import decided_in, table_study
+
+distributed: Any = pytest.importorskip("distributed", reason="needs Dask: pip install 'searchlab[dask]'")
+dask: Any = pytest.importorskip("dask")
+
+
+def test_a_worker_that_is_killed_changes_no_log(tmp_path: Path) -> None:
+    study = table_study(tmp_path, seeds=6)
+    study.run(tmp_path / "one-by-one")
+    killed: list[int] = []
+
+    def kill(*_: object) -> None:
+        if not killed:
+            killed.append(next(iter(executor._client.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    executor = DaskExecutor(False, tmp_path, jobs=2, batch=2)
+    try:
+        study.run(tmp_path / "out", kill, executor=executor)
+    finally:
+        executor.shutdown()
+    assert killed and decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one")
+    assert len(decided_in(tmp_path / "out")) == 12
+
+
+def test_workers_say_which_machines_may_be_measured(tmp_path: Path) -> None:
+    """A cluster whose workers are threads of this process, since nothing is run there."""
+    options = {"processes": False, "dashboard_address": None, "n_workers": 2, "threads_per_worker": 1}
+    with distributed.LocalCluster(**options) as cluster:
+        address = cluster.scheduler_address
+        there = DaskExecutor(False, tmp_path, address=address)
+        assert there.jobs == 2
+        there.shutdown()
+        with pytest.raises(SearchlabError, match="no worker of the Dask cluster at .* offers one; start one worker on"):
+            DaskExecutor(True, tmp_path, address=address)
+        with pytest.raises(SearchlabError, match="leave out jobs"):
+            DaskExecutor(False, tmp_path, address=address, jobs=2)
+    with distributed.LocalCluster(**options, resources={"machine": 1}) as cluster:
+        with pytest.raises(SearchlabError, match="2 workers of the Dask cluster at .* leave one on each host"):
+            DaskExecutor(True, tmp_path, address=cluster.scheduler_address)
+        cluster.scale(1)
+        cluster.sync(cluster._correct_state)
+        alone = DaskExecutor(True, tmp_path, address=cluster.scheduler_address)
+        assert alone.jobs == 1 and alone.submit(int, "7").result() == 7
+        alone.shutdown()
+
+
+def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "500ms"}),
+        pytest.raises(SearchlabError, match="no Dask scheduler answers at 127.0.0.1:9: "),
+    ):
+        DaskExecutor(False, tmp_path, address="127.0.0.1:9")

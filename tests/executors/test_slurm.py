@@ -1,0 +1,52 @@
+"""Runs as jobs of submitit, on its executors that need no Slurm."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.executors.slurm import SlurmExecutor
+from tests.support.executing import decided_in, table_study
+
+submitit: Any = pytest.importorskip("submitit", reason="needs submitit: pip install 'searchlab[slurm]'")
+
+
+@pytest.mark.parametrize("cluster", ["local", "debug"])
+def test_jobs_of_submitit_change_nothing_in_a_replay(tmp_path: Path, cluster: str) -> None:
+    options = {"cluster": cluster, "batch": 3, "poll_seconds": 0.1, "timeout_min": 5}
+    study = table_study(tmp_path, executor={"name": "slurm", "options": options})
+    results = study.run(tmp_path / "out")
+    table_study(tmp_path).run(tmp_path / "one-by-one")
+    assert decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one") and len(results) == 4
+    assert not list((tmp_path / "out" / "slurm").glob("*.*"))
+
+
+def test_a_job_that_dies_is_an_error_and_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitit.Job, "_results_timeout_s", 0.5)  # how long a result may be late, 15 s else
+    executor = SlurmExecutor(False, tmp_path, cluster="local", poll_seconds=0.1)
+    assert executor.submit(int, "7").result() == 7
+    with pytest.raises(submitit.core.utils.UncompletedJobError):
+        executor.submit(signal.raise_signal, signal.SIGKILL).result()
+    assert list((tmp_path / "slurm").glob("*_log.err"))
+    executor.shutdown()
+
+
+def test_runs_that_measure_have_a_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitit.SlurmExecutor, "affinity", classmethod(lambda cls: 2))
+    executor = SlurmExecutor(True, tmp_path, slurm_partition="cpu", timeout_min=60)
+    assert executor.exclusive
+    assert executor._executor.parameters["exclusive"] is True
+    assert executor._executor.parameters["partition"] == "cpu"
+    executor.shutdown()
+    here = SlurmExecutor(True, tmp_path, cluster="local")
+    assert not here.exclusive  # so the runs are submitted one at a time
+    here.shutdown()
+
+
+def test_a_wrong_parameter_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match="the executor 'slurm' cannot be had so: .*patition"):
+        SlurmExecutor(False, tmp_path, cluster="local", slurm_patition="cpu")

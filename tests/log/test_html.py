@@ -1,0 +1,135 @@
+"""What notebooks show of results, studies and comparisons: compact, and no text of a log is taken for markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab import Study, compare, load_log
+from searchlab.log.format import read_log
+from searchlab.log.html import facts, paragraphs, table
+from searchlab.log.result import Result, Results
+from tests.support.analysis.logs import WORKLOAD, write
+
+TAGS = {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
+NASTY = st.one_of(
+    st.text(min_size=1, max_size=20),
+    st.sampled_from(["<script>alert(1)</script>", "</td><img src=x onerror=alert(1)>", "&lt;b&gt;", "a\" style='x' '"]),
+)
+
+
+class Reader(HTMLParser):
+    """Holds that all elements are known, none has an attribute but its alignment, and all are closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in TAGS and attrs in ([], [("style", "text-align: left")])
+        self.open.append(tag)
+        self.texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts[-1] += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    handle_decl = handle_pi = unknown_decl = handle_comment
+
+
+def words(html: str) -> list[str]:
+    return [text for text in Reader(html).texts if text]
+
+
+@given(st.lists(NASTY, min_size=3, max_size=3), NASTY)
+def test_text_is_text(values: list[str], caption: str) -> None:
+    assert words(table(values, [values], caption)) == [caption, *values, *values]
+    assert words(facts({values[0]: values[1]}, caption)) == [caption, *values[:2]]
+    assert words(paragraphs(values)) == values
+
+
+@settings(max_examples=15, deadline=None)
+@given(NASTY, NASTY)
+def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
+    with TemporaryDirectory() as folder:
+        log, plain = (read_log(write(Path(folder), strategy, 0, [1, "crash"])) for strategy in "ab")
+    named = replace(log, header=msgspec.structs.replace(log.header, label=name, space_label=other))
+    results = Results([Result(named), Result(plain)])
+    assert {name, other, WORKLOAD} <= set(words(results[0]._repr_html_()))
+    assert {name, other} <= set(words(results._repr_html_()))
+    assert f"{other} / {name}" in words(compare(results)._repr_html_())
+    study = Study.from_dict({"workloads": [WORKLOAD], "spaces": [{"name": "x", "label": other}], "policies": [name]})
+    assert {name, other} <= set(words(study._repr_html_()))
+
+
+def lines(html: str) -> dict[str, str]:
+    """The facts in a table of them."""
+    return dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", html))
+
+
+def test_a_result_says_what_it_found(tmp_path: Path) -> None:
+    found = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
+    shown = lines(found._repr_html_())
+    assert repr(found) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials>"
+    assert shown["best"] == "3.0 GFLOPS in trial 2" and shown["trials"] == "3, 1 failed" and shown["seed"] == "7"
+    for gflops in ([], ["crash"]):
+        shown = lines(load_log(write(tmp_path, f"x{len(gflops)}", 0, gflops))._repr_html_())
+        assert shown["best"] == "no success yet" and shown["trials"].startswith(str(len(gflops)))
+
+
+def test_results_are_counted_by_strategy(tmp_path: Path) -> None:
+    def made() -> Iterator[Any]:
+        for seed in range(3):
+            yield load_log(write(tmp_path, "a", seed, [1, 2 + seed, "crash"]))
+        yield load_log(write(tmp_path, "b", 0, []))
+
+    shown = words(Results(made())._repr_html_())
+    assert shown[0] == "4 runs"
+    assert shown[-14:] == [
+        WORKLOAD, "knob", "a", "3", "9", "3", "4.0 GFLOPS", WORKLOAD, "knob", "b", "1", "0", "0", "no success yet",
+    ]  # fmt: skip
+    many = Results(load_log(write(tmp_path, f"p{number}", 0, [1])) for number in range(60))
+    assert words(many._repr_html_())[0] == "60 runs; 10 more rows are not shown: see to_frame()"
+    assert words(Results()._repr_html_())[0] == "0 runs"
+
+
+def test_a_study_says_what_it_is() -> None:
+    shown = lines(
+        Study.from_dict(
+            {
+                "workloads": ["gemm:8x8x8"], "spaces": ["sketch"], "seeds": 3, "trials": 5,
+                "policies": ["random", {"name": "xgb", "label": "bold"}],
+            }
+        )._repr_html_()
+    )  # fmt: skip
+    assert shown["policies"] == "random, bold" and shown["seeds"] == "3" and shown["workloads"] == "gemm:8x8x8"
+    assert lines(Study.from_dict({"suite": "v1/dev", "policies": ["random"]})._repr_html_())["suite"] == "v1/dev"
+
+
+def test_a_comparison_shows_its_verdicts_and_most_of_many_workloads(tmp_path: Path) -> None:
+    for size in range(1, 15):
+        for name in ("a", "b"):
+            write(tmp_path, name, 0, [1, 2], workload=f"gemm:{size}x8x8")
+    made = compare(tmp_path)
+    shown = words(made._repr_html_())
+    assert made.summary.overall and shown[0] == made.summary.overall.verdict
+    assert sum(verdict in shown for verdict in made.verdicts.values()) >= 12
+    assert sum(text.startswith("gemm:") for text in shown) == 12 and "and 2 more workloads" in shown[-1]

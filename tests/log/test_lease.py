@@ -1,0 +1,84 @@
+"""One writer a log where locks do not reach: as two hosts see a shared directory whose locks are those of one host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab.log import lease
+from searchlab.log.format import read_log
+from searchlab.log.lease import LogBusy, LogTaken
+from searchlab.log.repair import examine
+from searchlab.log.writer import LogWriter
+from tests.support.logs import HEADER, trial, written
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_locks() -> object:
+    """A file system that has no locks, so that these writers do not see each other, as on two hosts."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(lease, "_lock", lambda file: None)
+    yield
+    patch.undo()
+
+
+def test_a_writer_that_was_thought_lost_stops_when_another_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    first = LogWriter(path, HEADER)
+    first.append(trial(0))
+    second = LogWriter(path, HEADER)
+    second.append(trial(1, 2e-3))
+    with pytest.raises(LogTaken, match="another process has taken over the log .*a.jsonl"):
+        first.append(trial(1, 5e-3))
+    second.append(trial(2))
+    second.close()
+    assert [record.seconds[0] for record in read_log(path).records] == [1e-3, 2e-3, 1e-3]
+    assert not examine(path).problems and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_log_that_grows_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    first = LogWriter(path, HEADER)
+    second = LogWriter(path, HEADER)
+    first.append(trial(0))
+    with pytest.raises(LogBusy, match="another process is writing"):
+        second.append(trial(0))
+    first.append(trial(1))
+    first.close()
+    assert len(read_log(path).records) == 2
+
+
+def test_a_writer_whose_log_was_taken_over_does_not_remove_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with pytest.raises(KeyError), LogWriter(path, HEADER), LogWriter(path, HEADER) as other:
+        other.append(trial(0))
+        raise KeyError
+    assert len(read_log(path).records) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["open", "append", "append", "close"])), max_size=30)
+)
+def test_a_log_only_grows_whoever_writes_it(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "a.jsonl"
+    before = written(path, 0)
+    writers: dict[int, LogWriter] = {}
+    for number, (who, what) in enumerate(steps):
+        if what == "open" and who not in writers:
+            writers[who] = LogWriter(path, HEADER)
+        elif who in writers and what == "append":
+            try:
+                writers[who].append(trial(len(writers[who].log.records), 1e-3 * (number + 1)))
+            except (LogBusy, LogTaken):
+                writers.pop(who)._file.close()
+        elif who in writers and what == "close":
+            writers.pop(who).close()
+        now = path.read_bytes()
+        assert now.startswith(before) and not examine(path).problems
+        before = now

@@ -1,0 +1,190 @@
+"""Budgets of seconds, and of trials without a gain: where runs end, how they go on, and what a report makes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.analysis import report
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.budget import Budget
+from searchlab.log.format import Ended, Log, Record, read_log
+from searchlab.log.repair import examine
+from searchlab.records import Measurement, Trial
+from searchlab.run.forecast import forecast
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
+from searchlab.space import Config
+from tests.support import toys
+from tests.support.logs import HEADER, decided, write_table
+
+BATCH = 4
+
+
+def charged_cost(config: Config) -> Measurement:
+    """Builds and runs take so long that what a policy takes is little beside it."""
+    return replace(toys.flaky(config), build_seconds=3.0, run_seconds=2.0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_table(tmp_path / "table.jsonl", toys.Small(), charged_cost)
+
+
+def run(table: Path, log: Path, **given: Any) -> Log:
+    """The log after a run over the toy table, each trial of which is charged 5 s and what the policy took."""
+    settings = {"policy": "random", "batch": BATCH, "seed": 0} | given
+    tune(toys.WORKLOAD, space=toys.Small(), log=log, measure={"kind": "table", "path": str(table)}, **settings)
+    return read_log(log)
+
+
+def charged(table: Path, tmp_path: Path, trials: int) -> float:
+    """Seconds of building and running that the first ``trials`` are charged: what a policy takes is on top."""
+    log = run(table, tmp_path / f"measured-{trials}.jsonl", trials=trials)
+    return float(log.charged[:, 2:].sum())
+
+
+def trials_of(log: Path) -> list[dict[str, Any]]:
+    return [line for line in decided(log) if "config" in line]
+
+
+def test_a_run_ends_with_the_batch_in_which_its_seconds_are_spent(table: Path, tmp_path: Path) -> None:
+    seconds = charged(table, tmp_path, 22)
+    path = tmp_path / "a.jsonl"
+    log = run(table, path, seconds=seconds)
+    assert len(log.records) % BATCH == 0 and 0 < len(log.records) <= 24
+    assert log.ended == Ended(ended=len(log.records), time=log.ended.time if log.ended else 0, seconds=seconds)
+    assert log.elapsed[-1] >= seconds > log.elapsed[-1 - BATCH]
+    assert not examine(path).problems
+    before = path.read_bytes()
+    seen: list[bool] = []
+    for same in (seconds, seconds / 1.0001):
+        run(table, path, seconds=same, on_trial=lambda trial, replayed: seen.append(replayed))
+    assert path.read_bytes() == before and len(seen) == 2 * len(log.records) and all(seen), "the budget is spent"
+
+
+def test_a_larger_budget_goes_on_to_where_one_run_would_have_ended(table: Path, tmp_path: Path) -> None:
+    """What the policy takes is no measurement of the table, so both runs are judged by the steps of one log."""
+    for name, small, large in (
+        ("stop_after", 5, 40),
+        ("seconds", charged(table, tmp_path, 10), 3 * charged(table, tmp_path, 30)),
+    ):
+        steps, whole = tmp_path / f"{name}-steps.jsonl", tmp_path / f"{name}-whole.jsonl"
+        first = run(table, steps, **{name: small})
+        both = run(table, steps, **{name: large})
+        assert len(both.records) > len(first.records) and both.ended and getattr(both.ended, name) == large
+        assert len(trials_of(steps)) == len(Budget(**{name: large}).cut(both).records)
+        if name == "stop_after":
+            run(table, whole, **{name: large})
+            assert trials_of(steps) == trials_of(whole)
+        assert sum(json.loads(line).get(name) == small for line in steps.read_text().splitlines()) == 1
+
+
+def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
+    path = tmp_path / "whole.jsonl"
+    run(table, path, stop_after=20)
+    lines = path.read_bytes().splitlines(keepends=True)
+    cut = tmp_path / "cut.jsonl"
+    for number in (1, 2, len(lines) - 2, len(lines) - 1):
+        cut.write_bytes(b"".join(lines[:number]) + lines[number][:9] if number < len(lines) else b"".join(lines))
+        run(table, cut, stop_after=20)
+        assert decided(cut) == decided(path)
+
+
+def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: Path) -> None:
+    by_trials = run(table, tmp_path / "a.jsonl", trials=6, seconds=1e6, stop_after=1000)
+    assert len(by_trials.records) == 6 and by_trials.ended is None, "only trials cut a batch"
+    by_gain = run(table, tmp_path / "b.jsonl", trials=1000, seconds=1e6, stop_after=8)
+    assert by_gain.ended and by_gain.ended.stop_after == 8
+    by_space = run(table, tmp_path / "c.jsonl", seconds=1e6)
+    assert by_space.ended and by_space.ended.by_policy and len(by_space.records) == toys.Small().size()
+    assert len(Budget(stop_after=4).cut(by_space).records) < 120 and Budget(trials=1000).cut(by_space) is by_space
+
+
+def test_a_smaller_budget_measures_nothing_and_says_that_the_log_holds_more(table: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    run(table, path, trials=100)
+    before = path.read_bytes()
+    for budget in ({"stop_after": 12, "trials": 120}, {"seconds": charged(table, tmp_path, 9), "trials": 120}):
+        with pytest.warns(SearchlabWarning, match="holds 100 trials, more than the .. that were asked"):
+            run(table, path, **budget)
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("budget", "says"),
+    [
+        ({"seconds": 0}, "'seconds' is 0; it must be more than 0"),
+        ({"seconds": -1.0}, "'seconds' is -1.0"),
+        ({"seconds": float("nan")}, "'seconds' is nan"),
+        ({"seconds": "10"}, "'seconds' is '10'"),
+        ({"stop_after": 0}, "'stop_after' is 0"),
+        ({"stop_after": 2.5}, "'stop_after' is 2.5"),
+    ],
+    ids=str,
+)
+def test_a_wrong_budget_is_refused(budget: dict[str, Any], says: str, table: Path, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=says):
+        run(table, tmp_path / "a.jsonl", **budget)
+    with pytest.raises(SearchlabError, match=next(iter(budget))):
+        Study.from_dict({"workloads": ["gemm:8x8x8"], "spaces": ["a"], "policies": ["random"], **budget})
+
+
+costs = st.one_of(st.just(None), st.floats(1e-6, 1.0))
+
+
+@given(st.lists(costs, max_size=30), st.integers(1, 6), st.integers(1, 12), st.floats(0.1, 30.0))
+def test_the_log_of_a_smaller_budget_is_the_beginning_of_that_of_a_larger_one(
+    found: list[float | None], size: int, stop_after: int, seconds: float
+) -> None:
+    """Each trial is charged a second; batches are told apart by the time of their proposal."""
+    records = []
+    for index, cost in enumerate(found):
+        measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
+        records.append(Record.of(Trial(index, Config({"a": index}), measured), 1e-3 * (index // size % 2), 0.0))
+    log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=size), tuple(records))
+    for small, large in (
+        (Budget(1000, seconds, None), Budget(1000, 1.5 * seconds, None)),
+        (Budget(1000, None, stop_after), Budget(1000, None, stop_after + 3)),
+        (Budget(1000, seconds, stop_after), Budget(1000, 2 * seconds, 2 * stop_after)),
+    ):
+        one, other = small.cut(log), large.cut(log)
+        assert len(one.records) <= len(other.records) <= len(log.records)
+        assert small.cut(one) is one and (one is log or len(one.records) % size == 0)
+        if one is not log:
+            assert small.complete(one)
+            ended = one.ended
+            assert ended and ended.ended == len(one.records)
+            if ended.stop_after:
+                working = [cost for cost in found[: ended.ended] if cost]
+                before = [cost for cost in found[: ended.ended - stop_after] if cost]
+                assert not working or min(before) <= 1.01 * min(working)
+
+
+def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, tmp_path: Path) -> None:
+    seconds = charged(table, tmp_path, 30)
+    spec: dict[str, Any] = {
+        "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "seeds": 3, "seconds": seconds,
+        "policies": ["random", {"name": "random", "label": "stops", "stop_after": 6, "batch": 2, "seconds": 1e6}],
+        "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"}, "batch": BATCH,
+    }  # fmt: skip
+    study = Study.from_dict(spec, tmp_path)
+    runs = study.plan()[0]
+    first = forecast([run for run in runs if run.strategy.name == "random"])
+    assert [(one.runs, one.complete, one.trials, one.seconds) for one in first] == [(3, 0, None, 3 * seconds)]
+    results = study.run(tmp_path / "out")
+    assert all(result.log.ended and not result.log.ended.by_policy for result in results)
+    (item,) = report(tmp_path / "out").workloads
+    timed, stops = item.by_strategy["random"], item.by_strategy["stops"]
+    assert timed.seeds == stops.seeds == [0, 1, 2] and timed.interrupted == stops.interrupted == []
+    assert timed.complete and stops.complete and timed.ended == stops.ended == 3
+    notes = " ".join(item.notes)
+    assert f"where the budget of {seconds:g} seconds was spent: they keep their best from there on" in notes
+    assert "where 6 trials had brought no gain over 1 %: they keep" in notes

@@ -1,0 +1,69 @@
+"""The copy of a study that lies beside its logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.log.study_file import JSON, TOML, kept_studies
+from searchlab.run.study import Study
+from tests.support import toys
+from tests.support.logs import write_table
+
+STUDY = """# A question.
+workloads = ["gemm:64x64x64"]
+spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+policies = ["random"]
+trials = 4
+batch = 4
+target = { kind = "llvm" }
+measure = { kind = "table", path = "tables" }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    write_table(tmp_path / "tables" / "Small.jsonl", toys.Small(), toys.flaky)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path / "study.toml"
+
+
+def test_the_study_file_lies_beside_the_logs_as_it_was_run(file: Path, tmp_path: Path) -> None:
+    (result,) = Study.load(file).run(tmp_path / "out")
+    assert kept_studies([result.log.path]) == [(tmp_path / "out" / TOML, STUDY)]
+    file.write_text(STUDY.replace("trials = 4", "trials = 6"))
+    Study.load(file).run(tmp_path / "out")
+    assert "trials = 6" in (tmp_path / "out" / TOML).read_text()
+
+
+def test_a_study_that_is_refused_is_not_kept(file: Path, tmp_path: Path) -> None:
+    Study.load(file).run(tmp_path / "out")
+    file.write_text(STUDY.replace("batch = 4", "batch = 2"))
+    with pytest.raises(SearchlabError, match="batch"):
+        Study.load(file).run(tmp_path / "out")
+    assert (tmp_path / "out" / TOML).read_text() == STUDY
+
+
+def test_a_study_that_a_script_made_is_kept_whole(file: Path, tmp_path: Path) -> None:
+    study = Study.from_dict({**SPEC, "policies": ["random"]}, tmp_path)
+    study.run(tmp_path / "out")
+    kept = json.loads((tmp_path / "out" / JSON).read_text())
+    assert kept == {**SPEC, "policies": ["random"]}
+    assert Study.from_dict(kept, tmp_path).spec == study.spec
+
+
+SPEC = {
+    "workloads": ["gemm:64x64x64"], "spaces": ["tests.support.toys:Small"], "trials": 4, "batch": 4,
+    "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "tables"},
+}  # fmt: skip
+
+
+def test_a_directory_of_complete_runs_that_cannot_be_written_to(file: Path, tmp_path: Path) -> None:
+    Study.load(file).run(tmp_path / "out")
+    (tmp_path / "out" / TOML).unlink()
+    (tmp_path / "out" / TOML).mkdir()  # nothing can be written there, whoever runs this
+    assert len(Study.load(file).run(tmp_path / "out")) == 1
+    assert kept_studies(sorted((tmp_path / "out").rglob("*.jsonl"))) == []

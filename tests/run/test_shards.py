@@ -1,0 +1,59 @@
+"""Shards of a study: every run is in one of them, and their logs together are those of the study."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.errors import SearchlabError
+from searchlab.run.plan import Run
+from searchlab.run.shards import in_shard, parse_shard
+from tests.support.cli import searchlab
+from tests.support.executing import decided_in, table_study
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    return table_study(tmp_path_factory.mktemp("study")).plan()[0]
+
+
+@given(count=st.integers(0, 40), parts=st.integers(1, 9))
+def test_each_run_is_in_one_of_shards_that_are_alike_in_size(planned: list[Run], count: int, parts: int) -> None:
+    runs = [replace(planned[0], log=Path(f"{index}.jsonl")) for index in range(count)]
+    shards = [in_shard(runs, part, parts) for part in range(1, parts + 1)]
+    assert sorted(run.log for shard in shards for run in shard) == sorted(run.log for run in runs)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+    assert in_shard(runs[::-1], 1, parts) == shards[0][::-1]
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1/0", "half", "1/2/3", "-1/2", "1"])
+def test_a_wrong_shard_is_one_sentence(text: str) -> None:
+    with pytest.raises(SearchlabError, match=f"the shard must be i/n.*{text}"):
+        in_shard([], *parse_shard(text))
+
+
+def test_shards_in_two_directories_are_the_study_together(tmp_path: Path) -> None:
+    study = table_study(tmp_path, seeds=3)
+    study.run(tmp_path / "whole")
+    counts = [len(study.run(tmp_path / f"part{part}", shard=(part, 2))) for part in (1, 2)]
+    assert counts == [3, 3]
+    for part in (1, 2):
+        shutil.copytree(tmp_path / f"part{part}", tmp_path / "merged", dirs_exist_ok=True)
+    assert decided_in(tmp_path / "merged") == decided_in(tmp_path / "whole")
+    assert len(study.run(tmp_path / "none", shard=(7, 7))) == 0
+
+
+def test_a_shard_on_the_command_line(tmp_path: Path) -> None:
+    table_study(tmp_path)
+    (tmp_path / "study.toml").write_text(
+        "workloads = ['gemm:64x64x64']\nspaces = ['tests.support.toys:Small']\nseeds = 4\ntrials = 12\n"
+        "policies = ['grid']\ntarget = { kind = 'llvm' }\nmeasure = { kind = 'table', path = 'table.jsonl' }\n"
+    )
+    done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "2/2")
+    assert done.returncode == 0 and "2 runs, which are shard 2 of 2, are complete" in " ".join(done.stdout.split())
+    assert len(decided_in(tmp_path / "out")) == 2

@@ -1,0 +1,89 @@
+"""Studies for executors, and what stands in for machines that share nothing or lose their workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlab.policy import NeverTwice
+from searchlab.run.study import Study
+from searchlab.run.task import Outcome, Task
+from searchlab.space import Space
+from tests.support import toys
+from tests.support.logs import decided, write_table
+
+
+def table_study(folder: Path, **given: Any) -> Study:
+    """A study of 4 runs that a table in ``folder`` answers, with the keys ``given`` over its own."""
+    if not (folder / "table.jsonl").exists():
+        write_table(folder / "table.jsonl", toys.Small(), toys.flaky)
+    data = {
+        "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}],
+        "policies": ["random", "grid"], "seeds": 2, "trials": 12, "batch": 4,
+        "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
+    }  # fmt: skip
+    return Study.from_dict({**data, **given}, folder)
+
+
+def decided_in(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the logs in ``out`` hold but for the clock, by their place there."""
+    return {str(log.relative_to(out)): decided(log) for log in sorted(out.rglob("*.jsonl"))}
+
+
+class Dies(NeverTwice):
+    """Proposes at random; its process is killed at the second batch, as long as fewer than ``times`` marks are there.
+
+    marks: a directory, where each death leaves a file.
+    """
+
+    def __init__(self, space: Space, *, seed: int, marks: str, times: int = 1) -> None:
+        super().__init__(space, seed=seed)
+        self.marks = Path(marks)
+        self.times = times
+
+    def propose(self, n: int, rng: np.random.Generator) -> Any:
+        deaths = len(list(self.marks.iterdir()))
+        if self.trials and deaths < self.times:
+            (self.marks / str(deaths)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return []
+
+
+class Elsewhere(Executor):
+    """Calls at once, as if on a machine that does not see the directory of the logs."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        (task,) = args
+        assert isinstance(task, Task)
+        future: Future[Any] = Future()
+        future.set_result(fn(replace(task, around=replace(task.around, shared=Path("/nowhere/shared")))))
+        return future
+
+
+class Refuses(Executor):
+    """Refuses every run after a moment. most: how many calls it had at the same time."""
+
+    jobs = 4
+
+    def __init__(self) -> None:
+        self.left = self.most = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Sequence[Outcome]]:
+        self.left += 1
+        self.most = max(self.most, self.left)
+        future: Future[Sequence[Outcome]] = Future()
+
+        def end() -> None:
+            self.left -= 1
+            future.set_result([Outcome("no", "no")])
+
+        threading.Timer(0.05, end).start()
+        return future

@@ -1,0 +1,53 @@
+"""The tutorial of a comparison: as a script, and as a notebook, which is the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.notebooks import TUTORIALS, notebook
+
+from .scripts import printed
+
+NOTEBOOK = json.loads((TUTORIALS / "compare.ipynb").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tutorial")
+
+
+@pytest.fixture(scope="module")
+def text(folder: Path) -> str:
+    return printed("compare", cwd=folder)
+
+
+def test_the_script_says_which_policy_is_fastest_and_draws(text: str, folder: Path) -> None:
+    assert "reaches 95 % of the best known in" in text.splitlines()[0]
+    assert {"random", "evolutionary", "xgb"} <= set(text.split())
+    assert len(list(folder.rglob("*.jsonl"))) == 24
+    assert (folder / "results/tutorials/compare/regret.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_it_is_short() -> None:
+    code = [line for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code" for line in cell["source"]]
+    assert len([line for line in code if line.strip()]) <= 15
+
+
+def test_the_notebook_is_the_script_without_outputs() -> None:
+    assert notebook((TUTORIALS / "compare.py").read_text("utf-8")) == NOTEBOOK, "python -m tests.support.notebooks"
+
+
+def test_the_notebook_runs(text: str, folder: Path) -> None:
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    made: Any = nbformat.read(TUTORIALS / "compare.ipynb", as_version=4)
+    nbformat.validate(made)
+    nbclient.NotebookClient(made, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    outputs = [output for cell in made.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert "".join(one.text for one in outputs if one.get("name") == "stdout") == text
+    assert [one.text for one in outputs if one.get("name") == "stderr"] == [], "no bar that cannot move, no warning"
+    assert "image/png" in outputs[-1].data, "the last figure is shown"
