@@ -7,7 +7,7 @@ which needs Python alone. The parts are one archive: the last commit of this rep
 for ``--python`` on Linux (x86-64, glibc 2.28 or later), installed in a folder. What that machine must have itself:
 
 - the Python that was named, and an NVIDIA driver for CUDA 13 (580 or later), with libcuda.so.1;
-- nvcc of CUDA 13 on PATH, with a C++ compiler; or else ``--nvrtc`` packs NVIDIA's runtime compiler, which needs neither;
+- nvcc of CUDA 13 on PATH, with a C++ compiler; or else ``--nvrtc`` packs NVIDIA's own compiler for programs that run;
 - PyTorch for CUDA, if it shall be compared with cuBLAS and cuDNN: it is too large to carry.
 
 libcudart.so.13 is packed. ``--without`` leaves out packages that the other machine has, by name.
@@ -76,7 +76,7 @@ def pip(python: str, command: str, *words: str) -> None:
 
 
 def run(*words: str) -> None:
-    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(words[:4])} ...: {done.stderr.strip()[-2000:]}")
 

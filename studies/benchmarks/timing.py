@@ -139,8 +139,11 @@ def compare(sides: Sequence[Callable[[], object]], rounds: int) -> dict[str, Any
     }
 
 
-def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
-    """The last line that ``script --worker task`` prints, JSON, in a new process with ``task["threads"]`` threads."""
+def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+    """The last line that ``script --worker task`` prints, JSON, in a new process with ``task["threads"]`` threads.
+
+    Raises subprocess.SubprocessError if it fails, or takes more than ``timeout`` seconds.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     run = subprocess.run(
         [sys.executable, script, "--worker", json.dumps(task)],
@@ -148,6 +151,7 @@ def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
+        timeout=timeout,
     )
     answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return answer
