@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import in_process
+from timing import in_process, leave_folder
 
 import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError, first_line
@@ -294,6 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--programs", type=int, default=1, help="with --compile-only: of each space and workload (1)")
     parser.add_argument("--arch", default="sm_90", help="with --compile-only: of which GPU (sm_90)")
     options = parser.parse_args(argv)
+    leave_folder()
     end = time.monotonic() + 60 * options.minutes
     workloads = options.workloads or WORKLOADS
     try:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from timing import arguments, build
+from timing import arguments, build, leave_folder
 
 from searchlab.errors import first_line
 from searchlab.machine.cuda import gpu_arch, gpu_name
@@ -251,6 +251,7 @@ def torch_version() -> str | None:
 def main() -> None:
     import tvm
 
+    leave_folder()
     task = json.loads(sys.argv[sys.argv.index("--worker") + 1])
     runtime = CudaRuntime(FLUSHES * (tvm.cuda(0).l2_cache_size_bytes or 64 << 20))
     print(json.dumps(machine(runtime) if task["kind"] == "machine" else compare(task, runtime)))

@@ -42,6 +42,12 @@ FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
 """Prefixes of the settings that are dropped, for example OPENBLAS_CORETYPE."""
 
 
+def leave_folder() -> None:
+    """Take this folder off ``sys.path``: a process would find ``cuda.py`` for NVIDIA's package of that name."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != here]
+
+
 def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:
     """A parser with the options of every benchmark here; ``trials`` is the default of that option."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,10 +1,16 @@
-"""Puts the emulated GPU into a folder: libcuda, libcudart, and an nvcc."""
+"""Runs Python where there is an emulated GPU: libcuda, libcudart and nvcc. Its programs are right, and slow.
+
+    python -m tests.support.measure.emulated_gpu -m pytest -m gpu tests/measure/test_cuda.py
+
+Kernels whose threads exchange values without shared memory (warp shuffles) do not compile for it.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -32,3 +38,12 @@ def install(folder: Path) -> dict[str, str]:
         "PATH": os.pathsep.join([str(folder), os.environ["PATH"]]),
         "TVM_CUDA_COMPILE_MODE": "nvcc",
     }
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run([sys.executable, *sys.argv[1:]], env=install(Path(folder))).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
