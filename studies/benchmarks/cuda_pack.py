@@ -40,8 +40,8 @@ SOURCES = ("pyproject.toml", "README.md", "LICENSE", "searchlab", "spaces", "pol
 GLIBC = 28  # glibc 2.28: the least for which all packages have wheels
 
 TESTING = ("pytest", "hypothesis")
-CUDART = ("nvidia-cuda-runtime==13.*",)
-NVRTC = ("cuda-bindings==13.*", "nvidia-cuda-nvrtc==13.*", "nvidia-cuda-cccl==13.*", "nvidia-cuda-crt==13.*")
+CUDART = ("nvidia-cuda-runtime==13.0.*",)  # as every driver for CUDA 13 runs
+NVRTC = ("cuda-bindings==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-cccl==13.0.*", "nvidia-cuda-crt==13.0.*")
 """NVIDIA's runtime compiler, its binding to Python, and the headers that TVM's kernels include."""
 
 SMALLER = {"xgboost": "xgboost-cpu"}

@@ -63,8 +63,10 @@ def unpack(parts: Path, manifest: dict[str, Any], target: Path) -> None:
 def write_environment(target: Path) -> None:
     """Write env.sh: the packages first, the packed CUDA runtime after the libraries that are set already."""
     cuda = target / "site" / "nvidia" / "cu13"
-    values = {"PYTHONPATH": [target / "site"], "LD_LIBRARY_PATH": [cuda / "lib"]}
-    lines = [f'export {name}="{":".join(map(str, paths))}${{{name}:+:${name}}}"' for name, paths in values.items()]
+    lines = [
+        f'export PYTHONPATH={shlex.quote(str(target / "site"))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
+        f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{shlex.quote(str(cuda / "lib"))}',
+    ]
     if (target / "site" / "cuda" / "bindings").is_dir() and not shutil.which("nvcc"):
         # TVM looks for the headers of NVRTC where the CUDA toolkit has them.
         headers = cuda / "targets" / "x86_64-linux"

@@ -185,16 +185,17 @@ def test_compiling_alone_counts_and_shows_what_fails(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("g++")), reason="gcc and g++ emulate a GPU")
-def test_a_search_and_its_timing_run_on_an_emulated_gpu(tmp_path: Path) -> None:
-    (tmp_path / "gpu").mkdir()
-    words = [str(BENCHMARKS / "cuda.py"), "gemm:8x8x8", "--trials", "2", "--rounds", "1", "--out", "out"]
-    done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=install(tmp_path / "gpu"))
-    assert done.returncode == 0
-    text = (tmp_path / "out" / "table.txt").read_text()
-    for policy in cuda.POLICIES:
-        for space in cuda.FAMILIES:
-            (line,) = (line for line in text.splitlines() if line.split()[:3] == ["gemm:8x8x8", policy, space])
-            assert line.split()[-1] == "-", text
+def test_programs_are_checked_and_timed_on_an_emulated_gpu(tmp_path: Path) -> None:
+    workload = parse_workload("gemm:8x8x8")
+    config = cuda_timing.first_valid(Trace(workload, Target({"kind": "cuda", "arch": "sm_90"})))
+    configs = {"trace": config.to_json(), "knob-template": {"no": "such knob"}}
+    task = {"kind": "compare", "workload": str(workload), "configs": configs, "rounds": 2}
+    words = [sys.executable, str(BENCHMARKS / "cuda_timing.py"), "--worker", json.dumps(task)]
+    done = subprocess.run(words, capture_output=True, text=True, env=install(tmp_path))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert [row["side"] for row in answer["rows"]] == ["trace"] and answer["rows"][0]["ms"] > 0
+    assert answer["problems"].keys() - {"library"} == {"knob-template"}
 
 
 # --- packing ----------------------------------------------------------------------------------------------------
