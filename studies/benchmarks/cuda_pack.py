@@ -75,16 +75,18 @@ def pip(python: str, command: str, *words: str) -> None:
     run(sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *which, *words)
 
 
-def run(*words: str) -> None:
+def run(*words: str) -> str:
+    """What a command prints. Raises SystemExit with its message."""
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(words[:4])} ...: {done.stderr.strip()[-2000:]}")
+    return done.stdout
 
 
-def stage(folder: Path, python: str, specs: Sequence[str]) -> None:
+def stage(folder: Path, commit: str, python: str, specs: Sequence[str]) -> None:
     """Fill ``folder`` with ``tree/``, the sources, and ``site/``, the packages and searchlab installed from them."""
     archive = folder / "tree.tar"
-    run("git", "archive", "--output", str(archive), "HEAD", *SOURCES)
+    run("git", "archive", "--output", str(archive), commit, *SOURCES)
     with tarfile.open(archive) as sources:
         sources.extractall(folder / "tree", filter="data")
     archive.unlink()
@@ -100,10 +102,12 @@ def compress(folder: Path, archive: Path, preset: int) -> None:
     filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
     with lzma.open(archive, "wb", filters=filters) as out, tarfile.open(fileobj=out, mode="w|") as tar:
         for part in ("tree", "site"):
-            tar.add(folder / part, part, filter=_anonymous)
+            tar.add(folder / part, part, filter=_carried)
 
 
-def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _carried(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if re.search(r"\.a$|\.alt\.so", entry.name):  # of CUDA's packages: nothing is linked with them
+        return None
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry
@@ -147,13 +151,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.folder.exists() and any(options.folder.iterdir()):
         sys.exit(f"{options.folder} is not empty; name a new folder")
     options.folder.mkdir(parents=True, exist_ok=True)
+    commit = run("git", "rev-parse", "HEAD").strip()
     specs = packages(options.python, options.without, [*CUDART, *(NVRTC if options.nvrtc else ())])
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
-        stage(folder, options.python, specs)
+        stage(folder, commit, options.python, specs)
         compress(folder, folder / "archive", options.preset)
         parts = split(folder / "archive", options.folder, int(options.megabytes * 1e6))
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     manifest = {"commit": commit, "python": options.python, "packages": specs, "parts": parts}
     (options.folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     shutil.copyfile(HERE / "cuda_unpack.py", options.folder / "unpack.py")
