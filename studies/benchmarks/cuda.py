@@ -118,10 +118,14 @@ def search(space: str, workload: str, policy: str, options: argparse.Namespace, 
         if not replayed and time.monotonic() > end:
             raise TimeOver
 
-    result = searchlab.tune(
-        workload, space=space, policy=policy, trials=options.trials, batch=BATCH, seed=options.seed, target="cuda",
-        measure=MEASURE, log=options.out / "logs" / f"{slug(f'{policy} {workload} {space}')}.jsonl", on_trial=on_trial,
-    )  # fmt: skip
+    log = options.out / "logs" / f"{slug(f'{policy} {workload} {space}')}.jsonl"
+    try:
+        result = searchlab.tune(
+            workload, space=space, policy=policy, trials=options.trials, batch=BATCH, seed=options.seed,
+            target="cuda", measure=MEASURE, log=log, on_trial=on_trial,
+        )  # fmt: skip
+    except SearchlabError as error:  # the other spaces go on
+        return {"space": space, "trials": 0, "failures": {}, "messages": {"search": str(error)}, "config": None}
     measured = [trial.measurement for trial in result.trials]
     failures = Counter(one.failure for one in measured if one.failure)
     messages = {one.failure: one.message.splitlines()[0][:300] for one in reversed(measured) if one.failure}
