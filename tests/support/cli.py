@@ -34,7 +34,7 @@ def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedPr
 
 @contextlib.contextmanager
 def _as_a_process_of_its_own(cwd: Path | None) -> Iterator[None]:
-    """In ``cwd``; what a command leaves in its process is undone at the end: modules that lie there, handlers, filters."""
+    """In ``cwd``; what a command leaves in this process is undone: modules that lie there, handlers, filters."""
     folder, handler = Path(cwd or Path.cwd()), signal.getsignal(signal.SIGTERM)
     with contextlib.chdir(folder), mock.patch.object(sys, "path", [*sys.path]), warnings.catch_warnings():
         warnings.resetwarnings()
