@@ -30,7 +30,7 @@ class UnsupportedSpace(SearchlabError):
 class RunsFailed(SearchlabError):
     """Some runs of a study failed, the others are complete; the CLI exits 1.
 
-    reasons: the log of each run that failed -> why.
+    reasons: the log of each run that failed -> why, in the order of the runs.
     """
 
     def __init__(self, reasons: Mapping[Path, str], count: int) -> None:

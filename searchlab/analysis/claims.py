@@ -11,7 +11,10 @@ DIGITS = 3
 
 
 def claims(first: str, second: str, difference: Difference, measure: str = "area under the curve") -> list[str]:
-    """Three sentences, the narrowest claim first. Where the runs cannot carry a claim, its sentence says why."""
+    """Three sentences, the narrowest claim first. Where the runs cannot carry a claim, its sentence says why.
+
+    difference: its p-values are corrected for all tests of a report; its intervals are of this difference alone.
+    """
     if not difference.workloads:
         return [difference.on_these.difference.note]
     over = "the workload" if difference.workloads == 1 else f"{difference.workloads} workloads"
@@ -55,7 +58,7 @@ def _answer(where: str, answer: Answer, first: str, second: str) -> str:
     if interval.lower is None or interval.upper is None or answer.p is None:
         return interval.note
     ends = f"{number_text(interval.lower, DIGITS)} to {number_text(interval.upper, DIGITS)}"
-    p = f"p {p_text(answer.p)}" if answer.p < 0.001 else f"p = {p_text(answer.p)}"
+    p = f"corrected p {'' if answer.p < 0.001 else '= '}{p_text(answer.p)}"
     return f"{where} {first} less {second} is {number_text(interval.value, DIGITS)} (95 % interval {ends}; {p})."
 
 

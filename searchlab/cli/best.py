@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from ..errors import SearchlabError
@@ -79,7 +79,7 @@ def _bests(where: Path) -> list[Best]:
         raise SearchlabError(f"there is no log (*.jsonl) in {where}")
     bests: dict[str, Best] = {}
     for result in results:
-        if np.isfinite(result.log.costs).any():
+        if any(map(math.isfinite, result.log.costs)):
             before = bests.get(result.log.header.workload)
             if before is None or result.best.seconds < before.seconds:
                 bests[result.log.header.workload] = result.best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -33,7 +34,7 @@ class DaskExecutor(Executor):
 
     def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: int = 8) -> None:
         try:
-            from distributed import Client, LocalCluster
+            from distributed import Client, LocalCluster, WorkerPlugin
         except ImportError:
             raise SearchlabError("the executor 'dask' needs Dask: pip install 'searchlab[dask]'") from None
         self.batch = batch
@@ -59,6 +60,7 @@ class DaskExecutor(Executor):
                 env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
             )  # fmt: skip
             self._client = Client(self._cluster, set_as_default=False)
+            self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
         self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._looked = float("-inf")
         self._jobs = 0
@@ -105,3 +107,8 @@ class DaskExecutor(Executor):
                 f"the study measures the machines that its runs are on, and no worker of the Dask cluster at {address} "
                 f"offers one; start one worker on each host: dask worker {address} --nthreads 1 --resources machine=1"
             )
+
+
+def _ignore_interrupts(plugin: object, worker: object) -> None:
+    """Ctrl-C is for the parent of a worker alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -161,7 +161,7 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
         if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
             way = "choose another log file"
             if new.label:  # of a study, which names its logs itself
-                of_policy = ("policy", "cost_model", "features", "batch", "warm_start")
+                of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose another directory (--out)"
             raise SearchlabError(
@@ -177,4 +177,4 @@ def _same_plugin(name: str, old: Any, new: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import re
@@ -11,6 +12,9 @@ from ..errors import SearchlabError
 
 COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
 """The environment variable with which TVM chooses ``nvcc`` or ``nvrtc``."""
+
+NEEDED = ("libcuda.so.1", "libcudart.so.13")
+"""What the CUDA runtime of TVM 0.27 is linked with."""
 
 INSTEAD = "use another machine, or recorded measurements: measure = {kind = 'table', ...}"
 
@@ -64,16 +68,33 @@ def compile_mode() -> str:
         return os.environ[COMPILE_MODE]
     if shutil.which("nvcc"):
         return "nvcc"
-    if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings"):
+    if _has_bindings():
         return "nvrtc"
     raise SearchlabError(
-        "CUDA programs cannot be compiled: put nvcc, of the CUDA toolkit, on PATH, or pip install cuda-bindings"
+        "CUDA programs cannot be compiled: put nvcc, of the CUDA toolkit, on PATH, or pip install cuda-bindings "
+        "and set CUDA_PATH to the folder that holds CUDA's headers in include"
     )
+
+
+def _has_bindings() -> bool:
+    try:
+        return importlib.util.find_spec("cuda.bindings") is not None
+    except ModuleNotFoundError:  # there is no package called cuda, or a script of that name is found first
+        return False
 
 
 def _why_none() -> str:
     import tvm
 
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
-        return "TVM cannot load its CUDA runtime, which needs the NVIDIA driver (libcuda) and libcudart"
+        absent = " and ".join(library for library in NEEDED if not _loads(library)) or "another library"
+        return f"TVM cannot load its CUDA runtime, for want of {absent} (libcuda is of the NVIDIA driver)"
     return "the driver reports none"
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

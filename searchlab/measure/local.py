@@ -186,9 +186,12 @@ class LocalMeasurer(Remeasurer):
             self._end_runner()
             runner = None
         if runner is None:
-            # The driver of a GPU maps the GPU's memory into the process, and that is not what this limit is for.
-            limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
-            runner = self._runner = MeasuringWorker(self.target.cores, self._scratch, limit)
+            # The driver of a GPU maps the GPU's memory into the process, and that is not what the limit is for. The
+            # reference is computed on all cores: no program runs on them, and each failure starts a process anew.
+            on_cpu = self.target.kind == "llvm"
+            limit = self.settings.memory_limit_mb if on_cpu else 0
+            threads = self.target.cores if on_cpu else available_cores()
+            runner = self._runner = MeasuringWorker(threads, self._scratch, limit)
         if runner.told != workload:
             runner.tell(workload, SetUpRunner(workload, self.settings.for_worker(), self.target.kind))
         return runner

@@ -60,6 +60,8 @@ class Runner:
         unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
         self.unwritten = unwritten.astype(workload.out_dtype)
         self.result = tvm.runtime.tensor(self.unwritten, device)
+        # Kept until the next are loaded: to unload a kernel that has failed can end the process before it has answered.
+        self.loaded: list[tvm.runtime.Module] = []
 
     def run(self, load: Load, best: float = math.inf) -> Ran | Failed:
         """Check a program, and time it.
@@ -71,7 +73,7 @@ class Runner:
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         try:
-            module = load()
+            (module,) = self.loaded = [load()]
             cold = 0.0
             if self.expected is not None:
                 cold, wrong = self._check(module, self.inputs, self.expected)
@@ -99,7 +101,7 @@ class Runner:
     def remeasure(self, loads: Sequence[Load], rounds: int) -> Remeasured | Failed:
         """Time each program once more in each round: in turn, and each round begins with another program."""
         try:
-            modules = [load() for load in loads]
+            modules = self.loaded = [load() for load in loads]
             readings: list[list[float]] = [[] for _ in modules]
             for first in range(rounds):
                 for i in range(len(modules)):
@@ -114,7 +116,8 @@ class Runner:
         assert case.expected is not None
         try:
             inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
-            _, wrong = self._check(load(), inputs, case.expected)
+            (module,) = self.loaded = [load()]
+            _, wrong = self._check(module, inputs, case.expected)
         except Exception as error:  # as in run()
             return Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
         return Failed("wrong_answer", wrong) if wrong else Right()

@@ -24,7 +24,7 @@ from ..plugins import trusts
 from .plan import OnRun, OnTrial, Run
 from .task import Outcome, Surroundings, Task, perform
 
-LOSSES = 3
+LOSSES = 5
 """A run fails when it was lost so many times, and its log has not grown in between."""
 AHEAD = 256
 """How many tasks are submitted at a time to an executor that does not say how many it performs at the same time."""

@@ -47,7 +47,8 @@ def execute(
         else:
             yield run, log
     if reasons:
-        raise RunsFailed(reasons, len(runs)) from first
+        in_order = {run.log: reasons[run.log] for run in runs if run.log in reasons}
+        raise RunsFailed(in_order, len(runs)) from first
 
 
 def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:

@@ -51,6 +51,12 @@ def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
     return plain, given
 
 
+def named(value: object) -> str:
+    """A function, a class or another object of a script, as the copy of a study names it."""
+    what: Any = value if hasattr(value, "__qualname__") else type(value)
+    return f"{what.__module__}:{what.__qualname__}"
+
+
 def _entry(key: str, item: Any, given: Given) -> Any:
     """The entry ``item`` of the list ``key`` in the words of a study file; None for a space that is in an entry."""
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}

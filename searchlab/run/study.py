@@ -31,7 +31,7 @@ from ..schema import explained
 from ..target import resolve_target
 from ..workload import parse_workload
 from .execute import execute, warn_of_more
-from .given import Given, spelled
+from .given import Given, named, spelled
 from .plan import OnRun, Run, Searched, Strategy, plan_run
 from .progress import shown
 from .shards import in_shard
@@ -77,7 +77,7 @@ class Study:
         """
         plain, given = spelled(data)
         study = cls._of(plain, Path(base), "the study")
-        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+        text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=named), indent=2).decode() + "\n"
         return replace(study, given=given, copy=(JSON, text))
 
     @classmethod

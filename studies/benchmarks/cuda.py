@@ -1,159 +1,330 @@
-"""Compares the best CUDA program of each family of spaces for a convolution with cuDNN, on one GPU.
+"""Runs searchlab's CUDA programs on one GPU, and compares the best of each space with cuBLAS and cuDNN.
 
-    python studies/benchmarks/cuda.py [WORKLOAD ...] [--trials 64] [--json FILE]
+    python studies/benchmarks/cuda.py --all [--minutes 25] [--out results/cuda]
+    python studies/benchmarks/cuda.py WORKLOAD ...
+    python studies/benchmarks/cuda.py --compile-only
 
-The default is the convolution of AutoTVM's tutorial. PyTorch calls cuDNN: float32 without TF32, NCHW, its fastest
-algorithm (``cudnn.benchmark``). All are timed by CUDA events, in turn. This needs an NVIDIA GPU.
+``--all`` does these parts, in this order: what the machine is; the tests that need a GPU; and for each policy and each
+workload a search of 64 trials in each space, whose best programs are then timed in turn with PyTorch's (float32 without
+TF32; see cuda_timing.py). Workloads that are named take the place of these, without the tests. Without PyTorch there
+are no ratios.
+
+Each part writes a file into ``--out`` as it ends, and each search a log. When the minutes are over, the table of what
+is there is printed, and written as table.txt and table.json; the same command then goes on with the rest. To repeat a
+part, delete its file.
+
+``--compile-only`` needs no GPU: it compiles programs of each space for each workload, and says which fail.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
+import os
+import re
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from timing import arguments, build, common_options, search
+from timing import in_process, leave_folder
 
-from searchlab.errors import SearchlabError
-from searchlab.machine.cuda import gpu_arch, gpu_name
-from searchlab.measure.code import device_of
-from searchlab.space import Config
-from searchlab.target import Target, resolve_target
-from searchlab.workload import Conv2d, parse_workload
+import searchlab
+from searchlab.errors import InvalidConfig, SearchlabError, first_line
+from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_arch, gpu_name
+from searchlab.machine.host import available_cores
+from searchlab.measure.code import compile_program, reason
+from searchlab.space import SPACES, Space
+from searchlab.target import Target
+from searchlab.workload import parse_workload
 
-if TYPE_CHECKING:
-    import torch
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
-WORKLOADS = ("conv2d:1x7x7x512x512x3x3:p1",)
+WORKLOADS = (
+    "conv2d:1x7x7x512x512x3x3:p1:bias:relu",  # of AutoTVM's and Ansor's tutorials
+    "gemm:1024x1024x1024",
+    "resnet50/conv2.2b",
+    "resnet50/conv3.2c",
+    "resnet50/conv4.1b",
+    "gemm:4096x4096x4096",
+)
+POLICIES = ("xgb", "evolutionary-model")
 FAMILIES = ("knob-template", "sketch", "trace")
-CUDNN = "cuDNN"
 
-SLICE_MS = 20  # the least time that one side runs in a round
+AIMS = {"conv2d": ("cuDNN", 1.0), "gemm": ("cuBLAS", 0.9)}
+"""By operator: the library, and the least ratio of its time to ours that the spaces should reach."""
 
-Side = Callable[[], float]
-"""Milliseconds of one run, over one round."""
+MEASURE = {"kind": "local", "repeat": 5, "min_repeat_ms": 10, "build_timeout": 30, "run_timeout": 5}
+BATCH = 16
+TRIES = 1000  # random configs, of which one should be valid
 
-
-def tvm_side(space: str, workload: Conv2d, target: Target, config: Config) -> Side:
-    """The program of ``config``; its result is first checked against numpy."""
-    module, args = build(space, workload, target, config), arguments(workload, target)
-    module["main"](*args)
-    rtol, atol = workload.tolerance()
-    check(space, workload, args[-1].numpy(), rtol, atol)
-    timer = module.time_evaluator("main", device_of(target.kind), number=1, repeat=1, min_repeat_ms=SLICE_MS)
-    return lambda: float(timer(*args).results[0]) * 1e3
+Part = Callable[[float], dict[str, Any]]
+"""What a part found; it is given the time, of time.monotonic, at which to end."""
 
 
-def cudnn_side(workload: Conv2d) -> Side:
-    """torch.nn.functional.conv2d (and ReLU, if any), on arrays of the same layout."""
-    import torch
-
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False
-    data, weight, *bias = (torch.from_numpy(array).cuda() for array in workload.inputs().values())
-
-    def run() -> torch.Tensor:
-        geometry = (workload.stride, workload.padding, workload.dilation)
-        result = torch.nn.functional.conv2d(data, weight, bias[0] if bias else None, *geometry)
-        return result.relu_() if workload.relu else result
-
-    def timed(number: int) -> float:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.inference_mode():
-            start.record()
-            for _ in range(number):
-                run()
-            end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) / number
-
-    with torch.inference_mode():
-        first = run().cpu().numpy()  # cuDNN chooses its algorithm here
-    # It may be Winograd's, whose rounding errors are larger (Lavin and Gray, CVPR 2016).
-    check(CUDNN, workload, first, rtol=0, atol=1e-3 * float(np.abs(first).max()))
-    number = 1
-    while (taken := timed(number) * number) < SLICE_MS:
-        number = max(2 * number, int(number * SLICE_MS / max(taken, 1e-3)) + 1)
-    return lambda: timed(number)
+class TimeOver(Exception):
+    """The minutes are over, in the middle of a part."""
 
 
-def check(name: str, workload: Conv2d, result: np.ndarray[Any, Any], rtol: float, atol: float) -> None:
-    """Raise AssertionError if ``result`` differs from numpy's."""
-    expected = workload.reference(workload.inputs())
-    np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol, err_msg=name)
+# --- the parts ------------------------------------------------------------------------------------------------
 
 
-def in_turn(sides: dict[str, Side], rounds: int) -> dict[str, list[float]]:
-    """The milliseconds of each side in each round; the first side of a round is the last of the next."""
-    names = list(sides)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for side in sides.values():
-        side()  # this brings up the clocks
-    for _ in range(rounds):
-        for name in names:
-            times[name].append(sides[name]())
-        names = names[1:] + names[:1]
-    return times
+def parts(workloads: Sequence[str], options: argparse.Namespace) -> Iterator[tuple[str, Part]]:
+    """The name of each part, and what it does, in order of worth."""
+    if options.all:
+        yield "machine", machine
+        yield "tests", partial(gpu_tests, out=options.out)
+    for policy in POLICIES:
+        for workload in workloads:
+            yield slug(f"{policy} {workload}"), partial(searches, workload=workload, policy=policy, options=options)
 
 
-def rows_of(name: str, target: Target, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each family, and one for cuDNN."""
-    workload = parse_workload(name)
-    assert isinstance(workload, Conv2d)
-    configs = {space: search(space, workload, target, options.trials, options.seed) for space in FAMILIES}
-    sides = {space: tvm_side(space, workload, target, config) for space, config in configs.items()}
-    times = in_turn({**sides, CUDNN: cudnn_side(workload)}, options.rounds)
-    rows = []
-    for side, each in times.items():
-        low, median, high = (float(value) for value in np.percentile(each, [25, 50, 75]))
-        ratio = float(np.median(np.array(times[CUDNN]) / np.array(each)))
-        config = configs[side].to_json() if side in configs else None
-        row = {"workload": name, "side": side, "ms": median, "ms_quartiles": [low, high], "ratio": ratio}
-        rows.append({**row, "gflops": workload.flops / median / 1e6, "config": config, "gpu": gpu_name()})
-    return rows
+def machine(end: float) -> dict[str, Any]:
+    return beside({"kind": "machine"}, end)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = common_options(__doc__, trials=64)
-    parser.add_argument("workloads", nargs="*", default=WORKLOADS, metavar="WORKLOAD", help="conv2d:... in float32")
-    options = parser.parse_args(argv)
-    if gpu_arch() is None:
-        sys.exit("no CUDA device was found; run this benchmark on a machine with an NVIDIA GPU")
-    if importlib.util.find_spec("torch") is None or not _torch_has_cuda():
-        sys.exit("this benchmark uses cuDNN from PyTorch: install a build of torch for CUDA")
+def gpu_tests(end: float, out: Path) -> dict[str, Any]:
+    """How many tests that need a GPU passed, failed and so on; what they print goes to tests.txt."""
+    files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "pytest.mark.gpu" in file.read_text()]
+    words = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "--tb=short", "-rfE", "--no-header", *files]
+    with (out / "tests.txt").open("w") as printed:
+        try:
+            subprocess.run(words, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, timeout=left(end))
+        except subprocess.TimeoutExpired:
+            raise TimeOver from None
+    lines = (out / "tests.txt").read_text().splitlines()
+    counts = {kind: int(count) for count, kind in re.findall(r"(\d+) (\w+)", lines[-1] if lines else "")}
+    return {"counts": counts, "failed": [line for line in lines if line.startswith(("FAILED", "ERROR"))]}
+
+
+def searches(end: float, workload: str, policy: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A search in each space, and then their best programs beside the library."""
+    found = [search(space, workload, policy, options, end) for space in FAMILIES]
+    configs = {one["space"]: one.pop("config") for one in found if one["config"]}
+    timed = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
+    return {"workload": workload, "policy": policy, "searches": found, **timed}
+
+
+def search(space: str, workload: str, policy: str, options: argparse.Namespace, end: float) -> dict[str, Any]:
+    """The best config of a search, None if it has none, and how its trials ended."""
+
+    def on_trial(trial: searchlab.Trial, replayed: bool) -> None:
+        if not replayed and time.monotonic() > end:
+            raise TimeOver
+
+    log = options.out / "logs" / f"{slug(f'{policy} {workload} {space}')}.jsonl"
     try:
-        for name in options.workloads:
-            if not isinstance(workload := parse_workload(name), Conv2d) or workload.dtype != "float32":
-                raise SearchlabError(f"{name} is not a convolution in float32")
-        target = resolve_target("cuda")
-        print(f"{gpu_name()}, {options.trials} trials each")
-        print(f"{'workload':32} {'':14}     ms (quartiles)      GFLOPS  cuDNN's ms / ms")
-        rows = []
-        for name in options.workloads:
-            for r in rows_of(name, target, options):
-                rows.append(r)
-                low, high = r["ms_quartiles"]
-                print(
-                    f"{name:32} {r['side']:14} {r['ms']:.4f} ({low:.4f}..{high:.4f}) {r['gflops']:7.0f}  "
-                    f"{r['ratio']:.3f}",
-                    flush=True,
-                )
+        result = searchlab.tune(
+            workload, space=space, policy=policy, trials=options.trials, batch=BATCH, seed=options.seed,
+            target="cuda", measure=MEASURE, log=log, on_trial=on_trial,
+        )  # fmt: skip
+    except SearchlabError as error:  # the other spaces go on
+        return {"space": space, "trials": 0, "failures": {}, "messages": {"search": str(error)}, "config": None}
+    measured = [trial.measurement for trial in result.trials]
+    failures = Counter(one.failure for one in measured if one.failure)
+    messages = {one.failure: one.message.splitlines()[0][:300] for one in reversed(measured) if one.failure}
+    row = {"space": space, "trials": len(measured), "failures": dict(failures), "messages": messages}
+    if sum(failures.values()) == len(measured):
+        return {**row, "config": None}
+    return {**row, "config": result.best.config.to_json(), "ms_in_search": result.best.seconds * 1e3}
+
+
+def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
+    """What cuda_timing.py answers to ``task``, in a process of its own: a kernel may break it."""
+    try:
+        return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, left(end))
+    except subprocess.TimeoutExpired:
+        raise TimeOver from None
+    except subprocess.CalledProcessError as error:
+        raise SearchlabError(f"cuda_timing.py ended with exit code {error.returncode}; see above") from None
+
+
+def left(end: float) -> float:
+    """Seconds until ``end``. Raises TimeOver if there are none."""
+    if (seconds := end - time.monotonic()) <= 0:
+        raise TimeOver
+    return seconds
+
+
+def slug(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)
+
+
+def run_parts(chosen: Sequence[tuple[str, Part]], out: Path, end: float) -> tuple[dict[str, Any], list[str]]:
+    """The results of the parts by name, those of earlier calls too, and the names of those that are not whole."""
+    results, missing = {}, []
+    for name, part in chosen:
+        file = out / f"{name}.json"
+        if not file.exists():
+            try:
+                left(end)
+                print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
+                answer = part(end)
+            except TimeOver:
+                missing.append(name)
+                continue
+            except SearchlabError as error:
+                print(f"{name}: {first_line(error)}", file=sys.stderr, flush=True)
+                missing.append(name)
+                continue
+            new = file.with_suffix(".new")
+            new.write_text(json.dumps(answer, indent=1) + "\n")
+            new.replace(file)
+        results[name] = json.loads(file.read_text())
+    return results, missing
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def table(results: dict[str, Any], missing: Sequence[str]) -> str:
+    """All that was found, as text."""
+    lines = []
+    if facts := results.get("machine"):
+        lines += [f"{name}: {value}" for name, value in facts.items()]
+    if tests := results.get("tests"):
+        counted = ", ".join(f"{count} {kind}" for kind, count in tests["counts"].items())
+        lines += [f"tests that need a GPU: {counted or 'pytest failed, see tests.txt'}", *tests["failed"]]
+    whole = [result for result in results.values() if "searches" in result]
+    if whole:
+        heads = ("workload", "policy", "side", "ms (quartiles)", "GFLOPS", "ratio", "aim", "failures")
+        lines += ["", "ratio: time of the library / time of the side", ""]
+        lines += aligned([heads, *(row for result in whole for row in rows(result))])
+    for result in whole:
+        said = {**result["problems"]}
+        for one in result["searches"]:
+            said |= {f"{one['space']}, {kind}": message for kind, message in one["messages"].items()}
+        lines += [f"{result['workload']}, {result['policy']}, {where}: {message}" for where, message in said.items()]
+    if missing:
+        lines += ["", f"not whole: {', '.join(missing)}; the same command goes on with them"]
+    return "\n".join(lines) + "\n"
+
+
+def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The rows of one workload and policy: the spaces, and the library."""
+    library, least = AIMS[parse_workload(result["workload"]).op]
+    timed = {row["side"]: row for row in result["rows"]}
+    searched = {one["space"]: one for one in result["searches"]}
+    for side in [*searched, *(side for side in timed if side not in searched)]:
+        one, row = searched.get(side), timed.get(side)
+        ms = gflops = ratio = aim = "-"
+        if row:
+            low, high = row["ms_quartiles"]
+            ms, gflops = f"{row['ms']:.4f} ({low:.4f}..{high:.4f})", f"{row['gflops']:.0f}"
+        if row and row["ratio"] is not None:
+            ratio = f"{row['ratio']:.3f}"
+            met = "met" if row["ratio"] >= least else "missed"
+            aim = f"{least:g} of {library}: {met}" if one else "-"
+        failed = ", ".join(f"{kind} {count}" for kind, count in one["failures"].items()) if one else ""
+        yield result["workload"], result["policy"], side, ms, gflops, ratio, aim, failed or "-"
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+# --- compiling alone ------------------------------------------------------------------------------------------
+
+
+def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) -> list[dict[str, Any]]:
+    """A row for each space and workload: how many random configs make no program, and what the compiler says."""
+    os.environ.setdefault(COMPILE_MODE, compile_mode())
+    target = Target({"kind": "cuda", "arch": arch})
+    found = []
+    for workload in workloads:
+        for name in FAMILIES:
+            plugin, _ = SPACES.named(name)
+            row = compiled(SPACES.make(plugin, parse_workload(workload), target), programs, seed)
+            found.append({"workload": workload, "space": name, **row})
+            print(f"{workload:40} {name:14} {row['programs']} compiled, {row['invalid']} configs invalid", flush=True)
+            for text in row["failures"]:
+                print(f"  {text}", flush=True)
+    return found
+
+
+def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
+    """What comes of ``programs`` random configs of ``space`` that can be scheduled."""
+    rng = np.random.default_rng(seed)
+    failures: list[str] = []
+    fine = invalid = 0
+    for config in (space.sample(rng) for _ in range(TRIES)):
+        if fine + len(failures) == programs:
+            break
+        try:
+            module = space.schedule(config).mod
+        except InvalidConfig:
+            invalid += 1
+            continue
+        try:
+            compile_kernels(module, space.target)
+            fine += 1
+        except Exception as error:  # whatever TVM and the compiler raise
+            failures.append(f"{reason(error)[:2000]}: {config.to_json()}")
+    if fine + len(failures) < programs:
+        failures.append(f"of {TRIES} random configs, {invalid} are invalid")
+    return {"programs": fine, "invalid": invalid, "failures": failures}
+
+
+def compile_kernels(module: Any, target: Target) -> None:
+    """Compile a scheduled module to machine code. Raises what TVM and the compiler raise."""
+    import tvm
+
+    program = compile_program(module, target)
+    if tvm.get_global_func("ffi.Module.create.cuda", allow_missing=True) is None:  # it holds CUDA C++ still
+        with target.tvm:
+            tvm.get_global_func("tvm_callback_cuda_compile")(program.mod.imports[0].inspect_source())
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="in float32")
+    parser.add_argument("--all", action="store_true", help="the machine, the tests and all workloads")
+    parser.add_argument("--minutes", type=float, default=25, help="when to end (25)")
+    parser.add_argument("--out", type=Path, default=Path("results", "cuda"), help="where files go (results/cuda)")
+    parser.add_argument("--trials", type=int, default=64, help="programs that a search measures (64)")
+    parser.add_argument("--rounds", type=int, default=11, help="how often all sides run in turn (11)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the searches (0)")
+    parser.add_argument("--compile-only", action="store_true", help="compile programs and run none; needs no GPU")
+    parser.add_argument("--programs", type=int, default=1, help="with --compile-only: of each space and workload (1)")
+    parser.add_argument("--arch", default="sm_90", help="with --compile-only: of which GPU (sm_90)")
+    options = parser.parse_args(argv)
+    leave_folder()
+    end = time.monotonic() + 60 * options.minutes
+    workloads = options.workloads or WORKLOADS
+    try:
+        for name in workloads:
+            if parse_workload(name).dtype != "float32":
+                raise SearchlabError(f"{name} is not in float32, in which the libraries are compared")
+        if options.compile_only:
+            return int(
+                any(row["failures"] for row in compile_only(workloads, options.arch, options.programs, options.seed))
+            )
+        if not (options.all or options.workloads):
+            raise SearchlabError("name workloads, or give --all or --compile-only")
+        if gpu_arch() is None:
+            raise SearchlabError("no CUDA device was found; this needs a machine with an NVIDIA GPU, or --compile-only")
+        (options.out / "logs").mkdir(parents=True, exist_ok=True)
+        print(f"{gpu_name()}, {options.trials} trials a search, {options.minutes:g} minutes", flush=True)
+        results, missing = run_parts(list(parts(workloads, options)), options.out, end)
     except SearchlabError as error:
-        sys.exit(str(error))
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def _torch_has_cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
+        print(error, file=sys.stderr)
+        return 2
+    text = table(results, missing)
+    (options.out / "table.txt").write_text(text)
+    (options.out / "table.json").write_text(json.dumps({"results": results, "missing": missing}, indent=1) + "\n")
+    print(text)
+    return int(bool(missing))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

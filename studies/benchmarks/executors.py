@@ -49,12 +49,17 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 
 @contextmanager
-def killing(every: float) -> Iterator[list[int]]:
-    """Within, a process that makes runs is killed every so many seconds, each in its turn. Gives those killed."""
+def killing(every: float, out: Path) -> Iterator[list[int]]:
+    """Within, a process that makes runs is killed every so many seconds, each in its turn. Gives those killed.
+
+    The first is killed when the directory ``out`` holds a log: a cluster does not start without its workers.
+    """
     killed: list[int] = []
     ends = threading.Event()
 
     def kill() -> None:
+        while not any(out.rglob("*.jsonl")) and not ends.wait(0.1):
+            pass
         while not ends.wait(every):
             workers = [child for child in psutil.Process().children(recursive=True) if _makes_runs(child)]
             if workers:
@@ -98,7 +103,7 @@ def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]
 
     def made(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
         def make(out: Path) -> int:
-            with killing(every) if kill else nullcontext([]) as killed:
+            with killing(every, out) if kill else nullcontext([]) as killed:
                 Study.load(path).run(out, executor=executor, progress=False)
             return len(killed)
 

@@ -198,7 +198,7 @@ def main(arguments: Sequence[str]) -> None:
                 kind = moments.choice(sorted(faults))
                 faults[kind]()
                 done[kind] += 1
-                print(f"\r{done.total()} faults, {log.read_bytes().count(b'trial')} trials", end="", flush=True)
+                print(f"\r{done.total()} faults, {len(log.read_bytes().splitlines()) - 1} trials", end="", flush=True)
             code_of_run = searching.wait()
             found = losses(read_log(log), expected, options.trials)
         finally:

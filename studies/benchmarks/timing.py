@@ -42,6 +42,12 @@ FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
 """Prefixes of the settings that are dropped, for example OPENBLAS_CORETYPE."""
 
 
+def leave_folder() -> None:
+    """Take this folder off ``sys.path``: a process would find ``cuda.py`` for NVIDIA's package of that name."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != here]
+
+
 def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:
     """A parser with the options of every benchmark here; ``trials`` is the default of that option."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -139,8 +145,11 @@ def compare(sides: Sequence[Callable[[], object]], rounds: int) -> dict[str, Any
     }
 
 
-def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
-    """The last line that ``script --worker task`` prints, JSON, in a new process with ``task["threads"]`` threads."""
+def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+    """The last line that ``script --worker task`` prints, JSON, in a new process with ``task["threads"]`` threads.
+
+    Raises subprocess.SubprocessError if it fails, or takes more than ``timeout`` seconds.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     run = subprocess.run(
         [sys.executable, script, "--worker", json.dumps(task)],
@@ -148,6 +157,7 @@ def in_process(script: str, task: dict[str, Any]) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
+        timeout=timeout,
     )
     answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return answer

@@ -71,7 +71,7 @@ def area(configs: Order) -> float:
 def test_equal_strategies_are_called_different_in_five_of_a_hundred_at_most(
     strategies: int, seeds: int, measure: Callable[[Order], float]
 ) -> None:
-    random, number, found = np.random.default_rng(strategies * 100 + seeds), 600, 0
+    random, number, found = np.random.default_rng(strategies * 100 + seeds), 600 if strategies == 2 else 200, 0
     for _ in range(number):
         every = runs(random, seeds, [0.0] * strategies)
         values = {str(i): {s: measure(run) for s, run in enumerate(one)} for i, one in enumerate(every)}
@@ -89,7 +89,7 @@ def test_the_verdict_on_a_strategy_and_itself_is_right(seeds: int) -> None:
     found = 0
     for _ in range(number):
         one, other = runs(random, seeds, [0.0, 0.0])
-        found += "significant" in summary({"one": one, "other": other}).workloads[0].verdict
+        found += not summary({"one": one, "other": other}).workloads[0].verdict.startswith("No winner")
     assert found <= 0.05 * number
 
 

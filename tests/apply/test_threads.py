@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -69,18 +70,25 @@ def test_a_program_runs_as_fast_as_with_the_threads_of_its_trials(log: Path, tmp
     code, said = command("export", log, "--out", tmp_path / "best.so")
     name, _, cores = re.search(r"(TVM_NUM_THREADS)(=)(\d+)", said).groups()  # type: ignore[union-attr]
     assert int(cores) == CORES
-    for _ in range(3):  # a neighbour may slow one process
-        ways = {
-            "set": timed("build_best", log, TVM_NUM_THREADS=str(CORES)),
-            "build_best": timed("build_best", log),
-            "apply_best": timed("apply_best", log),
-            "script": timed("script", tmp_path / "best.py"),
-            "library": timed("library", tmp_path / "best.so", **{name: cores}),
-        }
-        assert {threads for threads, _ in ways.values()} == {CORES}
-        if all(ways["set"][1] / seconds > 0.8 for _, seconds in ways.values()):
+    ways: dict[str, tuple[str, Path, dict[str, str]]] = {
+        "set": ("build_best", log, {"TVM_NUM_THREADS": str(CORES)}),
+        "build_best": ("build_best", log, {}),
+        "apply_best": ("apply_best", log, {}),
+        "script": ("script", tmp_path / "best.py", {}),
+        "library": ("library", tmp_path / "best.so", {name: cores}),
+    }
+    fastest = dict.fromkeys(ways, math.inf)
+    slow = set(ways)
+    for _ in range(8):  # until each way had a moment without a neighbour
+        for way in slow:
+            how, what, env = ways[way]
+            threads, seconds = timed(how, what, **env)
+            assert threads == CORES, way
+            fastest[way] = min(fastest[way], seconds)
+        slow = {way for way, seconds in fastest.items() if fastest["set"] / seconds <= 0.8}
+        if not slow:
             return
-    pytest.fail(f"slower than with {CORES} threads: {ways}")
+    pytest.fail(f"slower than with {CORES} threads: {fastest}")
 
 
 @pytest.mark.skipif(CORES < 2, reason="one core has no second thread")

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real exit codes."""
+"""The command line as a user meets it: its exit codes and what it prints; in real processes, where that matters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from searchlab.cli.terminal import plugin
 from searchlab.log.format import read_log
 from tests.support import toys
-from tests.support.cli import searchlab
+from tests.support.cli import searchlab, searchlab_process
 from tests.support.logs import decided, write_table
 
 STUDY = """
@@ -52,7 +52,7 @@ def test_help_explains_itself() -> None:
 
 
 def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
-    first = searchlab("run", study, cwd=tmp_path)
+    first = searchlab_process("run", study, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "of the best known" in " ".join(first.stdout.split()) and "results/study/report" in first.stdout
     logs = {path: path.read_bytes() for path in (tmp_path / "results" / "study").rglob("*.jsonl")}
@@ -103,7 +103,7 @@ def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> No
     seen = []
     for number in (1, 2):
         settings = {"PYTHONHASHSEED": str(number), "OMP_NUM_THREADS": str(number)}
-        assert searchlab("run", study, "--out", tmp_path / str(number), **settings).returncode == 0
+        assert searchlab_process("run", study, "--out", tmp_path / str(number), **settings).returncode == 0
         logs = sorted((tmp_path / str(number)).rglob("*.jsonl"))
         seen.append({path.relative_to(tmp_path / str(number)): decided(path) for path in logs})
     assert len(seen[0]) == 10 and seen[0] == seen[1]
@@ -195,7 +195,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         (["run", "bad.toml"], "unknown key 'workload'"),
         (["report", "."], "no log"),
         (["report", "nowhere"], "there is no directory or log nowhere to report on"),
-        (["report", "bad.toml"], "bad.toml is no log"),
+        (["report", "bad.toml"], "unknown key 'workload'"),
         (["report"], "Missing argument"),
         (["best", "bad.toml"], "is not a searchlab log"),
         (["best", "absent"], "cannot read the log"),
@@ -209,9 +209,12 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         (["list", "polcies"], "polcies"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bad.toml").write_text("workload = 'gemm:8x8x8'\n")
-    done = searchlab(*words, cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    done = searchlab(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
@@ -250,7 +253,7 @@ def test_list_and_space_and_schema() -> None:
     properties = schema["$defs"]["StudySpec"]["properties"]
     assert set(properties) == {
         "workloads", "spaces", "policies", "cost_models", "seeds", "trials", "batch", "target", "measure", "warm_start",
-        "suite",
+        "suite", "contrasts", "starts", "seconds", "stop_after", "executor",
     }  # fmt: skip
 
 
@@ -330,18 +333,18 @@ def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
     (tmp_path / "acme.py").write_text(ACME)
     (tmp_path / "raising.py").write_text("1 / 0")
     path = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
-    shown = searchlab("list", "policies", PYTHONPATH=path)
+    shown = searchlab_process("list", "policies", PYTHONPATH=path)
     assert shown.returncode == 0 and not shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["walk", "Walks", "about", "(reproduction:", "Walker", "[x],", "2.1)"] in lines
     assert ["other", "acme:Other"] in lines and ["raises", "raising:Policy"] in lines
-    explained = searchlab("show", "policy", "walk", PYTHONPATH=path)
+    explained = searchlab_process("show", "policy", "walk", PYTHONPATH=path)
     assert explained.returncode == 0, explained.stderr
     for text in ("Walks about. And far.", "reproduction: Walker [x], 2.1 (walk.py)", "- no walls", "- one leg"):
         assert text in explained.stdout
     option = next(line.split() for line in explained.stdout.splitlines() if line.split()[:1] == ["legs"])
     assert " ".join(option) == "legs 2 a whole number from 1 to 8"
-    told = json.loads(searchlab("list", "policies", "--json", PYTHONPATH=path).stdout)
+    told = json.loads(searchlab_process("list", "policies", "--json", PYTHONPATH=path).stdout)
     assert told["policies"]["walk"] == "acme:Copy"
     assert told["origins"]["walk"] == {
         "name": "Walker [x]", "version": "2.1", "source": "walk.py", "kind": "reproduction",

@@ -174,7 +174,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing_whole(tmp_path: Path) -> 
     assert len(read_log(path).records) == int(failed_at) > 0
 
 
-@pytest.mark.parametrize("call", ["fsync", "ftruncate"])
+@pytest.mark.parametrize("call", ["fsync", "pwrite"])
 def test_a_disk_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     def fails(*_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

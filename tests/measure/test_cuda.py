@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from searchlab.log.format import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
-from searchlab.measure.messages import Build, Built, Compile, Ready, Scheduled, SetUpBuilder, Started
+from searchlab.measure.messages import Build, Built, Compile, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
+from searchlab.measure.runner import Runner
 from searchlab.records import FAILURES
 from searchlab.run.tune import tune
 from searchlab.space import Config
@@ -151,6 +153,25 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
     assert runners[4] is None
 
 
+def test_a_program_that_failed_is_not_unloaded_before_the_process_has_answered() -> None:
+    unloaded: list[int] = []
+
+    class Program:
+        def __getitem__(self, name: str) -> object:
+            raise RuntimeError("an illegal memory access was encountered")
+
+    def load() -> Program:
+        program = Program()
+        weakref.finalize(program, unloaded.append, 1)
+        return program
+
+    runner = Runner(WORKLOAD, LocalSettings().for_worker(), tvm.cpu())
+    for earlier in range(3):
+        answer = runner.run(load)
+        assert isinstance(answer, Failed) and answer.failure == "run_error"
+        assert len(unloaded) == earlier
+
+
 class Compiling:
     """Taken in by a worker, it starts another program and waits for it."""
 
@@ -247,24 +268,29 @@ def test_every_family_is_measured_and_gives_the_right_answer(space: str, workloa
 
 
 @pytest.mark.gpu
-def test_a_kernel_that_fails_harms_no_other() -> None:
-    target = resolve_target("cuda")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_kernel_that_fails_costs_its_own_trial_and_the_next_one_works(fault: str) -> None:
     expected = {
-        "none": None,
-        "traps": "run_error",
-        "too many threads": "run_error",
-        "writes nothing": "wrong_answer",
-        "does not compile": "build_error",
+        "none": {None},
+        "traps": {"run_error", "crash"},
+        "too many threads": {"run_error", "build_error"},
+        "writes nothing": {"wrong_answer"},
+        "does not compile": {"build_error"},
+        "never ends": {"run_timeout"},
+        "writes out of bounds": {"run_error", "crash"},
+        "takes too much memory": {"run_error", "crash"},
     }
-    with LocalMeasurer(LocalSettings(repeat=2), target, {}, 2) as measurer:
-        for fault in FAULTS:
-            measurer.known.clear()
-            configs = [Config({"fault": one}) for one in (fault, "none")]
-            failed, fine = measurer.measure(FaultyCuda(WORKLOAD, target), configs)
-            kinds = {expected[fault], "crash"} if fault == "traps" else {expected[fault]}
-            kinds |= {"build_error"} if fault == "too many threads" else set()
-            assert failed.failure in kinds, failed.message
-            assert "__CUDACC_RTC__" not in failed.message  # the source
+    target = resolve_target("cuda")
+    settings = LocalSettings(repeat=2, build_timeout=60, run_timeout=5)
+    with LocalMeasurer(settings, target, {}, 2) as measurer:
+        configs = [Config({"fault": one}) for one in ("none", fault, "none")]
+        space = FaultyCuda(WORKLOAD, target)
+        before, failed, _ = measurer.measure(space, configs)
+        assert failed.failure in expected[fault], failed.message
+        assert "__CUDACC_RTC__" not in failed.message  # the source
+        measurer.known.clear()
+        (after,) = measurer.measure(space, configs[:1])
+        for fine in (before, after):
             assert fine.seconds and min(fine.seconds) > 0, fine.message
 
 

@@ -23,6 +23,7 @@ from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config
 from tests.support import toys
+from tests.support.cli import searchlab
 from tests.support.logs import HEADER, decided, write_table
 
 BATCH = 4
@@ -188,3 +189,17 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
     notes = " ".join(item.notes)
     assert f"where the budget of {seconds:g} seconds was spent: they keep their best from there on" in notes
     assert "where 6 trials had brought no gain over 1 %: they keep" in notes
+
+
+def test_the_command_ends_where_no_gain_comes_and_says_so(table: Path, tmp_path: Path) -> None:
+    words = [
+        "tune", str(toys.WORKLOAD), "--space", "tests.support.toys:Small", "--policy", "random", "--batch", BATCH,
+        "--target", '{"kind": "llvm"}', "--measure", json.dumps({"kind": "table", "path": str(table)}),
+        "--log", tmp_path / "a.jsonl", "--stop-after", 8,
+    ]  # fmt: skip
+    done = searchlab(*words)
+    assert done.returncode == 0, done.stderr
+    number = len(read_log(tmp_path / "a.jsonl").records)
+    assert f"the run ended after {number} trials: 8 trials had brought no gain over 1 %" in done.stdout
+    refused = searchlab(*words, "--seconds", "-1")
+    assert refused.returncode == 2 and "'seconds' is -1.0" in refused.stderr

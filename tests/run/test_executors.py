@@ -156,16 +156,16 @@ def dies(folder: Path, times: int) -> dict[str, Any]:
     return {"name": "tests.support.executing:Dies", "label": "dies", "options": options}
 
 
-def test_runs_that_measure_are_submitted_one_at_a_time() -> None:
+def test_runs_that_measure_are_submitted_one_at_a_time(tmp_path: Path) -> None:
     study = Study.from_dict(
         {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 4}
     )
     executor = Refuses()
     with pytest.raises(RunsFailed, match="4 of 4 runs failed"):
-        study.run("nowhere", executor=executor)
+        study.run(tmp_path, executor=executor)
     assert executor.most == 1
     with pytest.raises(SearchlabError, match="on this machine, where 2 jobs would disturb each other"):
-        study.run("nowhere", executor="local", jobs=2)
+        study.run(tmp_path, executor="local", jobs=2)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_study_has_one_for_all_its_runs_and_a_report_goes_by_it() -> None:
     assert item.best and item.best.seconds == min(min(result.log.costs) for result in results)
     Study.from_dict(spec | {"measure": MEAN | {"statistic": "median"}, "policies": ["evolutionary"]}).run("out")
     with pytest.raises(SearchlabError, match="in different ways: their measure is"):
-        report("out")
+        report("out", everything=True)
 
 
 def test_trials_of_another_run_are_told_at_the_cost_of_this_one() -> None:

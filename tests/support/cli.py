@@ -1,17 +1,55 @@
-"""The command line, and Python, in a process of their own."""
+"""The command line, in this process or in one of its own; and Python, in a process of its own."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import signal
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
+
+from searchlab.cli.app import main
 
 PLUG_INS = ("searchlab_spaces", "searchlab_policies", "searchlab_costmodels")
 HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", *PLUG_INS)
 
 
-def searchlab(*words: object, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What the command prints and exits with, run in this process: it need not import everything once more."""
+    command = ["searchlab", *map(str, words)]
+    out, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with _as_a_process_of_its_own(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=said):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+    texts = [stream.buffer.getvalue().decode() for stream in (out, said) if stream.flush() is None]  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(command, code, *texts)
+
+
+@contextlib.contextmanager
+def _as_a_process_of_its_own(cwd: Path | None) -> Iterator[None]:
+    """In ``cwd``; what a command leaves in this process is undone: modules that lie there, handlers, filters."""
+    folder, handler = Path(cwd or Path.cwd()), signal.getsignal(signal.SIGTERM)
+    with contextlib.chdir(folder), mock.patch.object(sys, "path", [*sys.path]), warnings.catch_warnings():
+        warnings.resetwarnings()
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+            if cwd is not None:
+                for name, module in list(sys.modules.items()):
+                    if (getattr(module, "__file__", None) or "").startswith(f"{folder.resolve()}{os.sep}"):
+                        del sys.modules[name]
+
+
+def searchlab_process(*words: object, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with ``settings`` in its environment."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | settings
     return subprocess.run(
         [sys.executable, "-m", "searchlab", *map(str, words)], capture_output=True, text=True, cwd=cwd, env=env

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     import tvm
     from tvm.s_tir import Schedule
 
-FAULTS = ("none", "traps", "too many threads", "writes nothing", "does not compile")
+FAULTS = (
+    "none", "traps", "too many threads", "writes nothing", "does not compile",
+    "never ends", "writes out of bounds", "takes too much memory",
+)  # fmt: skip
+
+FAR = 1 << 40
+"""Elements: more than any GPU has memory for, and further than any allocation reaches."""
 
 
 class FaultyCuda(ProductSpace):
@@ -31,6 +37,8 @@ class FaultyCuda(ProductSpace):
             schedule.bind(i, "blockIdx.x")
             schedule.bind(j, "threadIdx.x")
             return schedule
+        if fault in ("never ends", "writes out of bounds", "takes too much memory"):
+            return Schedule(_harmful(self.workload, fault))
         threads = 2048 if fault == "too many threads" else 32
         called = {"traps": "__trap", "does not compile": "there_is_no_such_function"}.get(fault, "__syncthreads")
         return Schedule(_kernel(self.workload, called, threads))
@@ -48,4 +56,38 @@ def _kernel(workload: Workload, function: str, threads: int) -> tvm.IRModule:
         for _ in T.thread_binding(threads, thread="threadIdx.x"):
             T.evaluate(T.call_extern("int32", function))
 
+    return tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
+
+
+def _harmful(workload: Workload, fault: str) -> tvm.IRModule:
+    """A program with the workload's arguments that does harm as it runs."""
+    import tvm
+    from tvm.script import tirx as T
+
+    a, b, c = workload.shapes.values()
+    long, nap = 1 << 30, 1_000_000  # naps of a millisecond, for twelve days
+    apart = FAR // 32  # TVM would make the buffer as small as what is used of it
+
+    @T.prim_func(s_tir=True)
+    def never_ends(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
+        for _ in T.thread_binding(32, thread="threadIdx.x"):
+            for _nap in range(long):
+                T.evaluate(T.call_extern("int32", "__nanosleep", T.uint32(nap)))
+
+    @T.prim_func(s_tir=True)
+    def out_of_bounds(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
+        for _ in T.thread_binding(32, thread="threadIdx.x"):
+            C[0, T.int64(FAR)] = T.float32(1)
+
+    @T.prim_func(s_tir=True)
+    def memory(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
+        between = T.sblock_alloc_buffer((T.int64(FAR),), "float32")
+        for thread in T.thread_binding(32, thread="threadIdx.x"):
+            with T.sblock("write"):
+                between[T.Cast("int64", thread) * T.int64(apart)] = A[0, 0]
+        for thread in T.thread_binding(32, thread="threadIdx.x"):
+            with T.sblock("read"):
+                C[0, 0] = between[T.Cast("int64", thread) * T.int64(apart)]
+
+    main = {"never ends": never_ends, "writes out of bounds": out_of_bounds, "takes too much memory": memory}[fault]
     return tvm.IRModule({"main": main.with_attr("global_symbol", "main")})

@@ -1,0 +1,170 @@
+"""Packs cuda.py, with all that it needs, into files that can be carried to a machine with a GPU and without a network.
+
+    python studies/benchmarks/cuda_pack.py DIR [--python 3.12] [--megabytes 60] [--without NAME ...] [--nvrtc]
+
+This writes into DIR: parts of at most ``--megabytes`` each, ``manifest.json`` with their SHA-256, and ``unpack.py``,
+which needs Python alone. The parts are one archive: the last commit of this repository, and the packages that it needs
+for ``--python`` on Linux (x86-64, glibc 2.28 or later), installed in a folder. What that machine must have itself:
+
+- the Python that was named, and an NVIDIA driver for CUDA 13 (580 or later), with libcuda.so.1;
+- nvcc of CUDA 13 on PATH, with a C++ compiler; or else ``--nvrtc`` packs NVIDIA's own compiler for programs that run;
+- PyTorch for CUDA, if it shall be compared with cuBLAS and cuDNN: it is too large to carry.
+
+libcudart.so.13 is packed. ``--without`` leaves out packages that the other machine has, by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "searchlab", "spaces", "policies", "costmodels", "tests",
+           "studies/benchmarks", "studies/suite")  # fmt: skip
+"""What is packed of the repository: all but recorded results."""
+
+GLIBC = 28  # glibc 2.28: the least for which all packages have wheels
+
+TESTING = ("pytest", "hypothesis")
+CUDART = ("nvidia-cuda-runtime==13.0.*",)  # as every driver for CUDA 13 runs
+NVRTC = ("cuda-bindings==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-cccl==13.0.*", "nvidia-cuda-crt==13.0.*")
+"""NVIDIA's runtime compiler, its binding to Python, and the headers that TVM's kernels include."""
+
+SMALLER = {"xgboost": "xgboost-cpu"}
+"""Packages -> the same without code for GPUs: the cost models train on the CPU."""
+
+LEFT_OUT = r"nvidia-nccl-.*"
+"""What only several GPUs need."""
+
+
+def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[str]:
+    """``name==version`` of each package that searchlab, its tests and ``extra`` need on the other machine."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needs = [SMALLER.get(name := _name(need), name) + need[len(name) :] for need in project["dependencies"]]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        pip(python, "install", "--dry-run", "--ignore-installed", "--report", str(report),
+            "--target", folder, *needs, *TESTING, *extra)  # fmt: skip
+        resolved = [item["metadata"] for item in json.loads(report.read_text())["install"]]
+    dropped = {_normal(name) for name in without}
+    named = {_normal(data["name"]): f"{data['name']}=={data['version']}" for data in resolved}
+    return sorted(spec for name, spec in named.items() if name not in dropped and not re.fullmatch(LEFT_OUT, name))
+
+
+def pip(python: str, command: str, *words: str) -> None:
+    """pip, for the other machine's Python and glibc. Raises SystemExit with its message."""
+    tags = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)] + ["manylinux2014_x86_64"]
+    platforms = [word for tag in tags for word in ("--platform", tag)]
+    which = ["--implementation", "cp", "--python-version", python, "--only-binary=:all:", *platforms]
+    run(sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *which, *words)
+
+
+def run(*words: str) -> str:
+    """What a command prints. Raises SystemExit with its message."""
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(words[:4])} ...: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def stage(folder: Path, commit: str, python: str, specs: Sequence[str]) -> None:
+    """Fill ``folder`` with ``tree/``, the sources, and ``site/``, the packages and searchlab installed from them."""
+    archive = folder / "tree.tar"
+    run("git", "archive", "--output", str(archive), commit, *SOURCES)
+    with tarfile.open(archive) as sources:
+        sources.extractall(folder / "tree", filter="data")
+    archive.unlink()
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(folder / "tree"))
+    (wheel,) = folder.glob("searchlab-*.whl")
+    pip(python, "install", "--no-deps", "--no-compile", "--target", str(folder / "site"), str(wheel), *specs)
+    wheel.unlink()
+    shutil.rmtree(folder / "site" / "bin", ignore_errors=True)  # scripts that name this machine's Python
+
+
+def compress(folder: Path, archive: Path, preset: int) -> None:
+    """``tree/`` and ``site/`` of ``folder`` as one .tar.xz. The first filter helps where code is compressed."""
+    filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
+    with lzma.open(archive, "wb", filters=filters) as out, tarfile.open(fileobj=out, mode="w|") as tar:
+        for part in ("tree", "site"):
+            tar.add(folder / part, part, filter=_carried)
+
+
+def _carried(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if re.search(r"\.a$|\.alt\.so", entry.name):  # of CUDA's packages: nothing is linked with them
+        return None
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def split(archive: Path, folder: Path, limit: int) -> list[dict[str, Any]]:
+    """Cut ``archive`` into parts of at most ``limit`` bytes: the name, size and SHA-256 of each."""
+    parts = []
+    with archive.open("rb") as whole:
+        for number, data in enumerate(_blocks(whole, limit)):
+            name = f"part-{number:02}"
+            (folder / name).write_bytes(data)
+            parts.append({"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+    return parts
+
+
+def _blocks(file: Any, size: int) -> Iterator[bytes]:
+    while data := file.read(size):
+        yield data
+
+
+def _name(need: str) -> str:
+    match = re.match(r"[\w.-]+", need)
+    assert match
+    return match[0]
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where the parts go; it must be new or empty")
+    parser.add_argument("--python", default="3.12", help="the Python of the other machine (3.12)")
+    parser.add_argument("--megabytes", type=float, default=60, help="the most of one part, in 10^6 bytes (60)")
+    parser.add_argument("--without", nargs="+", default=[], metavar="NAME", help="packages that the other machine has")
+    parser.add_argument("--nvrtc", action="store_true", help="also NVIDIA's runtime compiler, for want of nvcc")
+    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="the effort of xz (6)")
+    options = parser.parse_args(argv)
+    if options.folder.exists() and any(options.folder.iterdir()):
+        sys.exit(f"{options.folder} is not empty; name a new folder")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    commit = run("git", "rev-parse", "HEAD").strip()
+    specs = packages(options.python, options.without, [*CUDART, *(NVRTC if options.nvrtc else ())])
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        folder = Path(temporary)
+        stage(folder, commit, options.python, specs)
+        compress(folder, folder / "archive", options.preset)
+        parts = split(folder / "archive", options.folder, int(options.megabytes * 1e6))
+    manifest = {"commit": commit, "python": options.python, "packages": specs, "parts": parts}
+    (options.folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    shutil.copyfile(HERE / "cuda_unpack.py", options.folder / "unpack.py")
+    for part in parts:
+        print(f"{part['name']}  {part['bytes'] / 1e6:.1f} MB  {part['sha256']}")
+    print(f"carry all of {options.folder}{os.sep}, and run there: python{options.python} unpack.py TARGET")
+
+
+if __name__ == "__main__":
+    main()

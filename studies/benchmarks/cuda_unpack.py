@@ -1,0 +1,125 @@
+"""Unpacks what cuda_pack.py packed, and says whether this machine has what else is needed. It needs Python alone.
+
+    python3 unpack.py TARGET [--parts DIR]
+
+It checks each part by its SHA-256, unpacks them into TARGET, a new folder, and writes TARGET/env.sh, which sets
+PYTHONPATH and LD_LIBRARY_PATH. Nothing else on the machine is changed. Parts that came one by one go into one folder,
+with manifest.json: ``--parts``, by default where this script lies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import shlex
+import shutil
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def check(parts: Path, manifest: dict[str, Any]) -> None:
+    """End with a sentence unless each part is there and is what was packed."""
+    for part in manifest["parts"]:
+        path = parts / part["name"]
+        if not path.is_file():
+            sys.exit(f"{part['name']} is missing in {parts}: carry all {len(manifest['parts'])} parts there")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != part["sha256"]:
+            sys.exit(f"{part['name']} is damaged: its SHA-256 is {digest}, not {part['sha256']}; carry it again")
+
+
+class Joined(io.RawIOBase):
+    """Files read as one."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.files = [path.open("rb") for path in paths]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while self.files:
+            if count := self.files[0].readinto(buffer):
+                return count
+            self.files.pop(0).close()
+        return 0
+
+
+def unpack(parts: Path, manifest: dict[str, Any], target: Path) -> None:
+    joined = Joined([parts / part["name"] for part in manifest["parts"]])
+    with tarfile.open(fileobj=io.BufferedReader(joined), mode="r|xz") as archive:
+        archive.extractall(target, filter="data")
+
+
+def write_environment(target: Path) -> None:
+    """Write env.sh: the packages first, the packed CUDA runtime after the libraries that are set already."""
+    cuda = target / "site" / "nvidia" / "cu13"
+    lines = [
+        f'export PYTHONPATH={shlex.quote(str(target / "site"))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
+        f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{shlex.quote(str(cuda / "lib"))}',
+    ]
+    if (target / "site" / "cuda" / "bindings").is_dir() and not shutil.which("nvcc"):
+        # TVM looks for the headers of NVRTC where the CUDA toolkit has them.
+        headers = cuda / "targets" / "x86_64-linux"
+        headers.mkdir(parents=True, exist_ok=True)
+        (headers / "include").symlink_to(cuda / "include")
+        lines += [f"export CUDA_PATH={shlex.quote(str(cuda))}", "export TVM_CUDA_COMPILE_MODE=nvrtc"]
+    (target / "env.sh").write_text("\n".join(lines) + "\n")
+
+
+def surroundings(target: Path) -> list[tuple[str, bool, str]]:
+    """(what is needed, whether it is there, what to do)."""
+    cudart = next(iter((target / "site" / "nvidia" / "cu13" / "lib").glob("libcudart.so.13*")), "libcudart.so.13")
+    nvrtc = (target / "site" / "cuda" / "bindings").is_dir()
+    torch = importlib.util.find_spec("torch") is not None
+    return [
+        ("libcuda.so.1, of the driver", loads("libcuda.so.1"), "install a driver for CUDA 13, or set LD_LIBRARY_PATH"),
+        ("libcudart.so.13", loads(str(cudart)), "pack it: its package is nvidia-cuda-runtime"),
+        ("nvcc or NVRTC", bool(shutil.which("nvcc")) or nvrtc, "put nvcc on PATH, or pack with --nvrtc"),
+        ("torch, to compare with", torch, "without it the table has no ratios"),
+    ]
+
+
+def loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", type=Path, metavar="TARGET", help="a new folder")
+    parser.add_argument("--parts", type=Path, default=Path(__file__).resolve().parent, metavar="DIR")
+    options = parser.parse_args()
+    manifest = json.loads((options.parts / "manifest.json").read_text())
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if here != manifest["python"]:
+        sys.exit(f"this was packed for Python {manifest['python']}, and this is {here}; run it with the right one")
+    if options.target.exists():
+        sys.exit(f"{options.target} exists; name a new folder")
+    check(options.parts, manifest)
+    target = Path(os.path.abspath(options.target))
+    unpack(options.parts, manifest, target)
+    write_environment(target)
+    for what, there, otherwise in surroundings(target):
+        print(f"{what}: {'there' if there else 'missing; ' + otherwise}")
+    print(f"unpacked {manifest['commit'][:10]}; now:")
+    print(
+        f". {shlex.quote(str(target / 'env.sh'))} && cd {shlex.quote(str(target / 'tree'))} && "
+        f"{shlex.quote(sys.executable)} studies/benchmarks/cuda.py --all"
+    )
+
+
+if __name__ == "__main__":
+    main()
