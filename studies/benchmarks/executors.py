@@ -30,7 +30,7 @@ from cpu import difference
 from searchlab.log.format import read_header
 from searchlab.run.study import Study
 
-TABLE = Path(__file__).parent.parent / "tables" / "gemm-knob-template.jsonl.gz"
+TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x85-knob-1t.jsonl.gz"
 WORKERS = ("searchlab.executors.process", "multiprocessing.spawn")
 """What the command lines of the processes hold that make runs, of searchlab and of Dask."""
 
