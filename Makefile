@@ -28,7 +28,7 @@ quickstart: .venv/installed
 	$(BIN)/searchlab run studies/quickstart.toml
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ meantime one fault after another happens, a few seconds apart, drawn from one se
     server hung       SIGSTOP, with what it has started, for twice the time that a program may take
     tracker killed    SIGKILL; another takes its port two seconds later
     garbage           what is no greeting, to every port, by connections that stay
-    run killed        SIGKILL; it is started again at once
+    run killed        SIGKILL; it is started again at once, and again if it finds no tracker then
 
 In the end the log must hold the configs that the policy proposes, each once and in order, and every trial must have
 been measured: each program is right, so that a failure would be that of a device, charged to a program. The exit status
@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -55,14 +55,14 @@ GARBAGE = (b"", b"\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)), b"\xff" *
 class Program:
     """A process of searchlab on one port of loopback, which is started again there after it was killed."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, said: Path, *words: str) -> None:
+        self.said = said
         self.words = words
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "searchlab", *self.words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        with self.said.open("ab") as said:
+            self.process = subprocess.Popen([sys.executable, "-m", "searchlab", *self.words], stdout=said, stderr=said)
 
     def whole(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -108,14 +108,16 @@ def send_garbage(ports: Sequence[int], staying: list[socket.socket]) -> None:
                 connection.sendall(data)
 
 
-def wait_for_devices(tracker: str, count: int) -> None:
+def wait_for(tracker: str, fleet: Mapping[str, Program], devices: int) -> None:
+    """Until the tracker listens, and knows so many devices."""
     end = time.monotonic() + 120
     while True:
         with contextlib.suppress(Exception):
-            if len(registered(tracker).get(KEY, [])) >= count:
+            if len(registered(tracker).get(KEY, [])) >= devices:
                 return
         if time.monotonic() > end:
-            sys.exit("the fleet did not start within two minutes")
+            said = [f"{name}: {program.said.read_text(errors='replace')[-500:]}" for name, program in fleet.items()]
+            sys.exit("\n".join(["the fleet did not start within two minutes", *said]))
         time.sleep(0.5)
 
 
@@ -160,11 +162,11 @@ def main(arguments: Sequence[str]) -> None:
         file, log = folder / "study.json", folder / "results" / run.log
         file.write_text(json.dumps(study))
 
-        fleet = {"tracker": Program("fleet", "tracker", "--port", str(port))}
+        fleet = {"tracker": Program(folder / "tracker.txt", "fleet", "tracker", "--port", str(port))}
+        wait_for(tracker, fleet, 0)  # a server that finds no tracker ends
         for number, one in enumerate(ports):
-            fleet[f"server {number}"] = Program(
-                "fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY
-            )
+            words = ["fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY]
+            fleet[f"server {number}"] = Program(folder / f"server{number}.txt", *words)
         servers = [program for name, program in fleet.items() if name != "tracker"]
         staying: list[socket.socket] = []
         searching: subprocess.Popen[bytes] | None = None
@@ -183,23 +185,33 @@ def main(arguments: Sequence[str]) -> None:
         faults: dict[str, Callable[[], object]] = {
             "server killed": lambda: moments.choice(servers).again(),
             "server hung": lambda: moments.choice(servers).hang(),
-            "tracker killed": lambda: fleet["tracker"].again(),
+            "tracker killed": lambda: (fleet["tracker"].again(), wait_for(tracker, fleet, 0)),
             "garbage": lambda: send_garbage([port, *ports], staying),
             "run killed": kill_run,
         }
         done: Counter[str] = Counter()
         try:
-            wait_for_devices(tracker, options.devices)
+            wait_for(tracker, fleet, options.devices)
             searching = search()
             while not log.exists():
                 time.sleep(0.1)
-            while done.total() < options.faults and searching.poll() is None:
-                time.sleep(moments.expovariate(1 / options.pause))
-                kind = moments.choice(sorted(faults))
-                faults[kind]()
-                done[kind] += 1
-                print(f"\r{done.total()} faults, {len(log.read_bytes().splitlines()) - 1} trials", end="", flush=True)
-            code_of_run = searching.wait()
+            refused = 0
+            while searching.poll() is None or searching.returncode:
+                if searching.poll() is not None:  # it began while there was no tracker, and said so
+                    refused += 1
+                    if refused > options.faults:
+                        break
+                    searching = search()
+                if done.total() < options.faults:
+                    time.sleep(moments.expovariate(1 / options.pause))
+                    kind = moments.choice(sorted(faults))
+                    faults[kind]()
+                    done[kind] += 1
+                    print(
+                        f"\r{done.total()} faults, {len(log.read_bytes().splitlines()) - 1} trials", end="", flush=True
+                    )
+                else:
+                    time.sleep(1)
             found = losses(read_log(log), expected, options.trials)
         finally:
             for program in fleet.values():
@@ -207,8 +219,8 @@ def main(arguments: Sequence[str]) -> None:
             if searching and searching.poll() is None:
                 searching.kill()
         print(f"\n{', '.join(f'{count} times {kind}' for kind, count in sorted(done.items()))}")
-        if code_of_run:
-            found.append(f"the run ended with exit code {code_of_run}")
+        if searching.returncode:
+            found.append(f"the run ended with exit code {searching.returncode}, {refused} times")
         if done.total() < options.faults:
             found.append(f"the run was over after {done.total()} faults: give it more --trials, or less --pause")
         print("\n".join(found) or f"{options.trials} trials, none missing, doubled or charged with a fault")

@@ -71,7 +71,7 @@ def area(configs: Order) -> float:
 def test_equal_strategies_are_called_different_in_five_of_a_hundred_at_most(
     strategies: int, seeds: int, measure: Callable[[Order], float]
 ) -> None:
-    random, number, found = np.random.default_rng(strategies * 100 + seeds), 600 if strategies == 2 else 200, 0
+    random, number, found = np.random.default_rng(strategies * 100 + seeds), 300 if strategies == 2 else 100, 0
     for _ in range(number):
         every = runs(random, seeds, [0.0] * strategies)
         values = {str(i): {s: measure(run) for s, run in enumerate(one)} for i, one in enumerate(every)}
@@ -85,7 +85,7 @@ def test_equal_strategies_are_called_different_in_five_of_a_hundred_at_most(
 
 @pytest.mark.parametrize("seeds", [6, 10])  # unpaired and paired
 def test_the_verdict_on_a_strategy_and_itself_is_right(seeds: int) -> None:
-    random, number = np.random.default_rng(1), 200
+    random, number = np.random.default_rng(1), 100
     found = 0
     for _ in range(number):
         one, other = runs(random, seeds, [0.0, 0.0])

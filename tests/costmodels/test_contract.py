@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,40 +102,6 @@ def test_a_prediction_depends_on_its_row_alone(name: str) -> None:
     together = model.predict(features)
     np.testing.assert_allclose(together[10:20], model.predict(features[10:20]), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(together[::-1], model.predict(features[::-1]), rtol=1e-9, atol=1e-12)
-
-
-def predictions() -> str:
-    features, scores, groups = data(400, 40)
-    found = []
-    for name in MODELS:
-        model = make(name, 2)
-        model.fit(features, scores, groups)
-        found.append(f"{name} {model.predict(features).tobytes().hex()}")
-    return "\n".join(found)
-
-
-def test_same_predictions_in_every_process_on_any_number_of_threads() -> None:
-    root = Path(__file__).parents[2]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", "from tests.costmodels.test_contract import predictions; print(predictions())"],
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": threads,
-                "OMP_NUM_THREADS": threads,
-                "OPENBLAS_NUM_THREADS": threads,
-                "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
-            },
-            text=True,
-            stdout=subprocess.PIPE,
-        )
-        for threads in ("1", "2")
-    ]
-    here = predictions().splitlines()
-    for process in processes:
-        there = process.communicate()[0].strip().splitlines()
-        assert [line.split()[0] for line in there] == list(MODELS)
-        assert [a.split()[0] for a, b in zip(here, there, strict=True) if a != b] == []
 
 
 @every_model

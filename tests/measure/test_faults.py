@@ -98,9 +98,18 @@ def tune(log: Path, scratch: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["importing", "starting", "building", "running"])
-def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, number: signal.Signals, moment: str) -> None:
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("importing", signal.SIGINT),
+        ("importing", signal.SIGTERM),
+        ("starting", signal.SIGINT),
+        ("building", signal.SIGTERM),
+        ("running", signal.SIGINT),
+        ("running", signal.SIGTERM),
+    ],
+)
+def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     log, scratch = tmp_path / "a.jsonl", tmp_path / "scratch"
     process = tune(log, scratch)
     us = psutil.Process(process.pid)
