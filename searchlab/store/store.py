@@ -1,0 +1,342 @@
+"""A store: the runs that measured something, of all studies, in one file."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from ..errors import SearchlabError, did_you_mean, encodable
+from ..log.format import Log, Record, decode_log, find_logs, read_bytes, scan
+from ..log.result import Best, Result, Results
+from ..machine.host import host_model
+from ..schema import UNREADABLE
+from ..target import Target, resolve_target
+from ..workload import Workload, parse_workload
+from .database import reading, transaction, writing
+from .held import Held, Key, in_words, places, spelled_target
+from .place import default_path
+
+Row = TypeVar("Row")
+TargetSpec = str | Mapping[str, Any] | Target
+
+_HELD = """
+SELECT workload, target, machine, space, fingerprint, COUNT(*), SUM(trials),
+  (SELECT COUNT(DISTINCT program) FROM lines JOIN runs AS own ON lines.run = own.id WHERE own.workload = runs.workload
+    AND own.target = runs.target AND own.machine = runs.machine AND own.space = runs.space
+    AND own.fingerprint = runs.fingerprint),
+  MIN(seconds), strategy, created, origin  -- SQLite takes the last three from the row of the minimum
+FROM runs WHERE ?1 IS NULL OR workload = ?1
+GROUP BY workload, target, machine, space, fingerprint ORDER BY workload, target, machine, MIN(seconds) IS NULL, 9
+"""
+_RUNS = """
+SELECT id, lines, seconds FROM runs
+WHERE workload = ? AND target = ? AND machine = ? AND space = ? AND fingerprint = ?
+ORDER BY seconds IS NULL, seconds, id
+"""
+
+
+@dataclass
+class Added:
+    """What :meth:`Store.add` did. left_out: the logs that it did not take -> why."""
+
+    runs: int = 0
+    trials: int = 0
+    known: int = 0
+    """Logs that the store held already."""
+    left_out: dict[Path, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, init=False)
+class Store:
+    """What has been measured, by whichever study, in the file ``path``; by default the store of this user.
+
+    It keeps logs whole, so that everything can be had again that they hold. Logs stay the truth: a store can be made
+    anew of them. Several processes may add and read at the same time, on a disk of this machine: see
+    :mod:`~searchlab.store.database`.
+    """
+
+    path: Path
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        object.__setattr__(self, "path", default_path() if path is None else Path(path))
+
+    def add(self, *logs: str | Path | Result) -> Added:
+        """Add the runs in ``logs``: logs, directories of logs, or results. A run that is there already is not doubled.
+
+        Of a log that has grown, the new trials are added. Logs that cannot be read, or that measured nothing (a table
+        or a surrogate answered), are left out. Nothing that a log names is imported. Raises SearchlabError if every
+        log is left out, and if the file cannot be written or is no store.
+        """
+        paths = [one.log.path if isinstance(one, Result) else Path(one) for one in logs]
+        found = [path for given in paths for path in find_logs(given)]
+        if not found:
+            raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, paths))} to add")
+        added = Added()
+        with writing(self.path) as database:
+            for path in found:
+                try:
+                    log, lines = _measured(path)
+                except SearchlabError as error:
+                    added.left_out[path] = str(error)
+                    continue
+                with transaction(database):
+                    new = _insert(database, log, lines)
+                added.known += not new
+                added.runs += new == len(log.records)
+                added.trials += new
+        if len(added.left_out) == len(found):
+            raise SearchlabError(next(iter(added.left_out.values())))
+        return added
+
+    def find(
+        self,
+        workload: str | Workload | None = None,
+        *,
+        target: TargetSpec | None = None,
+        machine: str | None = None,
+        space: str | None = None,
+    ) -> list[Held]:
+        """What it holds, by workload, target, machine and space; only of those that are given.
+
+        machine: a part of its name. Raises SearchlabError if there is no store.
+        """
+        wanted = None if target is None else spelled_target(resolve_target(target))
+        return [
+            one
+            for one in self._held(workload)
+            if wanted in (None, one.key.target)
+            and (machine is None or machine.lower() in one.key.machine.lower())
+            and space in (None, one.key.space)
+        ]
+
+    def results(
+        self,
+        workload: str | Workload | None = None,
+        *,
+        target: TargetSpec | None = None,
+        machine: str | None = None,
+        space: str | None = None,
+    ) -> Results:
+        """The runs of what :meth:`find` finds, as they were logged; of each key the fastest first."""
+        found = self.find(workload, target=target, machine=machine, space=space)
+        return Results(Result(log) for one in found for log in self._logs(one.key))
+
+    def best(
+        self,
+        workload: str | Workload,
+        *,
+        target: TargetSpec | None = None,
+        machine: str | None = None,
+        log: str | Path | None = None,
+    ) -> Best:
+        """The fastest program of ``workload`` for ``target`` on ``machine``, of any space.
+
+        target: by default this CPU with all its cores. machine: a part of the name of one machine; by default this
+        machine. log: a new file for the log of its run, as it was added. Raises SearchlabError if there is none, and
+        says where else the workload was measured.
+        """
+        resolved = resolve_target("native" if target is None else target)
+        held = self._held(workload)
+        if machine is not None:
+            machine = self._machine(machine, [one for one in held if one.key.target == spelled_target(resolved)])
+        for run, lines in self._fastest(held, resolved, machine):
+            if log is not None:
+                _write(Path(log), self._lines(run, lines))
+            return Result(self._log(run, lines)).best
+        raise SearchlabError(self.nothing(str(parse_workload(workload)), held, resolved, machine))
+
+    def fastest(self, held: list[Held], target: Target, machine: str | None = None) -> Iterator[Result]:
+        """The runs of ``held`` for ``target`` on ``machine`` (this one if None) that have a best, the fastest first."""
+        for run, lines in self._fastest(held, target, machine):
+            yield Result(self._log(run, lines))
+
+    def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
+        """A sentence for where ``held``, of ``workload``, has nothing for ``target`` on ``machine`` (this if None)."""
+        where = in_words(spelled_target(target), this_machine(target) if machine is None else machine)
+        said = f"the store {self.path} holds no program of {workload} that runs, for {where}"
+        if held:
+            return f"{said}; it holds these programs of it: {places(held)}"
+        return f"{said}, or for any other target{did_you_mean(workload, {one.key.workload for one in self._held()})}"
+
+    def states(self, keys: Iterable[Key]) -> list[tuple[str, Log]]:
+        """Every run of ``keys``, the earliest first: the digest of its log, as warm starts have it, and the log."""
+        sql = (
+            f"SELECT states.digest, own.lines, own.id FROM ({_RUNS}) AS own "
+            f"JOIN states ON states.run = own.id AND states.lines = own.lines"
+        )
+        rows = [row for key in keys for row in self._rows(sql, _values(key), _State)]
+        runs = [(digest, self._log(run, lines)) for digest, lines, run in rows]
+        return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
+
+    def log_of(self, digest: str) -> Log | None:
+        """The log whose digest was ``digest`` when it was added, though it may have grown since; None if there is none.
+
+        Raises SearchlabError if the store is no store.
+        """
+        for _, lines, run in self._rows("SELECT digest, lines, run FROM states WHERE digest = ?", [digest], _State):
+            return self._log(run, lines)
+        return None
+
+    def _held(self, workload: str | Workload | None = None) -> list[Held]:
+        wanted = None if workload is None else str(parse_workload(workload))
+        held = []
+        for row in self._rows(_HELD, [wanted], _HeldRow):
+            key = Key(*row[:5])
+            try:
+                msgspec.json.decode(key.target, type=dict[str, Any])
+            except UNREADABLE as error:
+                raise self._damaged(f"it names the target {key.target!r}: {error}") from None
+            held.append(Held(key, *row[5:]))
+        return held
+
+    def _fastest(self, held: list[Held], target: Target, machine: str | None) -> list[tuple[int, int]]:
+        at = spelled_target(target), this_machine(target) if machine is None else machine
+        keys = [one.key for one in held if (one.key.target, one.key.machine) == at]
+        rows = [row for key in keys for row in self._rows(_RUNS, _values(key), _Row)]
+        ran = [(seconds, run, lines) for run, lines, seconds in rows if seconds is not None]
+        return [(run, lines) for _, run, lines in sorted(ran)]
+
+    def _machine(self, part: str, held: list[Held]) -> str:
+        """The one machine of ``held`` whose name has the ``part``; ``part`` itself if there is none."""
+        names = {one.key.machine for one in held if part.lower() in one.key.machine.lower()}
+        if part not in names and len(names) > 1:
+            raise SearchlabError(f"{part!r} is part of the names of several machines: {'; '.join(sorted(names))}")
+        return part if part in names or not names else names.pop()
+
+    def _logs(self, key: Key) -> Iterator[Log]:
+        """The runs of ``key``, the fastest first."""
+        for run, lines, _ in self._rows(_RUNS, _values(key), _Row):
+            yield self._log(run, lines)
+
+    def _log(self, run: int, count: int) -> Log:
+        """The log of a run, as it was when it had so many lines."""
+        rows = self._rows(
+            "SELECT origin, workload, target, machine, space, fingerprint FROM runs WHERE id = ?", [run],
+            tuple[str, str, str, str, str, str],
+        )  # fmt: skip
+        lines = self._lines(run, count)
+        if not rows or len(lines) != count:
+            raise self._damaged("lines of a log are lost")
+        origin, *key = rows[0]
+        log = decode_log(self.path / origin.lstrip("/"), b"".join(line + b"\n" for line in lines))
+        if Key.of(log.header) != Key(*key):
+            raise self._damaged(f"the log {origin} is not what its index says")
+        return log
+
+    def _lines(self, run: int, count: int) -> list[bytes]:
+        sql = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
+        return [line for (line,) in self._rows(sql, [run, count], tuple[bytes])]
+
+    def _rows(self, sql: str, values: list[Any], kind: type[Row]) -> list[Row]:
+        """The rows that a query gives. Raises SearchlabError if one is not of that ``kind``."""
+        with reading(self.path) as database:
+            rows = database.execute(sql, values).fetchall()
+        try:
+            return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
+        except msgspec.ValidationError as error:
+            raise self._damaged(str(error)) from None
+
+    def _damaged(self, why: str) -> SearchlabError:
+        return SearchlabError(f"the store {self.path} is damaged: {why}; make it anew of the logs")
+
+
+_Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
+_Created = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
+_HeldRow = tuple[str, str, str, str, str, int, int, int, _Seconds, str, _Created, str]
+
+_Row = tuple[int, int, _Seconds]
+"""A run, the number of its lines, and the seconds of its fastest program."""
+
+_State = tuple[str, int, int]
+"""The digest of a log, the number of its lines then, and its run."""
+
+
+def _write(path: Path, lines: list[bytes]) -> None:
+    try:
+        with open(path, "xb") as file:
+            file.writelines(line + b"\n" for line in lines)
+    except (OSError, ValueError) as error:
+        raise SearchlabError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def this_machine(target: Target) -> str:
+    """This machine, as logs of programs for ``target`` name it."""
+    return ", ".join(host_model(target.kind).values())
+
+
+def _values(key: Key) -> list[str]:
+    return [key.workload, key.target, key.machine, key.space, key.fingerprint]
+
+
+def _measured(path: Path) -> tuple[Log, list[bytes]]:
+    """The log at ``path``, and its whole lines. Raises SearchlabError if it measured nothing."""
+    data = read_bytes(path)
+    log = decode_log(path, data)
+    header = log.header
+    if header.surrogate or header.measure.get("kind") in ("table", "surrogate"):
+        raise SearchlabError(
+            f"{path} measured nothing: a {'surrogate' if header.surrogate else header.measure['kind']} answered"
+        )
+    if ":" in header.fingerprint:
+        raise SearchlabError(f"{path} was imported for analysis only, and has no programs; import it with --space")
+    if not log.records:
+        raise SearchlabError(f"{path} has no trial yet")
+    return log, data[: log.size].split(b"\n")[:-1]
+
+
+def _insert(database: sqlite3.Connection, log: Log, lines: list[bytes]) -> int:
+    """Add the run of ``log``, or its new ``lines``. The number of new trials."""
+    digest = log_digest(lines)
+    if database.execute("SELECT 1 FROM states WHERE digest = ?", [digest]).fetchone():
+        return 0
+    header = log_digest(lines[:1])
+    run, known, trials = _run_of(database, header, lines)
+    if run is None:
+        key, origin = Key.of(log.header), str(log.path.absolute())
+        cursor = database.execute(
+            "INSERT INTO runs (header, workload, target, machine, space, fingerprint, strategy, origin, created, "
+            "lines, trials) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            [header, *_values(key), *map(encodable, (log.header.name, origin)), log.header.created],
+        )
+        run = cursor.lastrowid
+    database.execute("INSERT INTO states VALUES (?, ?, ?)", [digest, run, len(lines)])
+    if len(lines) <= known:
+        return 0
+    programs = [_program(line.item) for line in scan(b"".join(line + b"\n" for line in lines))]
+    rows = [(run, number, lines[number], programs[number]) for number in range(known, len(lines))]
+    database.executemany("INSERT INTO lines VALUES (?, ?, ?, ?)", rows)
+    seconds = Result(log).best.seconds if np.isfinite(log.costs).any() else None
+    database.execute(
+        "UPDATE runs SET lines = ?, trials = ?, seconds = ? WHERE id = ?", [len(lines), len(log.records), seconds, run]
+    )
+    return len(log.records) - trials
+
+
+def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
+    """The run whose log begins as ``lines`` do, its number of lines, and of trials; None if there is none."""
+    for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
+        held = database.execute(
+            "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number", [run, len(lines)]
+        ).fetchall()
+        if [line for (line,) in held] == lines[: len(held)]:
+            return run, known, trials
+    return None, 0, 0
+
+
+def log_digest(lines: list[bytes]) -> str:
+    """The digest of a log of these lines, as the header of a run that started from it has it."""
+    return hashlib.sha256(b"".join(line + b"\n" for line in lines)).hexdigest()[:32]
+
+
+def _program(item: object) -> str | None:
+    """What names the program of a line of a log; None if there is none."""
+    if not isinstance(item, Record):
+        return None
+    return item.program or (msgspec.json.encode(item.config).decode() if item.failure is None else None)
