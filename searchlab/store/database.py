@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import SearchlabError
@@ -80,6 +80,8 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            path.stat()
     except (OSError, ValueError) as error:
         raise _cannot_open(path, error) from None
     with _explained(path), _connected(path, "rwc") as database:
@@ -114,8 +116,9 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 def _mode_to_read(path: Path) -> str:
     """How SQLite is to open the store at ``path``, of which a reader writes nothing."""
     try:
-        if not path.exists():
-            raise SearchlabError(f"there is no store at {path}; searchlab store add makes one of logs")
+        path.stat()
+    except FileNotFoundError:
+        raise SearchlabError(f"there is no store at {path}; searchlab store add makes one of logs") from None
     except (OSError, ValueError) as error:
         raise _cannot_open(path, error) from None
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):

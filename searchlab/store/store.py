@@ -82,12 +82,12 @@ class Store:
         with writing(self.path) as database:
             for path in found:
                 try:
-                    log, lines = _measured(path)
+                    key, log, lines = _measured(path)
                 except SearchlabError as error:
                     added.left_out[path] = str(error)
                     continue
                 with transaction(database):
-                    new = _insert(database, log, lines)
+                    new = _insert(database, key, log, lines)
                 added.known += not new
                 added.runs += new == len(log.records)
                 added.trials += new
@@ -275,8 +275,8 @@ def _values(key: Key) -> list[str]:
     return [key.workload, key.target, key.machine, key.space, key.fingerprint]
 
 
-def _measured(path: Path) -> tuple[Log, list[bytes]]:
-    """The log at ``path``, and its whole lines. Raises SearchlabError if it measured nothing."""
+def _measured(path: Path) -> tuple[Key, Log, list[bytes]]:
+    """What the log at ``path`` measured, the log, and its whole lines. Raises SearchlabError if it measured nothing."""
     data = read_bytes(path)
     log = decode_log(path, data)
     header = log.header
@@ -288,10 +288,14 @@ def _measured(path: Path) -> tuple[Log, list[bytes]]:
         raise SearchlabError(f"{path} was imported for analysis only, and has no programs; import it with --space")
     if not log.records:
         raise SearchlabError(f"{path} has no trial yet")
-    return log, data[: log.size].split(b"\n")[:-1]
+    try:
+        key = Key.of(header)
+    except SearchlabError as error:
+        raise SearchlabError(f"{path}: {error}") from None
+    return key, log, data[: log.size].split(b"\n")[:-1]
 
 
-def _insert(database: sqlite3.Connection, log: Log, lines: list[bytes]) -> int:
+def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]) -> int:
     """Add the run of ``log``, or its new ``lines``. The number of new trials."""
     digest = log_digest(lines)
     if database.execute("SELECT 1 FROM states WHERE digest = ?", [digest]).fetchone():
@@ -299,11 +303,11 @@ def _insert(database: sqlite3.Connection, log: Log, lines: list[bytes]) -> int:
     header = log_digest(lines[:1])
     run, known, trials = _run_of(database, header, lines)
     if run is None:
-        key, origin = Key.of(log.header), str(log.path.absolute())
+        texts = log.header.name, str(log.path.absolute())
         cursor = database.execute(
             "INSERT INTO runs (header, workload, target, machine, space, fingerprint, strategy, origin, created, "
             "lines, trials) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
-            [header, *_values(key), *map(encodable, (log.header.name, origin)), log.header.created],
+            [header, *_values(key), *map(encodable, texts), log.header.created],
         )
         run = cursor.lastrowid
     database.execute("INSERT INTO states VALUES (?, ?, ?)", [digest, run, len(lines)])
