@@ -20,7 +20,8 @@ from tests.support.toys import Cost
 def logged(path: Path, seconds: Sequence[float | None], again: Sequence[int] = (), **header: Any) -> Path:
     """A log of a trial for each of ``seconds``, None for one that failed; resumed if it is there.
 
-    again: trials that were measured again at the end, the last of them the fastest then. Equal times are of one program.
+    again: trials that were measured again at the end, the last of them the fastest then. Trials of equal times are of
+    one program.
     """
     with LogWriter(path, msgspec.structs.replace(HEADER, **header), durable=False) as writer:
         for index, one in list(enumerate(seconds))[len(writer.records) :]:
