@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, first_line
 
 APPLICATION = 0x734C6162
 """What SQLite's header says that the database is of."""
@@ -131,6 +131,7 @@ def _mode_to_read(path: Path) -> str:
 def _connected(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     where = f"{path.absolute().as_uri()}?mode={mode}"
     with closing(sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)) as database:
+        database.text_factory = lambda data: data.decode("utf-8", "backslashreplace")  # a damaged text is only another
         database.execute("PRAGMA trusted_schema = OFF")
         yield database
 
@@ -177,8 +178,10 @@ def _explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         known = next((said for start, said in _SENTENCES.items() if name.startswith(start)), "")
-        said = known.format(path=path) or f"the store {path} cannot be used: SQLite says {error}"
+        said = known.format(path=path) or f"the store {path} cannot be used: SQLite says {first_line(error)}"
         raise SearchlabError(said) from None
+    except UnicodeDecodeError:  # of SQLite's own message, which holds a damaged name
+        raise SearchlabError(_SENTENCES["SQLITE_CORRUPT"].format(path=path)) from None
 
 
 def _cannot_open(path: Path, error: OSError | ValueError) -> SearchlabError:

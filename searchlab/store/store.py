@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -40,6 +40,57 @@ SELECT id, lines, seconds FROM runs
 WHERE workload = ? AND target = ? AND machine = ? AND space = ? AND fingerprint = ?
 ORDER BY seconds IS NULL, seconds, id
 """
+
+
+_Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
+
+
+class _HeldRow(NamedTuple):
+    """A row of ``_HELD``."""
+
+    workload: str
+    target: str
+    machine: str
+    space: str
+    fingerprint: str
+    runs: int
+    trials: int
+    programs: int
+    seconds: _Seconds
+    strategy: str
+    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
+    origin: str
+
+
+class _RunRow(NamedTuple):
+    """A run, the number of its lines, and the seconds of its fastest program."""
+
+    run: int
+    lines: int
+    seconds: _Seconds
+
+
+class _State(NamedTuple):
+    """The digest of a log, the number of its lines then, and its run."""
+
+    digest: str
+    lines: int
+    run: int
+
+
+class _Index(NamedTuple):
+    """What the store says of the log of a run."""
+
+    workload: str
+    target: str
+    machine: str
+    space: str
+    fingerprint: str
+    origin: str
+
+
+class _Line(NamedTuple):
+    line: bytes
 
 
 @dataclass
@@ -199,7 +250,7 @@ class Store:
     def _fastest(self, held: list[Held], target: Target, machine: str | None) -> list[tuple[int, int]]:
         at = spelled_target(target), this_machine(target) if machine is None else machine
         keys = [one.key for one in held if (one.key.target, one.key.machine) == at]
-        rows = [row for key in keys for row in self._rows(_RUNS, _values(key), _Row)]
+        rows = [row for key in keys for row in self._rows(_RUNS, _values(key), _RunRow)]
         ran = [(seconds, run, lines) for run, lines, seconds in rows if seconds is not None]
         return [(run, lines) for _, run, lines in sorted(ran)]
 
@@ -212,19 +263,18 @@ class Store:
 
     def _logs(self, key: Key) -> Iterator[Log]:
         """The runs of ``key``, the fastest first."""
-        for run, lines, _ in self._rows(_RUNS, _values(key), _Row):
+        for run, lines, _ in self._rows(_RUNS, _values(key), _RunRow):
             yield self._log(run, lines)
 
     def _log(self, run: int, count: int) -> Log:
         """The log of a run, as it was when it had so many lines."""
         rows = self._rows(
-            "SELECT origin, workload, target, machine, space, fingerprint FROM runs WHERE id = ?", [run],
-            tuple[str, str, str, str, str, str],
-        )  # fmt: skip
+            "SELECT workload, target, machine, space, fingerprint, origin FROM runs WHERE id = ?", [run], _Index
+        )
         lines = self._lines(run, count)
         if not rows or len(lines) != count:
             raise self._damaged("lines of a log are lost")
-        origin, *key = rows[0]
+        *key, origin = rows[0]
         log = decode_log(self.path / origin.lstrip("/"), b"".join(line + b"\n" for line in lines))
         if Key.of(log.header) != Key(*key):
             raise self._damaged(f"the log {origin} is not what its index says")
@@ -232,7 +282,7 @@ class Store:
 
     def _lines(self, run: int, count: int) -> list[bytes]:
         sql = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
-        return [line for (line,) in self._rows(sql, [run, count], tuple[bytes])]
+        return [line for (line,) in self._rows(sql, [run, count], _Line)]
 
     def _rows(self, sql: str, values: list[Any], kind: type[Row]) -> list[Row]:
         """The rows that a query gives. Raises SearchlabError if one is not of that ``kind``."""
@@ -245,17 +295,6 @@ class Store:
 
     def _damaged(self, why: str) -> SearchlabError:
         return SearchlabError(f"the store {self.path} is damaged: {why}; make it anew of the logs")
-
-
-_Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
-_Created = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
-_HeldRow = tuple[str, str, str, str, str, int, int, int, _Seconds, str, _Created, str]
-
-_Row = tuple[int, int, _Seconds]
-"""A run, the number of its lines, and the seconds of its fastest program."""
-
-_State = tuple[str, int, int]
-"""The digest of a log, the number of its lines then, and its run."""
 
 
 def _write(path: Path, lines: list[bytes]) -> None:
