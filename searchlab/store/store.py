@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
 
-from ..errors import SearchlabError, did_you_mean, encodable
-from ..log.format import Log, Record, decode_log, find_logs, read_bytes, scan
+from ..errors import SearchlabError, did_you_mean
+from ..log.format import Log, decode_log, find_logs
 from ..log.result import Best, Result, Results
 from ..machine.host import host_model
 from ..schema import UNREADABLE
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .database import reading, transaction, writing
+from .adding import Added, add_log, values_of
+from .database import reading, writing
 from .held import Held, Key, in_words, places, spelled_target
 from .place import default_path
 
@@ -93,17 +91,6 @@ class _Line(NamedTuple):
     line: bytes
 
 
-@dataclass
-class Added:
-    """What :meth:`Store.add` did. left_out: the logs that it did not take -> why."""
-
-    runs: int = 0
-    trials: int = 0
-    known: int = 0
-    """Logs that the store held already."""
-    left_out: dict[Path, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, init=False)
 class Store:
     """What has been measured, by whichever study, in the file ``path``; by default the store of this user.
@@ -133,15 +120,13 @@ class Store:
         with writing(self.path) as database:
             for path in found:
                 try:
-                    key, log, lines = _measured(path)
+                    is_new, trials = add_log(database, path)
                 except SearchlabError as error:
                     added.left_out[path] = str(error)
                     continue
-                with transaction(database):
-                    new = _insert(database, key, log, lines)
-                added.known += not new
-                added.runs += new == len(log.records)
-                added.trials += new
+                added.runs += is_new
+                added.trials += trials
+                added.known += not trials
         if len(added.left_out) == len(found):
             raise SearchlabError(next(iter(added.left_out.values())))
         return added
@@ -222,7 +207,7 @@ class Store:
             f"SELECT states.digest, own.lines, own.id FROM ({_RUNS}) AS own "
             f"JOIN states ON states.run = own.id AND states.lines = own.lines"
         )
-        rows = [row for key in keys for row in self._rows(sql, _values(key), _State)]
+        rows = [row for key in keys for row in self._rows(sql, values_of(key), _State)]
         runs = [(digest, self._log(run, lines)) for digest, lines, run in rows]
         return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
 
@@ -250,7 +235,7 @@ class Store:
     def _fastest(self, held: list[Held], target: Target, machine: str | None) -> list[tuple[int, int]]:
         at = spelled_target(target), this_machine(target) if machine is None else machine
         keys = [one.key for one in held if (one.key.target, one.key.machine) == at]
-        rows = [row for key in keys for row in self._rows(_RUNS, _values(key), _RunRow)]
+        rows = [row for key in keys for row in self._rows(_RUNS, values_of(key), _RunRow)]
         ran = [(seconds, run, lines) for run, lines, seconds in rows if seconds is not None]
         return [(run, lines) for _, run, lines in sorted(ran)]
 
@@ -263,7 +248,7 @@ class Store:
 
     def _logs(self, key: Key) -> Iterator[Log]:
         """The runs of ``key``, the fastest first."""
-        for run, lines, _ in self._rows(_RUNS, _values(key), _RunRow):
+        for run, lines, _ in self._rows(_RUNS, values_of(key), _RunRow):
             yield self._log(run, lines)
 
     def _log(self, run: int, count: int) -> Log:
@@ -308,78 +293,3 @@ def _write(path: Path, lines: list[bytes]) -> None:
 def this_machine(target: Target) -> str:
     """This machine, as logs of programs for ``target`` name it."""
     return ", ".join(host_model(target.kind).values())
-
-
-def _values(key: Key) -> list[str]:
-    return [key.workload, key.target, key.machine, key.space, key.fingerprint]
-
-
-def _measured(path: Path) -> tuple[Key, Log, list[bytes]]:
-    """What the log at ``path`` measured, the log, and its whole lines. Raises SearchlabError if it measured nothing."""
-    data = read_bytes(path)
-    log = decode_log(path, data)
-    header = log.header
-    if header.surrogate or header.measure.get("kind") in ("table", "surrogate"):
-        raise SearchlabError(
-            f"{path} measured nothing: a {'surrogate' if header.surrogate else header.measure['kind']} answered"
-        )
-    if ":" in header.fingerprint:
-        raise SearchlabError(f"{path} was imported for analysis only, and has no programs; import it with --space")
-    if not log.records:
-        raise SearchlabError(f"{path} has no trial yet")
-    try:
-        key = Key.of(header)
-    except SearchlabError as error:
-        raise SearchlabError(f"{path}: {error}") from None
-    return key, log, data[: log.size].split(b"\n")[:-1]
-
-
-def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]) -> int:
-    """Add the run of ``log``, or its new ``lines``. The number of new trials."""
-    digest = log_digest(lines)
-    if database.execute("SELECT 1 FROM states WHERE digest = ?", [digest]).fetchone():
-        return 0
-    header = log_digest(lines[:1])
-    run, known, trials = _run_of(database, header, lines)
-    if run is None:
-        texts = log.header.name, str(log.path.absolute())
-        cursor = database.execute(
-            "INSERT INTO runs (header, workload, target, machine, space, fingerprint, strategy, origin, created, "
-            "lines, trials) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
-            [header, *_values(key), *map(encodable, texts), log.header.created],
-        )
-        run = cursor.lastrowid
-    database.execute("INSERT INTO states VALUES (?, ?, ?)", [digest, run, len(lines)])
-    if len(lines) <= known:
-        return 0
-    programs = [_program(line.item) for line in scan(b"".join(line + b"\n" for line in lines))]
-    rows = [(run, number, lines[number], programs[number]) for number in range(known, len(lines))]
-    database.executemany("INSERT INTO lines VALUES (?, ?, ?, ?)", rows)
-    seconds = Result(log).best.seconds if np.isfinite(log.costs).any() else None
-    database.execute(
-        "UPDATE runs SET lines = ?, trials = ?, seconds = ? WHERE id = ?", [len(lines), len(log.records), seconds, run]
-    )
-    return len(log.records) - trials
-
-
-def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
-    """The run whose log begins as ``lines`` do, its number of lines, and of trials; None if there is none."""
-    for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
-        held = database.execute(
-            "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number", [run, len(lines)]
-        ).fetchall()
-        if [line for (line,) in held] == lines[: len(held)]:
-            return run, known, trials
-    return None, 0, 0
-
-
-def log_digest(lines: list[bytes]) -> str:
-    """The digest of a log of these lines, as the header of a run that started from it has it."""
-    return hashlib.sha256(b"".join(line + b"\n" for line in lines)).hexdigest()[:32]
-
-
-def _program(item: object) -> str | None:
-    """What names the program of a line of a log; None if there is none."""
-    if not isinstance(item, Record):
-        return None
-    return item.program or (msgspec.json.encode(item.config).decode() if item.failure is None else None)

@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab import SearchlabError, Store, load_log
+from searchlab import SearchlabError, Store, load_log, trusting
 from searchlab.log.format import read_log
 from searchlab.log.header import StandIn
 from searchlab.machine.host import cpu_model
 from searchlab.run.warm_start import EarlierRun, earlier_runs
 from searchlab.store.place import default_path
 from searchlab.target import resolve_target
+from tests.support import toys
 from tests.support.logs import HEADER
-from tests.support.stores import logged
+from tests.support.stores import logged, searched
 
 HERE = {"host": {"cpu": cpu_model()}}
 CPU = {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
@@ -169,6 +170,16 @@ def test_what_measured_nothing_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     with pytest.raises(SearchlabError, match="there is no log .* in .*nothing to add"):
         Store(tmp_path / "store.db").add(tmp_path / "nothing")
+
+
+def test_code_that_a_log_names_is_imported_only_where_it_is_trusted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    store.add(searched(tmp_path / "a.jsonl", toys.Small(), toys.smooth, 0, 3))
+    (result,) = store.results()
+    with pytest.raises(SearchlabError, match=r"store.db.*a.jsonl names the space '.*toys:Small'.*trust this file"):
+        result.best.schedule()
+    with trusting():
+        assert result.best.schedule().mod
 
 
 def _add(path: Path, logs: list[Path], ready: Any) -> None:
