@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -66,9 +67,7 @@ SCHEMA = (
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """The store at ``path``, to be read. Raises SearchlabError if there is none, and for all that SQLite refuses."""
-    with _explained(path), _connected(path, _mode_to_read(path)) as database:
-        _check(database, path)
-        database.execute("PRAGMA query_only = ON")
+    with _explained(path), closing(_patiently(_open_to_read, path)) as database:
         yield database
 
 
@@ -84,19 +83,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
             path.stat()
     except (OSError, ValueError) as error:
         raise _cannot_open(path, error) from None
-    with _explained(path), _connected(path, "rwc") as database:
-        with transaction(database):
-            if not _schema(database) and not _number(database, "application_id"):
-                for statement in SCHEMA:
-                    database.execute(statement)
-                database.execute(f"PRAGMA application_id = {APPLICATION}")
-                database.execute(f"PRAGMA user_version = {VERSION}")
-        _check(database, path)
-        if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-            raise SearchlabError(
-                f"the file system of {path} cannot hold a store, which processes share; choose a disk of this machine"
-            )
-        database.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may cost the last logs, no more
+    with _explained(path), closing(_patiently(_open_to_write, path)) as database:
         yield database
 
 
@@ -127,13 +114,57 @@ def _mode_to_read(path: Path) -> str:
     return "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
 
 
+def _patiently(open_: Callable[[Path], sqlite3.Connection], path: Path) -> sqlite3.Connection:
+    """The database that ``open_`` gives. SQLite itself does not wait for a process that makes a store, or closes it."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return open_(path)
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    with _closed_if_refused(_connected(path, _mode_to_read(path))) as database:
+        _check(database, path)
+        database.execute("PRAGMA query_only = ON")
+        return database
+
+
+def _open_to_write(path: Path) -> sqlite3.Connection:
+    with _closed_if_refused(_connected(path, "rwc")) as database:
+        with transaction(database):
+            if not _schema(database) and not _number(database, "application_id"):
+                for statement in SCHEMA:
+                    database.execute(statement)
+                database.execute(f"PRAGMA application_id = {APPLICATION}")
+                database.execute(f"PRAGMA user_version = {VERSION}")
+        _check(database, path)
+        if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+            raise SearchlabError(
+                f"the file system of {path} cannot hold a store, which processes share; choose a disk of this machine"
+            )
+        database.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may cost the last logs, no more
+        return database
+
+
 @contextmanager
-def _connected(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    where = f"{path.absolute().as_uri()}?mode={mode}"
-    with closing(sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)) as database:
-        database.text_factory = lambda data: data.decode("utf-8", "backslashreplace")  # a damaged text is only another
-        database.execute("PRAGMA trusted_schema = OFF")
+def _closed_if_refused(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    try:
         yield database
+    except BaseException:
+        database.close()
+        raise
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    where = f"{path.absolute().as_uri()}?mode={mode}"
+    database = sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)
+    database.text_factory = lambda data: data.decode("utf-8", "backslashreplace")  # a damaged text is only another
+    database.execute("PRAGMA trusted_schema = OFF")
+    return database
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
