@@ -81,6 +81,8 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             path.stat()
+            if not _is_writable(path):
+                raise SearchlabError(_SENTENCES["SQLITE_READONLY"].format(path=path))
     except (OSError, ValueError) as error:
         raise _cannot_open(path, error) from None
     with _explained(path), closing(_patiently(_open_to_write, path)) as database:
@@ -100,6 +102,10 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.execute("COMMIT")
 
 
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
 def _mode_to_read(path: Path) -> str:
     """How SQLite is to open the store at ``path``, of which a reader writes nothing."""
     try:
@@ -108,7 +114,7 @@ def _mode_to_read(path: Path) -> str:
         raise SearchlabError(f"there is no store at {path}; searchlab store add makes one of logs") from None
     except (OSError, ValueError) as error:
         raise _cannot_open(path, error) from None
-    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+    if _is_writable(path):
         return "rw"
     # A process that may not write beside the store reads it as a file that nobody writes, if nobody does.
     return "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
