@@ -31,7 +31,7 @@ FLOORS = [
     {"policy"},
     {"costmodel"},
     {"log"},
-    {"measure", "analysis", "watch"},
+    {"measure", "analysis", "watch", "store"},
     {"apply", "exchange", "executors"},
     {"run"},
     {"tables", "hypertune", "conformance"},

@@ -28,6 +28,15 @@ class Show(StrEnum):
     asm = "asm"
 
 
+ShowForm = Annotated[
+    Show,
+    typer.Option(
+        help="The form to show it in: its `config`; its schedule as a `trace`, or as a `python` script that needs "
+        "TVM alone; its TensorIR (`tir`), and what TVM lowers this to (`lowered`); its LLVM IR (`llvm`: for a GPU, "
+        "that of the code that launches the kernels); its generated code (`source`: for CUDA, the C++ of the "
+        "kernels); its assembly (`asm`: for CUDA, PTX)."
+    ),
+]
 OneLog = Annotated[Path, typer.Argument(help="The log of a run.", metavar="LOG")]
 
 
@@ -35,36 +44,33 @@ def best(
     where: Annotated[
         Path, typer.Argument(help="The log of a run, or a directory of logs: the best of all.", metavar="LOG|DIR")
     ],
-    show: Annotated[
-        Show,
-        typer.Option(
-            help="The form to show it in: its `config`; its schedule as a `trace`, or as a `python` script that needs "
-            "TVM alone; its TensorIR (`tir`), and what TVM lowers this to (`lowered`); its LLVM IR (`llvm`: for a GPU, "
-            "that of the code that launches the kernels); its generated code (`source`: for CUDA, the C++ of the "
-            "kernels); its assembly (`asm`: for CUDA, PTX)."
-        ),
-    ] = Show.config,
+    show: ShowForm = Show.config,
     as_json: AsJson = False,
 ) -> None:
     """Show the fastest program of a log; or of a directory of logs, for each workload."""
-    from ..apply import text_of
-
     bests = _bests(where)
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
             f"{where} has logs of {len(bests)} workloads, and --show {show} shows one program; name a log: "
             f"{', '.join(str(fastest.result.log.path) for fastest in bests)}"
         )
+    show_bests(bests, show, as_json, several=where.is_dir())
+
+
+def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
+    """Print the programs of ``bests``. several: as a list in JSON. named: with their logs; if None as ``several``."""
+    from ..apply import text_of
+
     texts = [""] * len(bests) if show is Show.config else [text_of(fastest, show.value) for fastest in bests]
     if as_json:
         records = [_record(one) | ({show.value: text} if text else {}) for one, text in zip(bests, texts, strict=True)]
-        print(json.dumps(records if where.is_dir() else records[0], indent=2))
+        print(json.dumps(records if several else records[0], indent=2))
         return
     for fastest, text in zip(bests, texts, strict=True):
         if text:
             print(text)
         else:
-            _say_best(fastest, where.is_dir())
+            _say_best(fastest, several if named is None else named)
 
 
 def _bests(where: Path) -> list[Best]:

@@ -339,7 +339,7 @@ def read_header(path: str | Path) -> Header:
     """The header of the log at ``path``. Raises SearchlabError as :func:`read_log` does, except for trials."""
     path = Path(path)
     first, ending, _ = read_bytes(path).partition(b"\n")
-    return _decode(path, first + ending).header
+    return decode_log(path, first + ending).header
 
 
 def read_log(path: str | Path) -> Log:
@@ -348,7 +348,7 @@ def read_log(path: str | Path) -> Log:
     Raises SearchlabError, which names the line, if the log is unreadable, foreign or damaged.
     """
     path = Path(path)
-    return _decode(path, read_bytes(path))
+    return decode_log(path, read_bytes(path))
 
 
 def read_held(path: Path) -> Log | None:
@@ -361,10 +361,10 @@ def read_held(path: Path) -> Log | None:
     data = read_bytes(path)
     if b"\n" not in data and (_FIRST.startswith(data) or data.startswith(_FIRST)):
         return None
-    return _decode(path, data)
+    return decode_log(path, data)
 
 
-def _decode(path: Path, data: bytes) -> Log:
+def decode_log(path: Path, data: bytes) -> Log:
     """The log whose bytes are ``data``. Raises SearchlabError at the first problem."""
     if not data.startswith(_FIRST) and not _FIRST.startswith(data):
         raise SearchlabError(f"{path} is not a searchlab log: its first line does not start with {_FIRST.decode()}")

@@ -76,6 +76,9 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     def measurable(self, base: Path = Path()) -> None:
         return None
 
+    def machine(self, target: Target, base: Path = Path()) -> str:
+        return self.key
+
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> RpcMeasurer:
         return RpcMeasurer(self, target, known, self.workers or available_cores())
 
