@@ -1,0 +1,179 @@
+"""How long a study takes on fleets of different sizes, by what logs say of its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import SearchlabError
+from ..log.budget import UNLIMITED
+from ..log.format import Log, find_logs, read_log
+from ..run.plan import Run
+from .recorded import Kind, Recorded, kind_of, recorded
+from .simulate import Fleet, Phase, simulate
+
+NEAR = 0.1
+"""A fleet is as good as another if the study takes at most so much longer, as a share."""
+
+SIMULATED = 20_000
+"""Trials that are simulated on each fleet, of a study that has more: every so many-th of its runs, kind by kind."""
+
+TIMED_BY = ("number", "repeat", "min_repeat_ms", "prune_factor", "check")
+"""The settings of a measurement that decide how long a program is on a device."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """How long a study takes on a fleet.
+
+    batch: None where each run has its own. seconds: of the whole study. waiting: what its jobs wait for, as shares of
+    their time. devices_busy, builders_busy: shares of the time of the devices and of the cores that build.
+    """
+
+    devices: int
+    builders: int
+    jobs: int
+    batch: int | None
+    seconds: float
+    waiting: Mapping[Phase, float]
+    devices_busy: float
+    builders_busy: float
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """A study on fleets of different sizes.
+
+    runs, trials: of the study. logs: how many of them say what its trials take. batches: of which sizes they were.
+    knee: the smallest fleet, counting devices and builders, on which the study takes at most ``NEAR`` longer than on
+    the fastest one. by_devices: for each number of devices, the fewest builders of which the same is true among fleets
+    with so many devices; then the fewest jobs, and the smallest batch. notes: what to know about the logs, a sentence
+    each.
+    """
+
+    runs: int
+    trials: int
+    logs: int
+    outlooks: Sequence[Outlook]
+    knee: Outlook
+    by_devices: Sequence[Outlook]
+    notes: Sequence[str]
+
+
+def plan_fleet(
+    runs: Sequence[Run],
+    logs: Iterable[Path],
+    *,
+    devices: Sequence[int],
+    builders: Sequence[int],
+    jobs: Sequence[int] = (1,),
+    batches: Sequence[int | None] = (None,),
+    seed: int = 0,
+) -> FleetPlan:
+    """Simulate all ``runs`` of a study on every fleet of so many devices, builders and jobs, with every batch.
+
+    logs: logs, and directories of logs, whose trials the runs are made of; ``seed`` decides which.
+    Raises SearchlabError if they hold no trial of a kind of run, and says which trials to record.
+    """
+    read = [read_log(path) for place in logs if place.exists() for path in find_logs(place)]
+    held = recorded(read)
+    kinds = [kind_of(run) for run in runs]
+    used = _used(runs, kinds, held, read)
+    stride = max(1, sum(_expected(run, held[kind]) for run, kind in zip(runs, kinds, strict=True)) // SIMULATED)
+    some = sorted(sorted(range(len(runs)), key=kinds.__getitem__)[::stride])
+    share = len(runs) / len(some)
+    start = max(one.start for kind in set(kinds) for one in held[kind].runs)
+    outlooks: list[Outlook] = []
+    trials = 0
+    for batch, cores in product(batches, builders):
+        drawn = [
+            held[kinds[number]].draw(
+                runs[number], batch or runs[number].batch, cores, np.random.default_rng([seed, number])
+            )
+            for number in some
+        ]
+        trials = round(share * sum(len(one) for made in drawn for one in made))
+        for count, at_once in product(devices, jobs):
+            spent = simulate(drawn, Fleet(count, cores, at_once, start))
+            waited = sum(spent.waited.values())
+            # What is left out would have kept all jobs busy, and would not have changed how the last of them end.
+            whole = spent.seconds + (share - 1) * waited / at_once
+            outlooks.append(
+                Outlook(
+                    count, cores, at_once, batch, whole,
+                    {phase: seconds / waited for phase, seconds in spent.waited.items()},
+                    share * spent.devices / (count * whole), share * spent.cores / (cores * whole),
+                )
+            )  # fmt: skip
+    knee = min(
+        _near(outlooks), key=lambda one: (one.devices + one.builders, one.devices, one.jobs, one.batch or 0, one.seconds)
+    )
+    by_devices = [
+        min(
+            _near([one for one in outlooks if one.devices == count]),
+            key=lambda one: (one.builders, one.jobs, one.batch or 0, one.seconds),
+        )
+        for count in devices
+    ]
+    return FleetPlan(len(runs), trials, len(used), outlooks, knee, by_devices, _notes(runs, used, batches))
+
+
+def _near(outlooks: Sequence[Outlook]) -> list[Outlook]:
+    """Those that take at most ``NEAR`` longer than the fastest."""
+    least = min(one.seconds for one in outlooks)
+    return [one for one in outlooks if one.seconds <= (1 + NEAR) * least]
+
+
+def _expected(run: Run, held: Recorded) -> int:
+    """How many trials ``run`` will have, or, if it has no such number, the longest of its logs."""
+    return run.trials if run.trials != UNLIMITED else max(len(one.trials) for one in held.runs)
+
+
+def _used(
+    runs: Sequence[Run], kinds: Sequence[Kind], held: Mapping[Kind, Recorded], logs: Sequence[Log]
+) -> list[Log]:
+    """The logs of the kinds of ``runs``. Raises SearchlabError if there is none of one of them."""
+    missing = list(
+        dict.fromkeys(
+            f"{run.workload} in {run.searched.name} by {run.strategy.name}"
+            for run, kind in zip(runs, kinds, strict=True)
+            if kind not in held
+        )
+    )
+    if missing:
+        first = missing[:3]
+        more = f" and {len(missing) - len(first)} more" if len(missing) > len(first) else ""
+        raise SearchlabError(
+            f"no log says how long trials take of {', '.join(first)}{more}; record a few: run a copy of the study with "
+            f"seeds = 1 and trials = 32, here or on one device, and give the directory of its logs as --logs"
+        )
+    return [log for log in logs if log.records and kind_of(log.header) in kinds and not log.header.is_table]
+
+
+def _notes(runs: Sequence[Run], used: Sequence[Log], batches: Sequence[int | None]) -> list[str]:
+    notes = []
+    targets = {str(run.space.target.to_json()) for run in runs}
+    others = {str(log.header.target) for log in used} - targets
+    if others:
+        notes.append(f"the logs are of another target, whose programs run at their own speed: {', '.join(others)}")
+    if not any(record.connect_seconds for log in used for record in log.records):
+        notes.append("the logs are not of a fleet: the time to connect to a device is not in them, and counts as 0")
+    wanted: dict[str, Any] = runs[0].settings.identity()
+    for name in TIMED_BY:
+        values = {log.header.measure.get(name, wanted.get(name)) for log in used}
+        if name in wanted and values != {wanted[name]}:
+            had = ", ".join(str(value) for value in sorted(values))
+            notes.append(f"the logs were measured with {name} = {had}, the study has {wanted[name]}")
+    sizes = {log.header.batch for log in used}
+    if asked := {batch for batch in batches if batch is not None} - sizes:
+        notes.append(
+            f"the logs are of batches of {', '.join(map(str, sorted(sizes)))}; proposing a batch of "
+            f"{', '.join(map(str, sorted(asked)))} is taken to cost the same for each trial. A policy learns less "
+            f"often from larger batches"
+        )
+    return notes

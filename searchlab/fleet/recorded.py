@@ -1,0 +1,132 @@
+"""The times of trials that logs hold, by the kind of run that they are of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapreplace
+
+import msgspec
+import numpy as np
+
+from ..errors import SearchlabError
+from ..log.budget import UNLIMITED
+from ..log.format import Ended, Log, Record, batches
+from ..log.header import Header
+from ..measure.process import START_SECONDS
+from ..run.plan import Run
+from .simulate import TrialTimes
+
+Kind = bytes
+"""What runs from different seeds have in common: see :func:`kind_of`."""
+
+
+def kind_of(run: Header | Run) -> Kind:
+    """The workload, the space and the strategy of a run, with all options."""
+    if isinstance(run, Header):
+        parts = (run.space, run.policy, run.cost_model, run.features)
+    else:
+        chosen, model = run.strategy, run.strategy.cost_model
+        policy, features = chosen.policy.spelled(), chosen.features
+        parts = (run.searched.plugin.spelled(), policy, model.spelled() if model else None, features)
+    return msgspec.json.encode((run.workload, *parts), order="sorted")
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """The times of the trials of one log.
+
+    ended: why the run ended before its number of trials. start: seconds of a core that it took to start a process, by
+    when its first trial was there; 0 if it found its processes ready.
+    """
+
+    trials: tuple[TrialTimes, ...]
+    ended: Ended | None
+    start: float
+
+    @classmethod
+    def of(cls, log: Log) -> RecordedRun:
+        return cls(tuple(_times(record) for record in log.records), log.ended, _start(log))
+
+    def has_ended(self, run: Run) -> bool:
+        """Whether its last trial would be the last of ``run``, too."""
+        ended = self.ended
+        return ended is not None and (
+            ended.by_policy or (ended.stop_after is not None and ended.stop_after == run.stop_after)
+        )
+
+
+def _times(record: Record) -> TrialTimes:
+    proposing = record.propose_seconds + record.train_seconds
+    if record.reused:  # it was only scheduled, which takes a few per cent of the time of a build
+        return TrialTimes(proposing, 0.0)
+    return TrialTimes(proposing, record.build_seconds, record.connect_seconds, record.run_seconds)
+
+
+def _start(log: Log) -> float:
+    first, created = log.records[0], log.header.created
+    if not (first.time and created):
+        return 0.0
+    batch = [_times(record) for record in batches(log.records, log.header.batch)[0]]
+    builders = [0.0] * min(log.header.workers, len(batch))
+    for trial in batch:
+        heapreplace(builders, builders[0] + trial.build)
+    work = sum(trial.propose for trial in batch) + max(builders) + batch[0].connect + batch[0].run
+    # As many processes may be there for devices as for building, on as many cores; on one machine, one runs programs.
+    processes = len(builders) + (len(builders) if log.header.measure.get("kind") == "rpc" else 1)
+    return min(START_SECONDS, max(0.0, first.time - created - work) * len(builders) / processes)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What logs hold of one kind of run."""
+
+    runs: Sequence[RecordedRun]
+
+    @cached_property
+    def later(self) -> list[TrialTimes]:
+        """The trials of the later half of each log, when policies have learned and programs have come before."""
+        return [trial for run in self.runs for trial in run.trials[len(run.trials) // 2 :]]
+
+    def draw(self, run: Run, batch: int, builders: int, rng: np.random.Generator) -> list[list[TrialTimes]]:
+        """The batches of ``run`` as they might come: those of one log, drawn at random.
+
+        Trials after the end of that log are drawn one by one from all logs, from the later half of each. So the time to
+        build a program and the time to run it are always of the same program.
+        Raises SearchlabError if nothing says where the run ends.
+        """
+        model = self.runs[rng.integers(len(self.runs))]
+        limit = len(model.trials) if model.has_ended(run) else run.trials
+        limit = min(limit, run.trials)
+        if limit == UNLIMITED and (run.seconds is None or not self._charged(self.later, 1)):
+            raise SearchlabError(
+                f"nothing says how many trials {run.log} will have: give the study a number of trials, or run it for a "
+                f"while"
+            )
+        made: list[list[TrialTimes]] = []
+        trials, charged = 0, 0.0
+        while trials < limit and charged < (math.inf if run.seconds is None else run.seconds):
+            size = min(batch, limit - trials)
+            own = model.trials[trials : trials + size]
+            drawn = (self.later[i] for i in rng.integers(len(self.later), size=size - len(own)))
+            made.append([*own, *drawn])
+            trials += size
+            charged += self._charged(made[-1], builders)
+        return made
+
+    @staticmethod
+    def _charged(batch: Sequence[TrialTimes], builders: int) -> float:
+        """Seconds charged for a batch: see :attr:`~searchlab.log.format.Log.charged`."""
+        shared = min(builders, len(batch))
+        return sum(trial.propose + trial.build / shared + trial.run for trial in batch)
+
+
+def recorded(logs: Iterable[Log]) -> dict[Kind, Recorded]:
+    """What ``logs`` hold, by the kind of run; tables and logs without a trial are left out."""
+    runs: dict[Kind, list[RecordedRun]] = {}
+    for log in logs:
+        if log.records and not log.header.is_table:
+            runs.setdefault(kind_of(log.header), []).append(RecordedRun.of(log))
+    return {kind: Recorded(of_kind) for kind, of_kind in runs.items()}
