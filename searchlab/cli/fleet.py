@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from ..errors import SearchlabError
-from .terminal import AsJson, out
+from .terminal import AsJson, duration, out
 
 if TYPE_CHECKING:
     from ..fleet.plan import FleetPlan, Outlook
@@ -160,7 +160,7 @@ def _show_plan(plan: FleetPlan) -> None:
         least[place] = min(one.seconds, least.get(place, one.seconds))
     table = Table("devices", *(f"{core} builder{'s' * (core != 1)}" for core in cores), box=None)
     for count in counts:
-        table.add_row(str(count), *(_time(least[count, core]) for core in cores))
+        table.add_row(str(count), *(duration(least[count, core]) for core in cores))
     out.print(table)
     out.print()
     table = Table(
@@ -173,7 +173,7 @@ def _show_plan(plan: FleetPlan) -> None:
     knee = plan.knee
     out.print(
         f"\nThe smallest fleet within 10 % of the fastest has {knee.devices} devices and {knee.builders} builders: "
-        f"{_time(knee.seconds)}{_with(knee)}",
+        f"{duration(knee.seconds)}{_with(knee)}",
         soft_wrap=True,
     )
 
@@ -182,19 +182,13 @@ def _shown(one: Outlook) -> Sequence[str]:
     shares = [f"{100 * one.waiting[phase]:.0f} %" for phase in ("starting", "proposing", "building", "running")]
     return [
         "own" if one.batch is None else str(one.batch), str(one.jobs), str(one.builders),
-        f"{one.builders / one.devices:.3g}", _time(one.seconds), *shares, f"{100 * one.devices_busy:.0f} %",
+        f"{one.builders / one.devices:.3g}", duration(one.seconds), *shares, f"{100 * one.devices_busy:.0f} %",
     ]  # fmt: skip
 
 
 def _with(one: Outlook) -> str:
     batch = "" if one.batch is None else f", with a batch of {one.batch}"
     return batch + (f" and {one.jobs} jobs" if one.jobs > 1 else "")
-
-
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _say(text: str) -> None:

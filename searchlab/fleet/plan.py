@@ -20,7 +20,7 @@ from .simulate import Fleet, Phase, simulate
 NEAR = 0.1
 """A fleet is as good as another if the study takes at most so much longer, as a share."""
 
-SIMULATED = 20_000
+SIMULATED = 10_000
 """Trials that are simulated on each fleet, of a study that has more: every so many-th of its runs, kind by kind."""
 
 TIMED_BY = ("number", "repeat", "min_repeat_ms", "prune_factor", "check")
@@ -87,7 +87,7 @@ def plan_fleet(
     stride = max(1, sum(_expected(run, held[kind]) for run, kind in zip(runs, kinds, strict=True)) // SIMULATED)
     some = sorted(sorted(range(len(runs)), key=kinds.__getitem__)[::stride])
     share = len(runs) / len(some)
-    start = max(one.start for kind in set(kinds) for one in held[kind].runs)
+    start = max(one.start for of_kind in held.values() for one in of_kind.runs)
     outlooks: list[Outlook] = []
     trials = 0
     for batch, cores in product(batches, builders):
@@ -157,6 +157,9 @@ def _used(
 
 def _notes(runs: Sequence[Run], used: Sequence[Log], batches: Sequence[int | None]) -> list[str]:
     notes = []
+    kinds_of_measurement = {log.header.measure.get("kind") for log in used}
+    if not kinds_of_measurement & {"local", "rpc"}:
+        notes.append("the logs are answers of a table: the time that processes take to start counts as 0")
     targets = {str(run.space.target.to_json()) for run in runs}
     others = {str(log.header.target) for log in used} - targets
     if others:

@@ -136,7 +136,6 @@ class _Simulation:
                 self.given, _, happens = heappop(self.on_cores)
                 self.now = due
             happens()
-        self.spent.seconds = self.now
         return self.spent
 
     def _after(self, seconds: float, happens: Callable[[], None]) -> None:
@@ -154,6 +153,7 @@ class _Simulation:
 
     def _next_run(self, job: _Job) -> None:
         if not self.todo:
+            self.spent.seconds = self.now
             return
         job.batches = iter(self.todo.popleft())
         if self.fleet.jobs > 1:
