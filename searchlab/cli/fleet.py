@@ -97,8 +97,8 @@ def fleet_plan(
     logs: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A log, or a directory with logs, of runs of this study: of a few seeds and trials, of this or of "
-            "another machine. May be repeated [default: results/STUDY].",
+            help="A log, or a directory with logs, of runs of this study, which may be of fewer seeds and trials. "
+            "May be repeated [default: results/STUDY].",
         ),
     ] = None,
     devices: Annotated[str, typer.Option(help=f"How many devices. {_NUMBERS}", metavar="NUMBERS")] = "1..16",
@@ -117,7 +117,7 @@ def fleet_plan(
     """Say how long a study takes on a fleet, and what it waits for. The times of trials are those in logs."""
     import dataclasses
 
-    from ..fleet.plan import plan_fleet
+    from ..fleet.plan import plan_fleet, start_seconds
     from ..run.study import Study
 
     sizes = {
@@ -125,10 +125,11 @@ def fleet_plan(
         "builders": _numbers("--builders", builders),
         "jobs": _numbers("--jobs", jobs),
     }
-    batches = _numbers("--batch", batch) if batch else [None]
+    batches: Sequence[int | None] = _numbers("--batch", batch) if batch else [None]
     runs, left_out = Study.load(study).plan()
     places = logs or [Path("results") / study.stem]
-    plan = plan_fleet(runs, places, **sizes, batches=batches, seed=seed)
+    start = start_seconds(runs[0].space)
+    plan = plan_fleet(runs, places, **sizes, batches=batches, start=start, seed=seed)
     plan = dataclasses.replace(plan, notes=[*left_out, *plan.notes])
     if as_json:
         print(json.dumps(dataclasses.asdict(plan), indent=2))

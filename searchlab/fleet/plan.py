@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -13,7 +14,10 @@ import numpy as np
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
 from ..log.format import Log, find_logs, read_log
+from ..measure.build_pool import BuildPool
+from ..measure.process import START_SECONDS
 from ..run.plan import Run
+from ..space import Space
 from .recorded import Kind, Recorded, kind_of, recorded
 from .simulate import Fleet, Phase, simulate
 
@@ -71,13 +75,15 @@ def plan_fleet(
     *,
     devices: Sequence[int],
     builders: Sequence[int],
+    start: float = 0.0,
     jobs: Sequence[int] = (1,),
     batches: Sequence[int | None] = (None,),
     seed: int = 0,
 ) -> FleetPlan:
     """Simulate all ``runs`` of a study on every fleet of so many devices, builders and jobs, with every batch.
 
-    logs: logs, and directories of logs, whose trials the runs are made of; ``seed`` decides which.
+    logs: logs, and directories of logs, whose trials the runs are made of; ``seed`` decides which. start: seconds of a
+    core that it takes to start a process, as :func:`start_seconds` gives them.
     Raises SearchlabError if they hold no trial of a kind of run, and says which trials to record.
     """
     read = [read_log(path) for place in logs if place.exists() for path in find_logs(place)]
@@ -87,7 +93,6 @@ def plan_fleet(
     stride = max(1, sum(_expected(run, held[kind]) for run, kind in zip(runs, kinds, strict=True)) // SIMULATED)
     some = sorted(sorted(range(len(runs)), key=kinds.__getitem__)[::stride])
     share = len(runs) / len(some)
-    start = max(one.start for of_kind in held.values() for one in of_kind.runs)
     outlooks: list[Outlook] = []
     trials = 0
     for batch, cores in product(batches, builders):
@@ -121,6 +126,22 @@ def plan_fleet(
         for count in devices
     ]
     return FleetPlan(len(runs), trials, len(used), outlooks, knee, by_devices, _notes(runs, used, batches))
+
+
+def start_seconds(space: Space) -> float:
+    """Seconds of a core that it takes on this machine to start a process that builds programs of ``space``."""
+
+    def of_processes_that_ended() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = of_processes_that_ended()
+    pool = BuildPool(1, START_SECONDS, 0)
+    try:
+        pool.ready(space, 1)
+    finally:
+        pool.close()
+    return of_processes_that_ended() - before
 
 
 def _near(outlooks: Sequence[Outlook]) -> list[Outlook]:
@@ -157,9 +178,6 @@ def _used(
 
 def _notes(runs: Sequence[Run], used: Sequence[Log], batches: Sequence[int | None]) -> list[str]:
     notes = []
-    kinds_of_measurement = {log.header.measure.get("kind") for log in used}
-    if not kinds_of_measurement & {"local", "rpc"}:
-        notes.append("the logs are answers of a table: the time that processes take to start counts as 0")
     targets = {str(run.space.target.to_json()) for run in runs}
     others = {str(log.header.target) for log in used} - targets
     if others:

@@ -6,16 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapreplace
 
 import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
-from ..log.format import Ended, Log, Record, batches
+from ..log.format import Ended, Log, Record
 from ..log.header import Header
-from ..measure.process import START_SECONDS
 from ..run.plan import Run
 from .simulate import TrialTimes
 
@@ -36,19 +34,14 @@ def kind_of(run: Header | Run) -> Kind:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The times of the trials of one log.
-
-    ended: why the run ended before its number of trials. start: seconds of a core that it took to start a process, by
-    when its first trial was there; 0 if it found its processes ready.
-    """
+    """The times of the trials of one log, and why its run ended before its number of trials, if it did."""
 
     trials: tuple[TrialTimes, ...]
     ended: Ended | None
-    start: float
 
     @classmethod
     def of(cls, log: Log) -> RecordedRun:
-        return cls(tuple(_times(record) for record in log.records), log.ended, _start(log))
+        return cls(tuple(_times(record) for record in log.records), log.ended)
 
     def has_ended(self, run: Run) -> bool:
         """Whether its last trial would be the last of ``run``, too."""
@@ -63,20 +56,6 @@ def _times(record: Record) -> TrialTimes:
     if record.reused:  # it was only scheduled, which takes a few per cent of the time of a build
         return TrialTimes(proposing, 0.0)
     return TrialTimes(proposing, record.build_seconds, record.connect_seconds, record.run_seconds)
-
-
-def _start(log: Log) -> float:
-    first, created = log.records[0], log.header.created
-    if not (first.time and created):
-        return 0.0
-    batch = [_times(record) for record in batches(log.records, log.header.batch)[0]]
-    builders = [0.0] * min(log.header.workers, len(batch))
-    for trial in batch:
-        heapreplace(builders, builders[0] + trial.build)
-    work = sum(trial.propose for trial in batch) + max(builders) + batch[0].connect + batch[0].run
-    # As many processes may be there for devices as for building, on as many cores; on one machine, one runs programs.
-    processes = len(builders) + (len(builders) if log.header.measure.get("kind") == "rpc" else 1)
-    return min(START_SECONDS, max(0.0, first.time - created - work) * len(builders) / processes)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
             index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
             nearest=m.nearest, pruned=m.pruned, statistic=m.statistic, propose_seconds=round(propose_seconds, 7),
-            train_seconds=round(train_seconds, 7), connect_seconds=round(m.connect_seconds, 4), time=round(time.time(), 3), model=model, sentinel=sentinel,
+            train_seconds=round(train_seconds, 7), connect_seconds=m.connect_seconds, time=round(time.time(), 3),
+            model=model, sentinel=sentinel,
         )  # fmt: skip
 
     @property

@@ -3,23 +3,23 @@
     python studies/benchmarks/fleet_plan.py [--devices 2] [--jobs 1] [--seeds 2] [--trials 64]
 
 A tracker and some servers listen on loopback. A pilot, with a seed of its own, measures on them; its logs are all that
-the plan knows. Then the study itself runs, from other seeds, and the wall clock decides. The machine needs a core for
-each builder or device, whichever are more, and nothing else to do: what others take of its cores is printed, as the
-share of its time that the study was ready to run and had to wait. A trial costs CPU seconds in a log, so the plan knows
-nothing of such waiting.
+the plan knows. Then the study itself runs, from other seeds, and the wall clock decides.
+
+The machine needs a core for each builder or device, whichever are more, and nothing else to do. A log holds the CPU
+seconds of proposing and building, so the plan knows nothing of cores that others take. How much longer these phases
+take for want of a core is measured, and the plan is printed as it would be on such cores, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,18 @@ import psutil
 from fleet_soak import KEY, Program, free_ports, wait_for_devices
 
 from searchlab.errors import SearchlabError
-from searchlab.fleet.plan import plan_fleet
+from searchlab.fleet.plan import plan_fleet, start_seconds
+from searchlab.measure.build_pool import BuildPool
 from searchlab.measure.rpc.tracker import registered
+from searchlab.run.searcher import Searcher
 from searchlab.run.study import Study
 
 
+LOOK_SECONDS = 0.5
+
+
 class Waiting(threading.Thread):
-    """Adds up, ten times a second, what the processes of this one have had of the cores, and have waited for them."""
+    """Adds up what this process and those that it has started have had of the cores, and have waited for them."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -43,7 +48,7 @@ class Waiting(threading.Thread):
 
     def run(self) -> None:
         me = psutil.Process()
-        while not self.ended.wait(0.1):
+        while not self.ended.wait(LOOK_SECONDS):
             for process in [me, *me.children(recursive=True)]:
                 with contextlib.suppress(OSError):
                     for task in Path(f"/proc/{process.pid}/task").iterdir():
@@ -63,8 +68,33 @@ class Waiting(threading.Thread):
         self.join()
 
     @property
-    def share(self) -> float:
-        return self.waited / (self.had + self.waited) if self.had else 0.0
+    def slower(self) -> float:
+        """How many times longer they took than with cores of their own."""
+        return 1 + self.waited / self.had if self.had else 1.0
+
+
+@contextlib.contextmanager
+def timed(cls: type[Any], names: Sequence[str], seconds: dict[str, float], phase: str) -> Iterator[None]:
+    """Within, the calls of these methods are counted under ``phase``, by the wall clock."""
+    before = {name: getattr(cls, name) for name in names}
+
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **given: Any) -> Any:
+            start = time.monotonic()
+            try:
+                return method(*args, **given)
+            finally:
+                seconds[phase] += time.monotonic() - start
+
+        return call
+
+    for name, method in before.items():
+        setattr(cls, name, counting(method))
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(cls, name, method)
 
 
 def wait_for_tracker(tracker: str) -> None:
@@ -107,33 +137,41 @@ def main(arguments: Sequence[str]) -> None:
         for one in ports:
             fleet.append(Program("fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY))
         wait_for_devices(tracker, options.devices)
-        took: dict[str, tuple[float, float]] = {}
-        for name, seeds, trials in (
-            ("pilot", [options.seeds], options.pilot_trials or options.trials),
-            ("study", study["seeds"], options.trials),
-        ):
-            made = Study.from_dict(study | {"seeds": seeds, "trials": trials})
-            made.plan()
-            jobs = 1 if name == "pilot" else options.jobs
-            with Waiting() as waiting:
+        pilot = {"seeds": [options.seeds], "trials": options.pilot_trials or options.trials}
+        seconds, slower, phases = {}, {}, {}
+        for name, given, jobs in (("pilot", pilot, 1), ("study", {}, options.jobs)):
+            made = Study.from_dict(study | given)
+            runs, _ = made.plan()
+            phases[name] = Counter[str]()
+            with (
+                timed(Searcher, ["ask", "tell", "quality"], phases[name], "proposing"),
+                timed(BuildPool, ["build"], phases[name], "building"),
+                timed(BuildPool, ["ready"], phases[name], "starting"),
+                Waiting() as waiting,
+            ):
                 start = time.monotonic()
                 made.run(folder / name, jobs=jobs, progress=False)
-                took[name] = time.monotonic() - start, waiting.share
-            print(f"{name}: {took[name][0]:.1f} s, waiting for a core {100 * took[name][1]:.0f} % of its time", flush=True)
-        runs, _ = Study.from_dict(study).plan()
+                seconds[name] = time.monotonic() - start
+            slower[name] = waiting.slower
+            print(f"{name}: {seconds[name]:.1f} s; cores took {slower[name]:.2f} times as long for want of cores")
         plan = plan_fleet(
-            [replace(run) for run in runs], [folder / "pilot"],
-            devices=[options.devices], builders=[options.builders], jobs=[options.jobs],
+            runs, [folder / "pilot"], devices=[options.devices], builders=[options.builders], jobs=[options.jobs],
+            start=start_seconds(runs[0].space),
         )  # fmt: skip
         for note in plan.notes:
             print(f"note: {note}")
-        seconds, share = took["study"]
-        shares = ", ".join(f"{phase} {100 * part:.0f} %" for phase, part in plan.knee.waiting.items())
-        print(f"simulated: {plan.knee.seconds:.1f} s ({shares})")
-        print(f"the study took {100 * (seconds / plan.knee.seconds - 1):+.0f} % of that")
-        (folder / "fleet_plan.json").write_text(
-            json.dumps({"simulated": plan.knee.seconds, "measured": seconds, "waiting_for_a_core": share})
-        )
+        (one,) = plan.outlooks
+        simulated = {phase: share * one.seconds for phase, share in one.waiting.items()}
+        if options.jobs == 1:
+            measured = phases["study"]
+            measured["building"] -= measured["starting"]
+            measured["running"] = seconds["study"] - measured.total()
+            for phase, length in simulated.items():
+                print(f"{phase:10} simulated {length:6.1f} s, measured {measured[phase]:6.1f} s")
+        on_cores = one.seconds - simulated["running"]
+        corrected = one.seconds + (slower["study"] - 1) * on_cores
+        for what, length in (("", one.seconds), (" on such cores", corrected)):
+            print(f"simulated{what}: {length:.1f} s; the study took {seconds['study'] / length:.2f} times as long")
 
 
 if __name__ == "__main__":

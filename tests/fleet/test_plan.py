@@ -60,16 +60,18 @@ def test_a_plan_is_of_the_whole_study_whatever_the_logs_have(tmp_path: Path) -> 
     by_size = {(one.devices, one.builders): one for one in plan.outlooks}
     # Of random: 3 x 4 batches of 4; of grid: 3 x 8 batches of 2. A device is handed back in a quarter of a second.
     slowest = 12 * (2 + 4 + 4 * 2.5 - 0.25) + 24 * (1 + 2 + 2 * 2.5 - 0.25)
-    # The start, which is read off the time of the first trial, is next to nothing.
-    assert by_size[1, 1].seconds == pytest.approx(slowest, abs=1)
+    assert by_size[1, 1].seconds == pytest.approx(slowest)
     fastest = 12 * (2 + 1 + 2.25) + 24 * (1 + 1 + 2.25)
-    assert by_size[4, 4].seconds == pytest.approx(fastest, abs=1)
+    assert by_size[4, 4].seconds == pytest.approx(fastest)
     assert by_size[1, 1].waiting["proposing"] == pytest.approx(48 / slowest, rel=0.02)
     assert by_size[1, 1].builders_busy == pytest.approx((48 + 96) / slowest, rel=0.02)
     assert sum(by_size[2, 4].waiting.values()) == pytest.approx(1)
     assert (plan.knee.devices, plan.knee.builders) == (4, 2)
     assert [(one.devices, one.builders) for one in plan.by_devices][2] == (4, 2)
     assert plan == plan_fleet(runs, [logs], devices=[1, 2, 4], builders=[1, 2, 4])
+    # Two processes on two cores, or four on four: 3 s more.
+    later = plan_fleet(runs, [logs], devices=[2], builders=[2], start=1.5)
+    assert later.knee.seconds == pytest.approx(by_size[2, 2].seconds + 3)
 
 
 def test_more_jobs_keep_devices_busy_and_a_larger_batch_is_noted(tmp_path: Path) -> None:
@@ -171,6 +173,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.exit_code == 0, shown.output
     rows = [line.split() for line in shown.output.splitlines()]
     assert [row[0] for row in rows[2:6]] == ["1", "2", "4", "6"] and "smallest fleet within 10 %" in shown.output
+    monkeypatch.setattr("searchlab.fleet.plan.start_seconds", lambda space: 1.0)
     told = json.loads(called("--json", "--devices", "2", "--builders", "2", "--batch", "4,8", "--jobs", "2").output)
     assert [one["batch"] for one in told["outlooks"]] == [4, 8] and told["knee"]["seconds"] > 0
     for wrong in ("0", "8..2", "many", "1..", "-1"):
