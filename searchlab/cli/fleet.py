@@ -109,7 +109,8 @@ def fleet_plan(
         str, typer.Option(help="How many runs go on at the same time, as for `searchlab run`.", metavar="NUMBERS")
     ] = "1",
     batch: Annotated[
-        str, typer.Option(help="The batch of all runs [default: as in the study].", metavar="NUMBERS", show_default=False)
+        str,
+        typer.Option(help="The batch of all runs [default: as in the study].", metavar="NUMBERS", show_default=False),
     ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Decides which recorded trials the simulated runs have.")] = 0,
     as_json: AsJson = False,

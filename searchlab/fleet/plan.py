@@ -116,7 +116,8 @@ def plan_fleet(
                 )
             )  # fmt: skip
     knee = min(
-        _near(outlooks), key=lambda one: (one.devices + one.builders, one.devices, one.jobs, one.batch or 0, one.seconds)
+        _near(outlooks),
+        key=lambda one: (one.devices + one.builders, one.devices, one.jobs, one.batch or 0, one.seconds),
     )
     by_devices = [
         min(
@@ -155,9 +156,7 @@ def _expected(run: Run, held: Recorded) -> int:
     return run.trials if run.trials != UNLIMITED else max(len(one.trials) for one in held.runs)
 
 
-def _used(
-    runs: Sequence[Run], kinds: Sequence[Kind], held: Mapping[Kind, Recorded], logs: Sequence[Log]
-) -> list[Log]:
+def _used(runs: Sequence[Run], kinds: Sequence[Kind], held: Mapping[Kind, Recorded], logs: Sequence[Log]) -> list[Log]:
     """The logs of the kinds of ``runs``. Raises SearchlabError if there is none of one of them."""
     missing = list(
         dict.fromkeys(
@@ -186,9 +185,9 @@ def _notes(runs: Sequence[Run], used: Sequence[Log], batches: Sequence[int | Non
         notes.append("the logs are not of a fleet: the time to connect to a device is not in them, and counts as 0")
     wanted: dict[str, Any] = runs[0].settings.identity()
     for name in TIMED_BY:
-        values = {log.header.measure.get(name, wanted.get(name)) for log in used}
-        if name in wanted and values != {wanted[name]}:
-            had = ", ".join(str(value) for value in sorted(values))
+        values = {str(log.header.measure.get(name, wanted.get(name))) for log in used}
+        if name in wanted and values != {str(wanted[name])}:
+            had = ", ".join(sorted(values))
             notes.append(f"the logs were measured with {name} = {had}, the study has {wanted[name]}")
     sizes = {log.header.batch for log in used}
     if asked := {batch for batch in batches if batch is not None} - sizes:

@@ -76,7 +76,7 @@ class Recorded:
         build a program and the time to run it are always of the same program.
         Raises SearchlabError if nothing says where the run ends.
         """
-        model = self.runs[rng.integers(len(self.runs))]
+        model = self.runs[int(rng.integers(len(self.runs)))]
         limit = len(model.trials) if model.has_ended(run) else run.trials
         limit = min(limit, run.trials)
         if limit == UNLIMITED and (run.seconds is None or not self._charged(self.later, 1)):

@@ -33,7 +33,6 @@ from searchlab.measure.rpc.tracker import registered
 from searchlab.run.searcher import Searcher
 from searchlab.run.study import Study
 
-
 LOOK_SECONDS = 0.5
 
 
