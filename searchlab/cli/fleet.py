@@ -128,7 +128,8 @@ def fleet_plan(
     }
     batches: Sequence[int | None] = _numbers("--batch", batch) if batch else [None]
     runs, left_out = Study.load(study).plan()
-    places = logs or [Path("results") / study.stem]
+    own = Path("results") / study.stem
+    places = logs or ([own] if own.exists() else [])
     start = start_seconds(runs[0].space)
     plan = plan_fleet(runs, places, **sizes, batches=batches, start=start, seed=seed)
     plan = dataclasses.replace(plan, notes=[*left_out, *plan.notes])

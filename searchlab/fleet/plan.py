@@ -13,12 +13,12 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
-from ..log.format import Log, find_logs, read_log
+from ..log.format import find_logs
 from ..measure.build_pool import BuildPool
 from ..measure.process import START_SECONDS
 from ..run.plan import Run
 from ..space import Space
-from .recorded import Kind, Recorded, kind_of, recorded
+from .recorded import Kind, Recorded, RecordedRun, kind_of, recorded
 from .simulate import Fleet, Phase, simulate
 
 NEAR = 0.1
@@ -53,7 +53,7 @@ class Outlook:
 class FleetPlan:
     """A study on fleets of different sizes.
 
-    runs, trials: of the study. logs: how many of them say what its trials take. batches: of which sizes they were.
+    runs, trials: of the study. logs: how many say what its trials take.
     knee: the smallest fleet, counting devices and builders, on which the study takes at most ``NEAR`` longer than on
     the fastest one. by_devices: for each number of devices, the fewest builders of which the same is true among fleets
     with so many devices; then the fewest jobs, and the smallest batch. notes: what to know about the logs, a sentence
@@ -86,10 +86,10 @@ def plan_fleet(
     core that it takes to start a process, as :func:`start_seconds` gives them.
     Raises SearchlabError if they hold no trial of a kind of run, and says which trials to record.
     """
-    read = [read_log(path) for place in logs if place.exists() for path in find_logs(place)]
-    held = recorded(read)
     kinds = [kind_of(run) for run in runs]
-    used = _used(runs, kinds, held, read)
+    held = recorded((path for place in logs for path in find_logs(place)), set(kinds))
+    _check_all_known(runs, kinds, held)
+    used = [one for of_kind in held.values() for one in of_kind.runs]
     stride = max(1, sum(_expected(run, held[kind]) for run, kind in zip(runs, kinds, strict=True)) // SIMULATED)
     some = sorted(sorted(range(len(runs)), key=kinds.__getitem__)[::stride])
     share = len(runs) / len(some)
@@ -156,8 +156,8 @@ def _expected(run: Run, held: Recorded) -> int:
     return run.trials if run.trials != UNLIMITED else max(len(one.trials) for one in held.runs)
 
 
-def _used(runs: Sequence[Run], kinds: Sequence[Kind], held: Mapping[Kind, Recorded], logs: Sequence[Log]) -> list[Log]:
-    """The logs of the kinds of ``runs``. Raises SearchlabError if there is none of one of them."""
+def _check_all_known(runs: Sequence[Run], kinds: Sequence[Kind], held: Mapping[Kind, Recorded]) -> None:
+    """Raise SearchlabError if ``held`` has nothing of the kind of one of ``runs``."""
     missing = list(
         dict.fromkeys(
             f"{run.workload} in {run.searched.name} by {run.strategy.name}"
@@ -172,24 +172,23 @@ def _used(runs: Sequence[Run], kinds: Sequence[Kind], held: Mapping[Kind, Record
             f"no log says how long trials take of {', '.join(first)}{more}; record a few: run a copy of the study with "
             f"seeds = 1 and trials = 32, here or on one device, and give the directory of its logs as --logs"
         )
-    return [log for log in logs if log.records and kind_of(log.header) in kinds and not log.header.is_table]
 
 
-def _notes(runs: Sequence[Run], used: Sequence[Log], batches: Sequence[int | None]) -> list[str]:
+def _notes(runs: Sequence[Run], used: Sequence[RecordedRun], batches: Sequence[int | None]) -> list[str]:
     notes = []
     targets = {str(run.space.target.to_json()) for run in runs}
-    others = {str(log.header.target) for log in used} - targets
+    others = {str(one.header.target) for one in used} - targets
     if others:
         notes.append(f"the logs are of another target, whose programs run at their own speed: {', '.join(others)}")
-    if not any(record.connect_seconds for log in used for record in log.records):
+    if not any(trial.connect for one in used for trial in one.trials):
         notes.append("the logs are not of a fleet: the time to connect to a device is not in them, and counts as 0")
     wanted: dict[str, Any] = runs[0].settings.identity()
     for name in TIMED_BY:
-        values = {str(log.header.measure.get(name, wanted.get(name))) for log in used}
+        values = {str(one.header.measure.get(name, wanted.get(name))) for one in used}
         if name in wanted and values != {str(wanted[name])}:
             had = ", ".join(sorted(values))
             notes.append(f"the logs were measured with {name} = {had}, the study has {wanted[name]}")
-    sizes = {log.header.batch for log in used}
+    sizes = {one.header.batch for one in used}
     if asked := {batch for batch in batches if batch is not None} - sizes:
         notes.append(
             f"the logs are of batches of {', '.join(map(str, sorted(sizes)))}; proposing a batch of "

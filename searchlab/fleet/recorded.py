@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
-from ..log.format import Ended, Log, Record
+from ..log.format import Ended, Log, Record, read_header, read_log
 from ..log.header import Header
 from ..run.plan import Run
 from .simulate import TrialTimes
 
 Kind = bytes
 """What runs from different seeds have in common: see :func:`kind_of`."""
+
+MOST = 10
+"""How many logs of a kind of run are read: more of them say little more, and a study may have thousands."""
 
 
 def kind_of(run: Header | Run) -> Kind:
@@ -34,14 +38,15 @@ def kind_of(run: Header | Run) -> Kind:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The times of the trials of one log, and why its run ended before its number of trials, if it did."""
+    """The header of a log, the times of its trials, and why its run ended before its number of trials, if it did."""
 
+    header: Header
     trials: tuple[TrialTimes, ...]
     ended: Ended | None
 
     @classmethod
     def of(cls, log: Log) -> RecordedRun:
-        return cls(tuple(_times(record) for record in log.records), log.ended)
+        return cls(log.header, tuple(_times(record) for record in log.records), log.ended)
 
     def has_ended(self, run: Run) -> bool:
         """Whether its last trial would be the last of ``run``, too."""
@@ -102,10 +107,18 @@ class Recorded:
         return sum(trial.propose + trial.build / shared + trial.run for trial in batch)
 
 
-def recorded(logs: Iterable[Log]) -> dict[Kind, Recorded]:
-    """What ``logs`` hold, by the kind of run; tables and logs without a trial are left out."""
+def recorded(paths: Iterable[Path], kinds: Collection[Kind]) -> dict[Kind, Recorded]:
+    """What the logs at ``paths`` hold of these ``kinds`` of runs, of the first ``MOST`` logs of each.
+
+    Tables and logs without a trial are left out. Raises SearchlabError if a log is unreadable, foreign or damaged.
+    """
     runs: dict[Kind, list[RecordedRun]] = {}
-    for log in logs:
-        if log.records and not log.header.is_table:
-            runs.setdefault(kind_of(log.header), []).append(RecordedRun.of(log))
+    for path in paths:
+        header = read_header(path)
+        kind = kind_of(header)
+        if header.is_table or kind not in kinds or len(runs.get(kind, ())) == MOST:
+            continue
+        log = read_log(path)
+        if log.records:
+            runs.setdefault(kind, []).append(RecordedRun.of(log))
     return {kind: Recorded(of_kind) for kind, of_kind in runs.items()}

@@ -16,7 +16,7 @@ from searchlab.fleet.plan import plan_fleet
 from searchlab.fleet.recorded import kind_of, recorded
 from searchlab.fleet.simulate import TrialTimes
 from searchlab.log.budget import UNLIMITED
-from searchlab.log.format import Ended, Record, read_log
+from searchlab.log.format import Ended, Record
 from searchlab.log.writer import LogWriter
 from searchlab.records import Measurement, Trial
 from searchlab.run.plan import Run
@@ -89,7 +89,7 @@ def test_a_reused_or_failed_trial_needs_no_device(tmp_path: Path) -> None:
         return [steady(index), replace(steady(0), reused=True), failed][index % 3]
 
     runs = study(policies=["random"], seeds=1)
-    held = recorded([read_log(path) for path in record(tmp_path, runs, 9, measured).rglob("*.jsonl")])
+    held = recorded(record(tmp_path, runs, 9, measured).rglob("*.jsonl"), {kind_of(runs[0])})
     (drawn,) = held.values()
     batch, *_ = drawn.draw(runs[0], 9, 1, np.random.default_rng(0))
     assert batch[:3] == [TrialTimes(0.5, 1.0, 0.25, 2.0), TrialTimes(0.5, 0.0), TrialTimes(0.5, 0.5)]
@@ -101,7 +101,7 @@ def test_a_run_ends_where_its_budget_or_its_policy_ends_it(tmp_path: Path) -> No
     rng = np.random.default_rng(0)
 
     def trials(log: str, run: Run, ended: Ended | None = None, builders: int = 1) -> int:
-        held = recorded([read_log(path) for path in record(tmp_path / log, [run], 8, ended=ended).rglob("*.jsonl")])
+        held = recorded(record(tmp_path / log, [run], 8, ended=ended).rglob("*.jsonl"), {kind_of(run)})
         return sum(map(len, held[kind_of(run)].draw(run, run.batch, builders, rng)))
 
     assert trials("trials", replace(run, trials=100)) == 100 and trials("fewer", replace(run, trials=6)) == 6
@@ -119,7 +119,9 @@ def test_what_no_log_holds_is_not_invented(tmp_path: Path) -> None:
     runs = study()
     logs = record(tmp_path, runs[:1], 4)
     with pytest.raises(SearchlabError, match="gemm:64x64x64 in small by grid; record a few.*--logs"):
-        plan_fleet(runs, [logs, tmp_path / "nowhere"], devices=[1], builders=[1])
+        plan_fleet(runs, [logs], devices=[1], builders=[1])
+    with pytest.raises(SearchlabError, match="cannot read the log .*nowhere"):
+        plan_fleet(runs, [tmp_path / "nowhere"], devices=[1], builders=[1])
     with pytest.raises(SearchlabError, match="by random, .* by grid; record"):
         plan_fleet(runs, [], devices=[1], builders=[1])
     other = record(tmp_path / "options", study(policies=[{"name": "evolutionary", "options": {"population": 4}}]), 4)
