@@ -24,12 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from fleet_soak import KEY, Program, free_ports, wait_for_devices
+from fleet_soak import KEY, Program, free_ports, wait_for_devices, wait_for_tracker
 
-from searchlab.errors import SearchlabError
 from searchlab.fleet.plan import plan_fleet, start_seconds
 from searchlab.measure.build_pool import BuildPool
-from searchlab.measure.rpc.tracker import registered
 from searchlab.run.searcher import Searcher
 from searchlab.run.study import Study
 
@@ -94,16 +92,6 @@ def timed(cls: type[Any], names: Sequence[str], seconds: dict[str, float], phase
     finally:
         for name, method in before.items():
             setattr(cls, name, method)
-
-
-def wait_for_tracker(tracker: str) -> None:
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        with contextlib.suppress(SearchlabError):
-            registered(tracker)
-            return
-        time.sleep(0.2)
-    sys.exit("the tracker did not start within two minutes")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ from pathlib import Path
 
 import psutil
 
+from searchlab.errors import SearchlabError
 from searchlab.log.format import Log, read_log
 from searchlab.measure.rpc.tracker import registered
 from searchlab.run.study import Study
@@ -108,6 +109,17 @@ def send_garbage(ports: Sequence[int], staying: list[socket.socket]) -> None:
                 connection.sendall(data)
 
 
+def wait_for_tracker(tracker: str) -> None:
+    """A server that finds no tracker ends at once."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        with contextlib.suppress(SearchlabError):
+            registered(tracker)
+            return
+        time.sleep(0.2)
+    sys.exit("the tracker did not start within two minutes")
+
+
 def wait_for_devices(tracker: str, count: int) -> None:
     end = time.monotonic() + 120
     while True:
@@ -161,11 +173,7 @@ def main(arguments: Sequence[str]) -> None:
         file.write_text(json.dumps(study))
 
         fleet = {"tracker": Program("fleet", "tracker", "--port", str(port))}
-        for number, one in enumerate(ports):
-            fleet[f"server {number}"] = Program(
-                "fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY
-            )
-        servers = [program for name, program in fleet.items() if name != "tracker"]
+        servers: list[Program] = []
         staying: list[socket.socket] = []
         searching: subprocess.Popen[bytes] | None = None
 
@@ -189,6 +197,11 @@ def main(arguments: Sequence[str]) -> None:
         }
         done: Counter[str] = Counter()
         try:
+            wait_for_tracker(tracker)
+            for number, one in enumerate(ports):
+                words = ("fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY)
+                servers.append(Program(*words))
+                fleet[f"server {number}"] = servers[-1]
             wait_for_devices(tracker, options.devices)
             searching = search()
             while not log.exists():
