@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -25,7 +26,7 @@ NEAR = 0.1
 """A fleet is as good as another if the study takes at most so much longer, as a share."""
 
 SIMULATED = 10_000
-"""Trials that are simulated on each fleet, of a study that has more: every so many-th of its runs, kind by kind."""
+"""About how many trials are simulated on each fleet, of a study that has more: every so many-th run of each kind."""
 
 TIMED_BY = ("number", "repeat", "min_repeat_ms", "prune_factor", "check")
 """The settings of a measurement that decide how long a program is on a device."""
@@ -89,9 +90,14 @@ def plan_fleet(
     kinds = [kind_of(run) for run in runs]
     held = recorded((path for place in logs for path in find_logs(place)), set(kinds))
     _check_all_known(runs, kinds, held)
-    used = [one for of_kind in held.values() for one in of_kind.runs]
+    used = [one for known in held.values() for one in known.runs]
     stride = max(1, sum(_expected(run, held[kind]) for run, kind in zip(runs, kinds, strict=True)) // SIMULATED)
-    some = sorted(sorted(range(len(runs)), key=kinds.__getitem__)[::stride])
+    some: list[int] = []
+    of_kind: Counter[Kind] = Counter()
+    for number, kind in enumerate(kinds):
+        if of_kind[kind] % stride == 0:
+            some.append(number)
+        of_kind[kind] += 1
     share = len(runs) / len(some)
     outlooks: list[Outlook] = []
     trials = 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 import numpy as np
@@ -74,8 +75,19 @@ class Recorded:
         """The trials of the later half of each log, when policies have learned and programs have come before."""
         return [trial for run in self.runs for trial in run.trials[len(run.trials) // 2 :]]
 
+    @cached_property
+    def proposing(self) -> list[float]:
+        """Seconds of proposing the first, the second, ... trial: means over the logs. The last is of all later trials.
+
+        In this, logs differ far more from each other than in the times of their programs: one may fill a cache that the
+        others find.
+        """
+        longest = max(len(run.trials) for run in self.runs)
+        at_index = ([run.trials[i].propose for run in self.runs if i < len(run.trials)] for i in range(longest))
+        return [*map(fmean, at_index), fmean(trial.propose for trial in self.later)]
+
     def draw(self, run: Run, batch: int, builders: int, rng: np.random.Generator) -> list[list[TrialTimes]]:
-        """The batches of ``run`` as they might come: those of one log, drawn at random.
+        """The batches of ``run`` as they might come: the programs of one log, drawn at random.
 
         Trials after the end of that log are drawn one by one from all logs, from the later half of each. So the time to
         build a program and the time to run it are always of the same program.
@@ -95,7 +107,8 @@ class Recorded:
             size = min(batch, limit - trials)
             own = model.trials[trials : trials + size]
             drawn = (self.later[i] for i in rng.integers(len(self.later), size=size - len(own)))
-            made.append([*own, *drawn])
+            proposing = (self.proposing[min(i, len(self.proposing) - 1)] for i in range(trials, trials + size))
+            made.append([replace(one, propose=each) for one, each in zip([*own, *drawn], proposing, strict=True)])
             trials += size
             charged += self._charged(made[-1], builders)
         return made

@@ -40,12 +40,20 @@ def study(**given: Any) -> list[Run]:
     return Study.from_dict({**STUDY, **given}).plan()[0]
 
 
-def record(folder: Path, runs: list[Run], count: int, measured: Measured = steady, ended: Ended | None = None) -> Path:
+def record(
+    folder: Path,
+    runs: list[Run],
+    count: int,
+    measured: Measured = steady,
+    ended: Ended | None = None,
+    spread: bool = False,
+) -> Path:
     """The logs of ``runs``, of ``count`` trials each; proposing a trial takes half a second."""
-    for run in runs:
+    for number, run in enumerate(runs):
+        share = (0.375 + 0.25 * (number % 2)) if spread else 0.375
         writer = LogWriter(folder / run.log, run.header(2))
         for index in range(count):
-            writer.append(Record.of(Trial(index, run.space.config_at(index), measured(index)), 0.375, 0.125))  # type: ignore[attr-defined]
+            writer.append(Record.of(Trial(index, run.space.config_at(index), measured(index)), share, 0.125))  # type: ignore[attr-defined]
         if ended:
             writer.append(ended)
         writer.close()
@@ -94,6 +102,13 @@ def test_a_reused_or_failed_trial_needs_no_device(tmp_path: Path) -> None:
     batch, *_ = drawn.draw(runs[0], 9, 1, np.random.default_rng(0))
     assert batch[:3] == [TrialTimes(0.5, 1.0, 0.25, 2.0), TrialTimes(0.5, 0.0), TrialTimes(0.5, 0.5)]
     assert [trial.on_device for trial in batch[:3]] == [True, False, False]
+
+
+def test_proposing_is_taken_from_all_logs(tmp_path: Path) -> None:
+    runs = study(policies=["random"], seeds=2)
+    (held,) = recorded(record(tmp_path, runs, 6, spread=True).rglob("*.jsonl"), {kind_of(runs[0])}).values()
+    (batch,) = held.draw(runs[0], 16, 1, np.random.default_rng(0))
+    assert [trial.propose for trial in batch] == [0.625] * 16
 
 
 def test_a_run_ends_where_its_budget_or_its_policy_ends_it(tmp_path: Path) -> None:
