@@ -34,7 +34,7 @@ FLOORS = [
     {"measure", "analysis", "watch", "store"},
     {"apply", "exchange", "executors"},
     {"run"},
-    {"tables", "hypertune", "conformance"},
+    {"tables", "hypertune", "conformance", "fleet"},
     {"suite"},
     {"cli"},
 ]

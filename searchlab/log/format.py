@@ -64,6 +64,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     message: str = ""
     build_seconds: _Spent = 0.0
     run_seconds: _Spent = 0.0
+    connect_seconds: _Spent = 0.0
     program: str = ""
     reused: bool = False
     nearest: bool = False
@@ -92,7 +93,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
             index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
             nearest=m.nearest, pruned=m.pruned, statistic=m.statistic, propose_seconds=round(propose_seconds, 7),
-            train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
+            train_seconds=round(train_seconds, 7), connect_seconds=m.connect_seconds, time=round(time.time(), 3),
+            model=model, sentinel=sentinel,
         )  # fmt: skip
 
     @property
@@ -108,7 +110,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def measurement(self) -> Measurement:
         return Measurement(
             self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.pruned or self.stopped, self.statistic,
+            self.nearest, self.pruned or self.stopped, self.statistic, self.connect_seconds,
         )  # fmt: skip
 
 

@@ -96,12 +96,13 @@ class _Task:
 
 @dataclass
 class _Run:
-    """A task on a device: still connecting, or running, and since when."""
+    """A task on a device: still connecting, or running, and since when; and the seconds that connecting took."""
 
     task: _Task
     address: Address
     since: float
     connected: bool = False
+    connecting: float = 0.0
 
     @property
     def where(self) -> str:
@@ -339,7 +340,8 @@ class _Batch:
             return self._lost(worker, f"the process that talked to it {death}")
         match answer:
             case Connected():
-                run.connected, run.since = True, time.monotonic()
+                now = time.monotonic()
+                run.connected, run.connecting, run.since = True, now - run.since, now
             case Lost(text):
                 return self._lost(worker, text)
             case Unfit(text):
@@ -382,10 +384,12 @@ class _Batch:
         return self._done(worker, Measurement((), what, said, run_seconds=taken))
 
     def _done(self, worker: MeasuringWorker, measurement: Measurement) -> tuple[str, Measurement]:
-        task = self.running[worker].task
+        run = self.running[worker]
         self._free(worker)
         self.best = min(self.best, measurement.cost)
-        return task.program, replace(measurement, program=task.program, build_seconds=task.built.seconds)
+        return run.task.program, replace(
+            measurement, program=run.task.program, build_seconds=run.task.built.seconds, connect_seconds=run.connecting
+        )
 
     def _free(self, worker: MeasuringWorker) -> None:
         """Make a worker idle again, or start another in its place."""
