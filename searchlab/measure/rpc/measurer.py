@@ -85,13 +85,12 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 @dataclass
 class _Task:
-    """A program to run, and the devices that were lost over it."""
+    """A program to run, the devices lost over it, and whether one hung with it, which may have been the device's fault."""
 
     program: str
     built: Built
     lost: int = 0
     hung: bool = False
-    """Whether a device hung with it, which may have been the device's fault."""
 
 
 @dataclass
