@@ -85,7 +85,7 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 @dataclass
 class _Task:
-    """A program to run, the devices lost over it, and whether one hung with it, which may have been the device's fault."""
+    """A program to run, the devices lost over it, and whether one hung with it, perhaps by its own fault."""
 
     program: str
     built: Built
