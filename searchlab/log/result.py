@@ -17,7 +17,7 @@ from ..target import resolve_target
 from ..workload import parse_workload
 from .format import Log, read_log
 from .html import facts, table
-from .noise import winner
+from .noise import fastest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,14 +77,10 @@ class Result:
             kinds = Counter(record.failure for record in self.log.records)
             failures = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
+        index, seconds, tied = fastest(self.log.costs, self.log.final)
         trials = self.log.trials
-        if self.log.final is None:
-            trial = trials[int(np.argmin(self.log.costs))]
-            return Best(trial, self.log.flops / trial.cost / 1e9, trial.cost, None, self)
-        first, tied = winner(self.log.final)
-        seconds = statistics.median(first.seconds)
-        others = tuple(trials[finalist.index] for finalist in tied)
-        return Best(trials[first.index], self.log.flops / seconds / 1e9, seconds, others, self)
+        others = None if tied is None else tuple(trials[other] for other in tied)
+        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, others, self)
 
     @property
     def space(self) -> Space:

@@ -13,9 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtri, stdtrit
-from scipy.stats import binom
+from scipy.special import betainc, betaincc, ndtri, stdtrit
 
 from .aggregates import Sample, improvement, interquartile_mean, mean_of_means, median
 from .curves import Floats
@@ -129,10 +127,10 @@ def median_interval(values: Floats) -> Interval:
         return Interval.none(value, f"An interval of a median takes 5 runs; there {_are(number)}.")
     ordered = np.sort(values)
     places = np.arange(1, number // 2 + 1)
-    coverage = 1 - 2 * binom.cdf(places - 1, number, 0.5)  # of x_(k) to x_(n + 1 - k)
+    coverage = 1 - 2 * betaincc(places, number + 1 - places, 0.5)  # of x_(k) to x_(n + 1 - k): binomial
     k = max(1, int((coverage >= LEVEL).sum()))
     lower, upper = float(ordered[k - 1]), float(ordered[number - k])
-    inner = 1 - 2 * binom.cdf(k, number, 0.5)
+    inner = 1 - 2 * float(betaincc(k + 1, number - k, 0.5))
     surplus = max(0.0, float((coverage[k - 1] - LEVEL) / (coverage[k - 1] - inner)))
     weight = (number - k) * surplus / (k + (number - 2 * k) * surplus)
     return Interval(value, _between(lower, ordered[k], weight), _between(upper, ordered[number - k - 1], weight))
@@ -157,14 +155,26 @@ def share_interval(count: float, number: int) -> Interval:
     least, most = math.floor(count), math.ceil(count)
 
     def above(share: float) -> float:
-        return float(binom.sf(least, number, share) + binom.pmf(least, number, share) / 2) - _TAIL
+        return (_at_least(least, number, share) + _at_least(least + 1, number, share)) / 2 - _TAIL
 
     def below(share: float) -> float:
-        return float(binom.cdf(most - 1, number, share) + binom.pmf(most, number, share) / 2) - _TAIL
+        return (_at_most(most - 1, number, share) + _at_most(most, number, share)) / 2 - _TAIL
+
+    from scipy.optimize import brentq  # here, since readers of logs do not need it
 
     lower = brentq(above, 0, 1) if least else 0.0
     upper = brentq(below, 0, 1) if most < number else 1.0
     return Interval(count / number, float(lower), float(upper))
+
+
+def _at_least(count: int, number: int, share: float) -> float:
+    """Binomial probability of ``count`` or more, from 1 on, of ``number``."""
+    return float(betainc(count, number - count + 1, share)) if count <= number else 0.0
+
+
+def _at_most(count: int, number: int, share: float) -> float:
+    """Binomial probability of at most ``count`` of ``number``, which are more."""
+    return float(betaincc(count + 1, number - count, share)) if count >= 0 else 0.0
 
 
 def improvement_interval(first: Sample, second: Sample) -> Interval:
@@ -191,6 +201,8 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
     def beyond(t: float) -> float:
         variance = t * (1 - t) * (one + more * ((1 - t) / (2 - t) + t / (1 + t)))
         return (t - value) ** 2 - _TWO_SIDED_NORMAL**2 * variance
+
+    from scipy.optimize import brentq
 
     inside = min(max(value, 1e-9), 1 - 1e-9)  # at 0 and 1 the variance is 0
     lower = brentq(beyond, 0, inside) if value > 0 else 0.0
