@@ -58,6 +58,21 @@ def mean_interval(values: Floats) -> Interval:
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
 
 
+def mean_intervals(values: Floats) -> Floats:
+    """:func:`mean_interval` of each column of ``values``, shape (runs, n): means, lower and upper ends, shape (3, n).
+
+    Ends are NaN where there is no interval.
+    """
+    runs = len(values)
+    rows = np.ascontiguousarray(values.T)  # so that sums are those of single columns, to the last bit
+    means = rows.mean(axis=1)
+    if runs < 2:
+        return np.stack((means, np.full(len(means), np.nan), np.full(len(means), np.nan)))
+    half = float(stdtrit(runs - 1, 1 - _TAIL)) * np.sqrt(rows.var(axis=1, ddof=1) / runs)
+    half[np.round(np.ptp(rows, axis=1), DECIMALS) == 0] = np.nan
+    return np.stack((means, means - half, means + half))
+
+
 def mean_of_means_interval(sample: Sample) -> Interval:
     """Interval of :func:`~.aggregates.mean_of_means` for these workloads, of each 2 runs or more.
 
