@@ -14,7 +14,8 @@ import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning, encodable
 from ..log.budget import Budget
-from ..log.columns import Columns, Texts, read_columns
+from ..log.cache import read_logs
+from ..log.columns import Columns, Texts
 from ..log.format import Log, find_logs
 from ..log.lock import is_locked
 from ..log.noise import largest_drift
@@ -55,8 +56,7 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
     running = {path for path, _ in paths.values() if is_locked(path)}  # before they are read: they may end meanwhile
-    texts: Texts = {}
-    logs = [read_columns(path, texts) for path, _ in paths.values()]
+    logs = read_logs(directory, [path for path, _ in paths.values()], {})
     within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "only the trials that the study now has are reported, of logs that hold more")
