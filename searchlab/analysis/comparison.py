@@ -13,6 +13,7 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..log.columns import Columns, Texts
+from ..log.frame import study_frame
 from ..log.html import paragraphs, table
 from ..log.result import Result
 from .charts.all import Charts, all_charts
@@ -190,6 +191,10 @@ class Comparison:
     def matrix_frame(self) -> pd.DataFrame:
         """A row for each ordered pair of the multiple comparison matrix. It is empty for one workload."""
         return _frame(cell_rows(self.summary.overall))
+
+    def trials_frame(self) -> pd.DataFrame:
+        """A row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` has it."""
+        return study_frame([run.log for item in self.runs.values() for run in item.runs])
 
     def curves_frame(self) -> pd.DataFrame:
         """A row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""

@@ -147,7 +147,11 @@ class StrategyRuns:
 
 def held(values: Sequence[Floats], trials: int) -> Floats:
     """The first ``trials`` of each of ``values``, the last one held where there are fewer: shape (runs, trials)."""
-    return np.stack([np.pad(one[:trials], (0, max(0, trials - len(one))), "edge") for one in values])
+    rows = np.empty((len(values), trials))
+    for row, one in zip(rows, values, strict=True):
+        row[: len(one)] = one[:trials]
+        row[len(one) :] = one[-1]
+    return rows
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:

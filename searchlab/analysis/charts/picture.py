@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO
 from pathlib import Path
 
@@ -46,4 +46,6 @@ class Picture(Figure):
 
 
 def in_style() -> AbstractContextManager[None]:
+    if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]:  # no other style has it
+        return nullcontext()
     return matplotlib.style.context(["default", STYLE])
