@@ -42,8 +42,9 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
     lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a
     suite count as workloads of their own, also where two are of one workload.
 
-    A log that is named twice is read once. Where one directory is read, a report names each log relative to it; else
-    by its whole path, as it was given.
+    A log that is named twice is read once. Many logs in one directory get a cache there: see
+    :mod:`searchlab.log.cache`. Where one directory is read, a report names each log relative to it; else by its whole
+    path, as it was given.
 
     Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
     two logs of one run, one name for two strategies, or a workload that was measured in different ways.
@@ -149,8 +150,9 @@ def _workload(log: Columns) -> str:
 def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, LoggedRun] | None:
     """The first header field in which two of ``runs`` differ, and those two."""
     for field in fields:
+        first = getattr(runs[0].log.header, field)
         for run in runs[1:]:
-            if _plain(runs[0], field) != _plain(run, field):
+            if getattr(run.log.header, field) != first:
                 return field, runs[0], run
     return None
 

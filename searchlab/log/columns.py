@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -132,9 +132,9 @@ class Columns:
         """Seconds charged up to the end of each trial: shape (trials,)."""
         return np.cumsum(self.charged.sum(axis=1))
 
-    @cached_property
+    @property
     def workload(self) -> Workload:
-        return parse_workload(self.header.workload)
+        return _parsed(self.header.workload)
 
     @property
     def flops(self) -> int:
@@ -164,6 +164,11 @@ class Columns:
             readings=self.readings[: int(self.counts[:trials].sum())], rounds=self.rounds[:rounds],
             qualities=self.qualities[:rounds], final=None, ended=ended,
         )  # fmt: skip
+
+
+@lru_cache(maxsize=256)  # the logs of a study are of few workloads
+def _parsed(workload: str) -> Workload:
+    return parse_workload(workload)
 
 
 def _costs(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
@@ -218,8 +223,9 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     header = msgspec.json.decode(data[:start], type=Header)
     decode = msgspec.json.Decoder(_Row).decode_lines
     rows: list[_Row] = []
-    final, ended, notes = None, None, 0
-    for notes, note in enumerate(_NOTE.finditer(data, start - 1), 1):
+    final, ended = None, None
+    notes = list(_NOTE.finditer(data, start - 1))
+    for note in notes:
         rows += decode(data[start : note.start() + 1])
         if note[1].startswith(FINAL):
             final = msgspec.json.decode(note[1], type=Final)
@@ -229,8 +235,8 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
             check_follows(ended.ended, len(rows))
         start = note.end() + 1
     rows += decode(data[start:])
-    lines = data.count(b"\n")
-    if header.searchlab_log != FORMAT or lines != 1 + notes + len(rows):
+    lines = 1 + len(notes) + len(rows)
+    if header.searchlab_log != FORMAT or data.count(b"\n") != lines:
         return None
     if [row.index for row in rows] != list(range(len(rows))):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -58,7 +59,7 @@ def _trials(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
         "gflops": np.concatenate(gflops),
         "best_gflops": np.concatenate([np.maximum.accumulate(values) for values in gflops]),
         "gflops_retimed": np.concatenate([_retimed(log) for log in logs]),
-        "repeats": [tuple(readings[start:end]) for start, end in zip(ends, ends[1:], strict=False)],
+        "repeats": [tuple(readings[start:end]) for start, end in pairwise(ends)],
         "elapsed": np.concatenate([log.elapsed for log in logs]),
         "failure": [None if kind < 0 else FAILURES[kind] for kind in failures.tolist()],
         "reused": np.concatenate([log.reused for log in logs]),

@@ -4,9 +4,10 @@
 
 The logs are made up from the tables of suite v1: 36 workloads, 12 strategies, and as many seeds as it takes. Strategies
 share their first trials with random search, draw the faster configs of the table the more often, and half of them log
-how well a cost model did. A report is made of them three times by ``searchlab report``, each in a new process: without
-a cache, with the cache that the first one left, and after one log in a hundred has changed. Then comes the frame of all
-trials, from the cache. Memory is the sum of the resident memory of the process and its children, at its peak.
+how well a cost model did. A report is made of them three times, each in a new process: without a cache, with the cache
+that the first one left, and after one log in a hundred has changed. Then comes the frame of all trials, from the cache.
+Without pyarrow, which the cache takes, all logs are read each time. Memory is the sum of the resident memory of the
+process and its children, at its peak.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import psutil
 
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.log.format import Log, Record, read_log
-from searchlab.log.header import Header
+from searchlab.log.header import Header, RandomDraws
 from searchlab.measure.contract import Whole
 from searchlab.plugins import Plugin
 from searchlab.run.draws import random_draws
@@ -46,23 +47,23 @@ def make_logs(out: Path, logs: int, trials: int) -> int:
     seeds = math.ceil(logs / len(paths) / STRATEGIES)
     for path in paths:
         table = read_log(path)
+        draws = random_draws(Whole(table.costs, np.ones(len(table.costs))), trials)
         for strategy in range(STRATEGIES):
             for seed in range(seeds):
                 file = out / table.path.name.removesuffix(".jsonl.gz") / f"s{strategy:02}" / f"seed{seed}.jsonl"
                 file.parent.mkdir(parents=True, exist_ok=True)
-                lines = [run_header(table, path, strategy, seed, trials), *made_up(table, strategy, seed, trials)]
+                lines = [run_header(table, path, strategy, seed, draws), *made_up(table, strategy, seed, trials)]
                 file.write_bytes(msgspec.json.Encoder().encode_lines(lines))
     return len(paths) * STRATEGIES * seeds
 
 
-def run_header(table: Log, path: Path, strategy: int, seed: int, trials: int) -> Header:
-    whole = Whole(table.costs, None)
+def run_header(table: Log, path: Path, strategy: int, seed: int, draws: RandomDraws | None) -> Header:
     model = Plugin("xgboost") if strategy % 2 else None
     return msgspec.structs.replace(
         table.header, policy=Plugin("random" if strategy == 0 else "evolutionary"), cost_model=model, seed=seed,
         batch=BATCH, label=f"strategy {strategy}" if strategy else "random", passes=None, host={}, machine={},
         measure={"kind": "table", "name": f"v1/{path.name.removesuffix('.jsonl.gz')}", "digest": "made up"},
-        optimum=float(table.costs.min()), random=random_draws(whole, trials),
+        optimum=float(table.costs.min()), random=draws,
     )  # fmt: skip
 
 
@@ -110,27 +111,26 @@ def timed(*words: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "cpu": cpu, "MB": peak}
 
 
-REPORT = "from searchlab.analysis import report; import sys; report(sys.argv[1], traces=float(sys.argv[2]))"
-FRAME = "import sys; from searchlab.analysis import read_runs; read_runs; import searchlab; searchlab.{frame}"
+REPORT = "import sys; from searchlab.analysis import report; report(sys.argv[1], traces=float(sys.argv[2]))"
+FRAME = "import sys; import searchlab; searchlab.compare(sys.argv[1]).trials_frame()"
 
 
 def measure(folder: Path, logs: int, trials: int, traces: float) -> list[dict[str, Any]]:
-    """A row for each of the reports on so many logs."""
-    out = folder / str(logs)
-    shutil.rmtree(out, ignore_errors=True)
+    """A row for each of the reports on so many logs, and for the frame."""
+    out = folder / "logs"
     number = make_logs(out, logs, trials)
     rows = []
-    for what in ("first", "second", "changed"):
-        if what == "changed":
+    for what in ("first report", "second report", "report after changes", "frame of all trials"):
+        if what == "report after changes":
             for path in sorted(out.rglob("*.jsonl"))[::100]:
-                lines = path.read_bytes().splitlines(keepends=True)
-                path.write_bytes(b"".join(lines[:-1]))
-        row = {"logs": number, "report": what, **timed("-c", REPORT, str(out), str(traces))}
+                path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+        words = [FRAME, str(out)] if what == "frame of all trials" else [REPORT, str(out), str(traces)]
+        row = {"logs": number, "what": what, **timed("-c", *words)}
         rows.append(row)
         print(
-            f"{number:,} logs, {what} report: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, "
-            f"{row['MB']:.0f} MB", flush=True,
-        )  # fmt: skip
+            f"{number:,} logs, {what}: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, {row['MB']:.0f} MB",
+            flush=True,
+        )
     shutil.rmtree(out)
     return rows
 
@@ -140,11 +140,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--logs", type=int, nargs="+", default=[1000, 5000, 13000])
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--traces", type=float, default=0.0, help="seconds that schedule traces may take (0)")
-    parser.add_argument("--dir", type=Path, help="where the logs are made; a new directory by default")
+    parser.add_argument("--dir", type=Path, help="where the directory of the logs is made")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as folder:
-        rows = [row for logs in options.logs for row in measure(options.dir or Path(folder), logs, options.trials, options.traces)]
+    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        rows = [row for logs in options.logs for row in measure(Path(folder), logs, options.trials, options.traces)]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -102,7 +102,9 @@ def test_a_damaged_cache_is_made_anew(logs: Path, read: list[str], how: str) -> 
         assert len(check(logs, read)) == 9
     if how != "directory":
         assert check(logs, read) == []
-    assert sorted(one.name for one in logs.iterdir()) == sorted(["b", "random", CACHE, "gemm-100x100x50-knob-none-0.jsonl"])
+    assert sorted(one.name for one in logs.iterdir()) == sorted(
+        ["b", "random", CACHE, "gemm-100x100x50-knob-none-0.jsonl"]
+    )
 
 
 def test_a_cache_of_another_version_is_made_anew(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

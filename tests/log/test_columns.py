@@ -35,7 +35,7 @@ def records(draw: st.DrawFn, most: int = 8) -> tuple[Record, ...]:
             statistic="mean" if mean else "median", propose_seconds=draw(st.sampled_from([0.0, 1.0])),
             build_seconds=draw(st.floats(0, 9)), run_seconds=draw(st.floats(0, 9)), nearest=draw(st.booleans()),
             reused=draw(st.booleans()), sentinel=draw(st.none() | seconds),
-            model=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=part, peak_score=part)),
+            model=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=part)),
         )
         for index in range(draw(st.integers(0, most)))
         for failure in [draw(st.none() | st.sampled_from(FAILURES))]
@@ -65,7 +65,9 @@ def test_they_are_those_of_the_records_however_they_were_read(
 ) -> None:
     log = Log(tmp_path_factory.getbasetemp() / "columns.jsonl", msgspec.structs.replace(HEADER, batch=3), own)
     if noted and own:
-        log = Log(log.path, log.header, own, Final(final=len(own), finalists=(Finalist(0, (1.0,)),)), Ended(ended=len(own)))
+        log = Log(
+            log.path, log.header, own, Final(final=len(own), finalists=(Finalist(0, (1.0,)),)), Ended(ended=len(own))
+        )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path, {})
     assert same(quick, Columns.of(log, {}))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import betainc, betaincc, ndtri, stdtrit
@@ -210,6 +211,12 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
     if 2 * math.prod(1 / math.comb(m + n, m) for m, n in sizes) > 1 - LEVEL:
         runs = min(min(pair) for pair in sizes)
         return Interval.none(value, f"{runs} run{'s' * (runs != 1)} of each strategy: too few for an interval.")
+    return Interval(value, *_chances(value, tuple(sizes)))
+
+
+@lru_cache(maxsize=4096)  # the pairs of a report have few different chances
+def _chances(value: float, sizes: tuple[tuple[int, int], ...]) -> tuple[float, float]:
+    """The ends of :func:`improvement_interval`. sizes: the runs of both strategies, by workload."""
     one = sum(1 / (m * n) for m, n in sizes) / len(sizes) ** 2
     more = sum(((m + n) / 2 - 1) / (m * n) for m, n in sizes) / len(sizes) ** 2
 
@@ -222,7 +229,7 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
     inside = min(max(value, 1e-9), 1 - 1e-9)  # at 0 and 1 the variance is 0
     lower = brentq(beyond, 0, inside) if value > 0 else 0.0
     upper = brentq(beyond, inside, 1) if value < 1 else 1.0
-    return Interval(value, float(lower), float(upper))
+    return float(lower), float(upper)
 
 
 def _are(number: int) -> str:
