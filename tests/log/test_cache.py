@@ -124,9 +124,8 @@ def test_without_pyarrow_and_for_few_logs_there_is_none(
 
 
 def test_a_report_is_the_same_with_a_cache_and_without(
-    logs: Path, tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+    logs: Path, tmp_path: Path, read: list[str], undrawn: None
 ) -> None:
-    monkeypatch.setattr(sys.modules["searchlab.analysis.report"], "draw_all", lambda *_: None)  # they take seconds
     reports = []
     for number in (9, 0):
         read.clear()

@@ -135,7 +135,7 @@ def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
     edges[:, : len(here)] = mean_intervals(scores[:, here])
     edges[:, ~np.isfinite(edges[0])] = np.nan
     y, lower, upper = (
-        [None if value is None else short(value) for value in np.where(np.isnan(edge), None, edge).tolist()]
+        [None if math.isnan(value) else short(value) for value in edge.tolist()]
         for edge in (edges[0], edges[1], np.minimum(edges[2], 1.0))
     )
     none = all(end is None for end in lower)
