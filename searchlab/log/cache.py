@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -141,15 +142,19 @@ class LogCache:
         """Write ``logs`` in place of what is there; nothing where that is impossible."""
         import pyarrow.parquet as pq
 
-        part = self.path.with_name(f"{CACHE}.{os.getpid()}.part")
-        try:
-            with pq.ParquetWriter(part, _schema(), compression="zstd", write_page_checksum=True) as writer:
-                for start in range(0, len(logs), _GROUP):
-                    writer.write_table(self._packed(logs[start : start + _GROUP]))
-            part.replace(self.path)
-        except OSError:
-            with suppress(OSError):
-                part.unlink()
+        with suppress(OSError):
+            handle, part = mkstemp(dir=self.directory, prefix=f"{CACHE}.", suffix=".part")
+            try:
+                with (
+                    open(handle, "wb") as file,
+                    pq.ParquetWriter(file, _schema(), compression="zstd", write_page_checksum=True) as writer,
+                ):
+                    for start in range(0, len(logs), _GROUP):
+                        writer.write_table(self._packed(logs[start : start + _GROUP]))
+                os.replace(part, self.path)
+            finally:
+                with suppress(FileNotFoundError):  # it has its name now
+                    os.unlink(part)
 
     def _packed(self, group: Sequence[tuple[Stamp, Columns]]) -> pa.Table:
         import pyarrow as pa
