@@ -94,16 +94,15 @@ def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in (tmp_path / "one" / "report").iterdir()} == outs[0], "and again in place"
 
 
-@pytest.mark.parametrize(
-    "runs",
-    [
-        {("a", 0): [1.0]},
-        {("a", 0): ["crash", "crash"], ("b", 0): ["crash"]},
-        {("a", 0): [1.0, 2.0], ("a", 1): [1.0], ("b", 0): []},
-        {(f"a-name-that-is-far-too-long-for-a-picture-{i}", 0): [float(i + 1)] * 3 for i in range(25)},
-    ],
-)
-@pytest.mark.parametrize("seconds", [0.0, 1.0])
+ODD = [
+    {("a", 0): [1.0]},
+    {("a", 0): ["crash", "crash"], ("b", 0): ["crash"]},
+    {("a", 0): [1.0, 2.0], ("a", 1): [1.0], ("b", 0): []},
+]
+MANY = {(f"a-name-that-is-far-too-long-for-a-picture-{i}", 0): [float(i + 1)] * 3 for i in range(25)}
+
+
+@pytest.mark.parametrize(("runs", "seconds"), [*((runs, spent) for runs in ODD for spent in (0.0, 1.0)), (MANY, 1.0)])
 def test_odd_studies_are_drawn(tmp_path: Path, runs: dict[tuple[str, int], list[float]], seconds: float) -> None:
     for (name, seed), found in runs.items():
         write(tmp_path, name, seed, found, spent=(0, 0, 0, seconds))
