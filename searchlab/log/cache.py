@@ -39,6 +39,7 @@ STALE = 0.02
 """The cache is written anew when more than this part of the logs had to be read."""
 
 _FORMAT = b"1"
+_FINAL, _ENDED = msgspec.json.Decoder(Final | None), msgspec.json.Decoder(Ended | None)
 _GROUP = 500  # logs that are converted at a time
 _TAIL = 4096  # bytes
 _ARRAYS = {
@@ -216,8 +217,7 @@ def _unpacked(group: pa.Table, texts: Texts) -> Any:
         nearest, reused = (arrays.pop(name).astype(np.bool_) for name in ("nearest", "reused"))
         return Columns(
             path=path, header=msgspec.json.decode(headers[row], type=Header), nearest=nearest, reused=reused,
-            final=msgspec.json.decode(finals[row], type=Final | None),
-            ended=msgspec.json.decode(endeds[row], type=Ended | None), **arrays,
+            final=_FINAL.decode(finals[row]), ended=_ENDED.decode(endeds[row]), **arrays,
         )  # fmt: skip
 
     return log

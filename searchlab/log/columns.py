@@ -1,7 +1,7 @@
 """A log as arrays: what an analysis needs of its trials, in a hundred bytes each instead of a thousand.
 
-A report may be of thousands of logs. :func:`read_columns` reads one several times as fast as
-:func:`~searchlab.log.format.read_log`, and refuses what that refuses.
+A report may be of thousands of logs. :func:`read_columns` refuses what :func:`~searchlab.log.format.read_log` refuses,
+and is faster where logs share configs, which it decodes once.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ Texts = dict[bytes, bytes]
 """Each distinct config of some logs once, as JSON: the runs of a study share most of theirs."""
 
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
+_CONFIG = msgspec.json.Decoder(ConfigJson)
 _NOTE = re.compile(rb'\n(\{"(?:final|ended)":[^\n]*)')
 
 
@@ -152,7 +153,7 @@ class Columns:
 
     def config(self, index: int) -> ConfigJson:
         """The config of a trial."""
-        return msgspec.json.decode(self.configs[index], type=ConfigJson)
+        return _CONFIG.decode(self.configs[index])
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
         """Its first ``trials``, fewer than it has. ended: why the run ended there."""
@@ -202,6 +203,9 @@ class _Row(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     config: msgspec.Raw  # type: ignore[assignment]
 
 
+_ROWS = msgspec.json.Decoder(_Row)
+
+
 def read_columns(path: Path, texts: Texts) -> Columns:
     """The log at ``path``, without a torn last line. Raises SearchlabError as :func:`~searchlab.log.format.read_log`.
 
@@ -221,7 +225,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     if not start or not data.startswith(FIRST):
         return None
     header = msgspec.json.decode(data[:start], type=Header)
-    decode = msgspec.json.Decoder(_Row).decode_lines
+    decode = _ROWS.decode_lines
     rows: list[_Row] = []
     final, ended = None, None
     notes = list(_NOTE.finditer(data, start - 1))
@@ -242,6 +246,6 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
         return None
     configs = list(map(bytes, map(attrgetter("config"), rows)))
     for text in set(configs).difference(texts):
-        msgspec.json.decode(text, type=ConfigJson)
+        _CONFIG.decode(text)
         texts[text] = text
     return Columns._of(path, header, rows, list(map(texts.__getitem__, configs)), final, ended)
