@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,23 +76,27 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
 
 def _bests(where: Path) -> list[Best]:
     """The best of the log ``where``; or the best of each workload in the directory ``where``."""
+    import numpy as np
+
+    from ..log.cache import read_logs
     from ..log.format import find_logs
+    from ..log.noise import fastest
     from ..log.result import load_log
 
     if not where.is_dir():
         return [load_log(where).best]
-    results = [load_log(path) for path in find_logs(where)]
-    if not results:
+    logs = read_logs(where, find_logs(where), {})
+    if not logs:
         raise SearchlabError(f"there is no log (*.jsonl) in {where}")
-    bests: dict[str, Best] = {}
-    for result in results:
-        if any(map(math.isfinite, result.log.costs)):
-            before = bests.get(result.log.header.workload)
-            if before is None or result.best.seconds < before.seconds:
-                bests[result.log.header.workload] = result.best
-    if not bests:
-        raise SearchlabError(f"none of the {len(results)} logs in {where} has a successful trial")
-    return list(bests.values())
+    least: dict[str, tuple[float, Path]] = {}
+    for log in logs:
+        if np.isfinite(log.costs).any():
+            _, seconds, _ = fastest(log.costs, log.final)
+            workload = log.header.workload
+            least[workload] = min(least.get(workload, (math.inf, log.path)), (seconds, log.path), key=itemgetter(0))
+    if not least:
+        raise SearchlabError(f"none of the {len(logs)} logs in {where} has a successful trial")
+    return [load_log(path).best for _, path in least.values()]
 
 
 def _record(fastest: Best) -> dict[str, Any]:
