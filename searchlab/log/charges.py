@@ -32,6 +32,7 @@ def charged(spent: Floats, starts: Sequence[int], workers: int) -> Floats:
     building are divided by their number.
     """
     sizes = np.diff([*starts, len(spent)])
+    builders = np.minimum(min(workers, len(spent)), sizes)  # a log may say any number of workers
     charges = spent.copy()
-    charges[:, 2] /= np.repeat(np.minimum(workers, sizes), sizes)
+    charges[:, 2] /= np.repeat(builders, sizes)
     return charges

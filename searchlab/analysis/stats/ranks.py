@@ -24,6 +24,9 @@ EXACT_RANK_SUM = 100
 EXACT_SIGNED_RANK = 200
 """Most pairs for which the signed-rank test is exact."""
 
+MOST_DECIMALS = 300
+"""Powers of ten up to this one are finite."""
+
 
 def rounded(values: Floats, digits: int = 12) -> Floats:
     """``values`` to so many digits of the largest finite one: numbers that sums in another order made differ are equal.
@@ -33,7 +36,7 @@ def rounded(values: Floats, digits: int = 12) -> Floats:
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     if largest == 0:
         return values
-    return np.round(values, digits - int(np.ceil(np.log10(largest))))
+    return np.round(values, min(digits - int(np.ceil(np.log10(largest))), MOST_DECIMALS))
 
 
 def rank_sum_test(first: Floats, second: Floats) -> float:
