@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .run.study import Study
     from .run.tune import tune
     from .space import Config, Knob, ProductSpace, Space
+    from .store import Store
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
 
@@ -39,6 +40,7 @@ _HOMES = {
     "log.result": ("Result", "Results", "load_log"),
     "space": ("Config", "Knob", "ProductSpace", "Space"),
     "run.study": ("Study",),
+    "store": ("Store",),
     "run.tune": ("tune",),
     "target": ("Target", "resolve_target"),
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
@@ -60,6 +62,7 @@ __all__ = [
     "Results",
     "SearchlabError",
     "Space",
+    "Store",
     "Study",
     "Surrogate",
     "Target",

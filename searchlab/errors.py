@@ -48,7 +48,7 @@ class RunsFailed(SearchlabError):
 
 
 SHOWN = 5
-"""How many reasons :class:`RunsFailed` tells."""
+"""How many reasons are told, of :class:`RunsFailed` and of logs that are left out."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

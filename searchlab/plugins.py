@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+import os
 import sys
 import sysconfig
 import traceback
@@ -61,7 +63,7 @@ class PluginKind(Generic[T]):
 
     def installed(self) -> dict[str, EntryPoint]:
         """The registered plug-ins by name; nothing is imported."""
-        return {point.name: point for point in sorted(entry_points(group=self.group))}
+        return {point.name: point for point in entry_points_of(self.group)}
 
     def check_name(self, name: str) -> None:
         """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``; nothing is imported."""
@@ -242,7 +244,25 @@ def names_code(value: Any) -> bool:
 
 
 def _is_registered(spelled: str) -> bool:
-    return any(point.value == spelled for group in _GROUPS for point in entry_points(group=group))
+    return any(point.value == spelled for group in _GROUPS for point in entry_points_of(group))
+
+
+def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, in order; read again if Python's path, or a directory on it, has changed."""
+    return _read_entry_points(group, tuple((path, _changed(path)) for path in sys.path))
+
+
+@functools.cache
+def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=group)))
+
+
+def _changed(path: str) -> int:
+    """When the directory ``path`` was changed last, in nanoseconds; 0 if it is none."""
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except (OSError, ValueError):
+        return 0
 
 
 def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -> Any:

@@ -32,6 +32,7 @@ class Measurement:
     nearest: whether it is the measurement of another config, the nearest in a table that does not hold this one.
     pruned: whether it was not repeated, since its first reading was much slower than the best of its run.
     statistic: which statistic of ``seconds`` is the cost: a setting of the run, under ``measure`` in its header.
+    connect_seconds: by the clock, until a device of a fleet had taken the connection and the inputs; not charged.
     """
 
     seconds: tuple[float, ...] = ()
@@ -44,6 +45,7 @@ class Measurement:
     nearest: bool = False
     pruned: bool = False
     statistic: Statistic = "median"
+    connect_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if self.message:  # of a plug-in, a compiler or a candidate

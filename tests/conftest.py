@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 from collections.abc import Iterator
 
@@ -30,6 +31,12 @@ def trusting() -> Iterator[None]:
     """Logs may name spaces and cost models of tests, which no installed package registers."""
     with searchlab.trusting():
         yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports that are made in this process have no pictures, which take most of their time."""
+    monkeypatch.setattr(importlib.import_module("searchlab.analysis.report"), "draw_all", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

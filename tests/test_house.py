@@ -31,10 +31,10 @@ FLOORS = [
     {"policy"},
     {"costmodel"},
     {"log"},
-    {"measure", "analysis", "watch"},
+    {"measure", "analysis", "watch", "store"},
     {"apply", "exchange", "executors"},
     {"run"},
-    {"tables", "hypertune", "conformance"},
+    {"tables", "hypertune", "conformance", "fleet"},
     {"suite"},
     {"cli"},
 ]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
-from ..log.format import Log
+from ..log.columns import Columns, Texts
+from ..log.frame import study_frame
 from ..log.html import paragraphs, table
 from ..log.result import Result
 from .charts.all import Charts, all_charts
@@ -73,11 +74,12 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
         return Comparison(_checked(read_runs(Path(what[0]))))
-    logs: dict[Path, tuple[str | None, Log]] = {}
+    logs: dict[Path, tuple[str | None, Columns]] = {}
+    texts: Texts = {}
     for one in what:
         labelled = one.items() if isinstance(one, Mapping) else [(None, one)]
         for label, source in labelled:
-            group = {log.path.resolve(): log for log in _logs(source)}
+            group = {log.path.resolve(): log for log in _logs(source, texts)}
             for path, log in (group if label is None else _labelled(label, group)).items():
                 before, _ = logs.setdefault(path, (label, log))
                 if before != label:
@@ -88,28 +90,28 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
     return Comparison(_checked(compared((log, encodable(log.path.as_posix())) for _, log in logs.values())))
 
 
-def _logs(source: Any) -> Iterator[Log]:
+def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
     if isinstance(source, Result):
-        yield source.log
+        yield Columns.of(source.log, texts)
     elif isinstance(source, str | Path):
         yield from (run.log for item in read_runs(Path(source)).values() for run in item.runs)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         for one in source:
-            yield from _logs(one)
+            yield from _logs(one, texts)
     else:
         raise SearchlabError(
             f"compare takes results, logs, directories of logs and lists of these, not {type(source).__name__}"
         )
 
 
-def _labelled(label: Any, group: Mapping[Path, Log]) -> dict[Path, Log]:
+def _labelled(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
     """The logs of ``group``, with the names that ``label`` gives their strategies; their contrasts have these, too."""
     if not isinstance(label, str) or not label.strip():
         raise SearchlabError(f"a label is a text that is not empty, not {label!r}")
     names = {log.header.name for log in group.values()}
     new = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
 
-    def renamed(log: Log) -> Log:
+    def renamed(log: Columns) -> Columns:
         contrasts = tuple((new.get(one, one), new.get(other, other)) for one, other in log.header.contrasts)
         return replace(log, header=msgspec.structs.replace(log.header, label=new[log.header.name], contrasts=contrasts))
 
@@ -189,6 +191,10 @@ class Comparison:
     def matrix_frame(self) -> pd.DataFrame:
         """A row for each ordered pair of the multiple comparison matrix. It is empty for one workload."""
         return _frame(cell_rows(self.summary.overall))
+
+    def trials_frame(self) -> pd.DataFrame:
+        """A row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` has it."""
+        return study_frame([run.log for item in self.runs.values() for run in item.runs])
 
     def curves_frame(self) -> pd.DataFrame:
         """A row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""

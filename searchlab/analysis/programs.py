@@ -20,7 +20,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from ..log.result import Result
+from ..log.noise import fastest
 from ..log.traces import TRUST, TraceReply, TraceRequest
 from ..plugins import Plugin, trusts
 from ..space import SPACES
@@ -57,13 +57,12 @@ def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[P
 
 
 def _program(run: LoggedRun) -> Program:
-    best = Result(run.log).best
-    trial = best.trial
+    log = run.log
+    index, seconds, tied = fastest(log.costs, log.final)
     return Program(
-        workload=run.workload, strategy=run.strategy, seed=run.seed, trial=trial.index,
-        gflops=best.gflops, seconds=best.seconds, as_trial=run.log.flops / trial.cost / 1e9,
-        tied=None if best.tied is None else [other.index for other in best.tied],
-        config=run.log.records[trial.index].config, log=run.file,
+        workload=run.workload, strategy=run.strategy, seed=run.seed, trial=index,
+        gflops=log.flops / seconds / 1e9, seconds=seconds, as_trial=log.flops / float(log.costs[index]) / 1e9,
+        tied=tied, config=log.config(index), log=run.file,
     )  # fmt: skip
 
 

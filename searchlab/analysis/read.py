@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning, encodable
 from ..log.budget import Budget
-from ..log.format import Log, find_logs, read_log
+from ..log.cache import read_logs
+from ..log.columns import Columns, Texts
+from ..log.format import Log, find_logs
 from ..log.lock import is_locked
 from ..log.noise import largest_drift
 from ..log.plan import PLAN, read_plan
-from ..workload import parse_workload
 from .runs import ComparedRuns, LoggedRun, WorkloadRuns
 from .surrogates import check_one_surrogate, surrogate_notes
 from .words import listed
@@ -40,8 +42,9 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
     lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a
     suite count as workloads of their own, also where two are of one workload.
 
-    A log that is named twice is read once. Where one directory is read, a report names each log relative to it; else
-    by its whole path, as it was given.
+    A log that is named twice is read once. Many logs in one directory get a cache there: see
+    :mod:`searchlab.log.cache`. Where one directory is read, a report names each log relative to it; else by its whole
+    path, as it was given.
 
     Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
     two logs of one run, one name for two strategies, or a workload that was measured in different ways.
@@ -54,7 +57,7 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
     running = {path for path, _ in paths.values() if is_locked(path)}  # before they are read: they may end meanwhile
-    logs = [read_log(path) for path, _ in paths.values()]
+    logs = read_logs(directory, [path for path, _ in paths.values()], {})
     within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "only the trials that the study now has are reported, of logs that hold more")
@@ -65,12 +68,14 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
     )
 
 
-def compared(read: Iterable[tuple[Log, str]], running: Collection[str] = ()) -> ComparedRuns:
+def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:
     """The runs of ``read``: of each log, with its name in a report. Raises SearchlabError as :func:`read_runs` does.
 
     running: the names of logs that go on while they are read.
     """
-    logs = [(_workload(log), log, file) for log, file in read]
+    texts: Texts = {}
+    columns = ((Columns.of(log, texts) if isinstance(log, Log) else log, file) for log, file in read)
+    logs = [(_workload(log), log, file) for log, file in columns]
     spaces: dict[str, set[str]] = {}
     for workload, log, _ in logs:
         spaces.setdefault(workload, set()).add(log.header.space_name)
@@ -129,14 +134,14 @@ def _warn(paths: Sequence[Path], what: str) -> None:
     warnings.warn(f"{what}: {logs}, such as {paths[0]} (--all reports on all that lies there)", SearchlabWarning, 4)
 
 
-def _strategy(log: Log, several_spaces: bool) -> str:
+def _strategy(log: Columns, several_spaces: bool) -> str:
     return f"{log.header.space_name} / {log.header.name}" if several_spaces else log.header.name
 
 
-def _workload(log: Log) -> str:
+def _workload(log: Columns) -> str:
     """The one spelling of the log's workload, or the table of a suite. Raises SearchlabError where it is none."""
     try:
-        workload = str(parse_workload(log.header.workload))
+        workload = str(log.workload)
         return log.header.table or workload
     except SearchlabError as error:
         raise SearchlabError(f"{log.path} is damaged: {error}") from None
@@ -145,8 +150,9 @@ def _workload(log: Log) -> str:
 def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, LoggedRun] | None:
     """The first header field in which two of ``runs`` differ, and those two."""
     for field in fields:
+        first = getattr(runs[0].log.header, field)
         for run in runs[1:]:
-            if _plain(runs[0], field) != _plain(run, field):
+            if getattr(run.log.header, field) != first:
                 return field, runs[0], run
     return None
 
@@ -215,9 +221,9 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
             notes.append(f"{strategy} used {values}: not as many as its options say.")
     shares = []
     for strategy, own in by_strategy.items():
-        near = [record.nearest for run in own for record in run.log.records]
-        if any(near):
-            shares.append(f"{100 * sum(near) / len(near):.1f} % of the trials of {strategy}")
+        near = np.concatenate([run.log.nearest for run in own])
+        if near.any():
+            shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")
     if shares:
         notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
     return notes + surrogate_notes(runs)

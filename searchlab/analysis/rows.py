@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, count, repeat
 from typing import Any
 
 import msgspec
@@ -132,9 +133,10 @@ def curve_rows(comparison: ComparedRuns) -> Rows:
 def _curves(comparison: ComparedRuns) -> Iterator[_Row]:
     for item in comparison.values():
         for run in item.runs:
-            points = zip(run.elapsed.tolist(), run.curve.tolist(), strict=True)
-            for trial, (seconds, best) in enumerate(points, 1):
-                yield item.workload, run.strategy, run.seed, trial, seconds, best
+            yield from zip(  # millions of rows: nothing here is done for each of them
+                repeat(item.workload), repeat(run.strategy), repeat(run.seed), count(1), run.elapsed.tolist(),
+                run.curve.tolist(),
+            )  # fmt: skip
 
 
 def program_rows(programs: Iterable[Program]) -> Rows:
@@ -164,6 +166,7 @@ def _figures(figures: Mapping[str, Sequence[Figure]]) -> Iterator[_Row]:
             for view in figure.views:
                 for line in view.series:
                     nothing = [None] * len(view.x)
-                    for x, y, *band in zip(view.x, line.y, line.lower or nothing, line.upper or nothing, strict=True):
-                        if y is not None:
-                            yield workload, figure.key, view.key, line.strategy, x, y, *band
+                    columns = (view.x, line.y, line.lower or nothing, line.upper or nothing)
+                    names = map(repeat, (workload, figure.key, view.key, line.strategy))
+                    there = (y is not None for y in line.y)
+                    yield from compress(zip(*names, *columns, strict=False), there)

@@ -13,7 +13,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from ..log.format import Log, Record
+from ..log.columns import Array, Columns
 from .model import TARGET, BestKnown
 from .stats.curves import Band, Floats, band_over_seconds, band_over_trials, best_so_far, gflops
 from .stats.random_search import Draws, RandomSearch
@@ -33,7 +33,7 @@ class LoggedRun:
 
     workload: str
     strategy: str
-    log: Log
+    log: Columns
     file: str
     running: bool = False
 
@@ -65,7 +65,7 @@ class LoggedRun:
 
         Where its budget of seconds ended it, that is its answer at any number of trials: it never gets more.
         """
-        return len(self.log.records) >= trials or self.log.ended is not None
+        return self.log.trials >= trials or self.log.ended is not None
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class StrategyRuns:
     @cached_property
     def lengths(self) -> list[int]:
         """The number of trials of each run."""
-        return [len(run.log.records) for run in self.runs]
+        return [run.log.trials for run in self.runs]
 
     @cached_property
     def trials(self) -> int:
@@ -100,7 +100,7 @@ class StrategyRuns:
     @cached_property
     def one_run(self) -> bool:
         """Whether its runs make the same proposals from every seed: they are one run, and no sample."""
-        whole = [run.log.records for run in self._whole]
+        whole = [run.log.configs for run in self._whole]
         return len(whole) > 1 and alike(whole) == min(map(len, whole))
 
     @cached_property
@@ -147,7 +147,11 @@ class StrategyRuns:
 
 def held(values: Sequence[Floats], trials: int) -> Floats:
     """The first ``trials`` of each of ``values``, the last one held where there are fewer: shape (runs, trials)."""
-    return np.stack([np.pad(one[:trials], (0, max(0, trials - len(one))), "edge") for one in values])
+    rows = np.empty((len(values), trials))
+    for row, one in zip(rows, values, strict=True):
+        row[: len(one)] = one[:trials]
+        row[len(one) :] = one[-1]
+    return rows
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
@@ -155,16 +159,21 @@ def reach(runs: Sequence[LoggedRun]) -> int:
 
     So a few runs that were interrupted do not shorten the others.
     """
-    lengths = sorted((len(run.log.records) for run in runs if not run.log.ended), reverse=True)
+    lengths = sorted((run.log.trials for run in runs if not run.log.ended), reverse=True)
     return lengths[(len(lengths) - 1) // 2] if lengths else 0
 
 
-def alike(runs: Sequence[Sequence[Record]]) -> int:
-    """How many trials the runs have in common from the start: the same configs in the same order."""
-    for number, records in enumerate(zip(*runs, strict=False)):
-        if any(record.config != records[0].config for record in records):
-            return number
-    return min(map(len, runs), default=0)
+def alike(runs: Sequence[Array]) -> int:
+    """How many trials runs have in common from the start: the same configs in the same order. runs: their configs."""
+    shortest = min(map(len, runs), default=0)
+    differ = np.zeros(shortest, dtype=np.bool_)
+    for configs in runs[1:]:
+        differ |= configs[:shortest] != runs[0][:shortest]
+    for place in np.flatnonzero(differ).tolist():
+        first, *others = (msgspec.json.decode(configs[place]) for configs in runs)
+        if any(config != first for config in others):  # and not one config, its knobs in another order
+            return int(place)
+    return shortest
 
 
 @dataclass(frozen=True)
@@ -181,11 +190,11 @@ class WorkloadRuns:
     @cached_property
     def waiting(self) -> list[LoggedRun]:
         """The runs that have no trial yet: they say nothing of their strategies."""
-        return [run for run in self.runs if not run.log.records]
+        return [run for run in self.runs if not run.log.trials]
 
     @cached_property
     def _begun(self) -> dict[str, list[LoggedRun]]:
-        begun = {name: [run for run in runs if run.log.records] for name, runs in self.by_strategy.items()}
+        begun = {name: [run for run in runs if run.log.trials] for name, runs in self.by_strategy.items()}
         return {name: runs for name, runs in begun.items() if runs}
 
     @cached_property
@@ -209,7 +218,7 @@ class WorkloadRuns:
         Where all runs of all strategies ended before they had all trials, the longest run counts.
         """
         reached = [trials for runs in self._begun.values() if (trials := reach(runs))]
-        return min(reached, default=max((len(run.log.records) for run in self.runs), default=0))
+        return min(reached, default=max((run.log.trials for run in self.runs), default=0))
 
     @cached_property
     def longest(self) -> float:
@@ -223,7 +232,7 @@ class WorkloadRuns:
         Where a table answered with ``noise``, a lucky draw of a program is no faster program: there the optimum counts,
         though trials may be faster, or else the least median of a config over the runs.
         """
-        succeeded = [run for run in self.runs if run.log.records and run.curve[-1] > 0]
+        succeeded = [run for run in self.runs if run.log.trials and run.curve[-1] > 0]
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
         optimum = least_optimum(self.runs)
         if any(run.log.header.measure.get("noise") for run in self.runs):
@@ -239,7 +248,7 @@ class WorkloadRuns:
         index = int(np.argmin(run.log.costs))
         return BestKnown(
             gflops=float(run.curve[-1]), seconds=float(run.log.costs[index]), strategy=run.strategy, seed=run.seed,
-            trial=index, config=run.log.records[index].config, log=run.file,
+            trial=index, config=run.log.config(index), log=run.file,
         )  # fmt: skip
 
     @cached_property
@@ -352,10 +361,12 @@ def _draws_of_runs(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Dr
 def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
     """The cost of each trial of a config in ``runs``, in seconds, by space and config."""
     costs: dict[tuple[str, bytes], list[float]] = {}
+    keys: dict[bytes, bytes] = {}
     for run in runs:
-        for record, cost in zip(run.log.records, run.log.costs.tolist(), strict=True):
-            config = msgspec.json.encode(record.config, order="sorted")
-            costs.setdefault((run.space, config), []).append(cost)
+        for config, cost in zip(run.log.configs.tolist(), run.log.costs.tolist(), strict=True):
+            if (key := keys.get(config)) is None:
+                key = keys[config] = msgspec.json.encode(msgspec.json.decode(config), order="sorted")
+            costs.setdefault((run.space, key), []).append(cost)
     return costs
 
 
@@ -366,7 +377,7 @@ def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
     for group in groups:
         pairs = [(run, randoms[run.seed]) for run in group.compared if run.seed in randoms]
         if pairs and not _is_random(pairs[0][0]):
-            shares[group.strategy] = min(alike([run.log.records, other.log.records]) for run, other in pairs)
+            shares[group.strategy] = min(alike([run.log.configs, other.log.configs]) for run, other in pairs)
     return shares
 
 

@@ -110,7 +110,7 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     hits = dict(zip(rows[0].seeds, rows[0].trials_to_target.by_seed, strict=True))
     common = first.keys() & second.keys()
     there = sum(
-        (hits[seed] or math.inf) <= alike([first[seed].log.records, second[seed].log.records]) for seed in common
+        (hits[seed] or math.inf) <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common
     )
     seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
     return f"; in {seeds} the random start that they share got there" if there else ""
@@ -152,7 +152,7 @@ def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
     by_reason: dict[tuple[str, bool], list[int]] = {}
     for run in item.by_strategy[strategy]:
         if ended := run.log.ended:
-            by_reason.setdefault((ended.reason, ended.by_policy), []).append(len(run.log.records))
+            by_reason.setdefault((ended.reason, ended.by_policy), []).append(run.log.trials)
     notes = []
     for (reason, by_policy), lengths in by_reason.items():
         one = len(lengths) == 1
@@ -182,11 +182,11 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
     best = item.best.gflops if item.best else 0.0
     hits = [trials_to_target(curve, TARGET * best) for curve in group.curves]
     hits_in_seconds = seconds_of_hits(np.array(hits)[:, np.newaxis], group.elapsed)[:, 0].tolist()
-    spent = [float(min(len(run.log.records), item.horizon)) for run in group.compared]
+    spent = [float(min(run.log.trials, item.horizon)) for run in group.compared]
     curves = item.score_curves.get(group.strategy)
     search = item.random_search.get(group.space)
     scores = search.mean_scores(curves) if search and curves is not None else None
-    records = [record for run in group.runs for record in run.log.records]
+    failures = np.concatenate([run.log.failures for run in group.runs])
     return StrategySummary(
         strategy=group.strategy,
         space=header.space.name,
@@ -218,7 +218,7 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
         score_by_seed=scores.tolist() if scores is not None else None,
         score_first=search.first if search and scores is not None else None,
         score_trials=search.last if search and scores is not None else None,
-        failures={kind: sum(record.failure == kind for record in records) for kind in FAILURES},
+        failures={kind: int((failures == number).sum()) for number, kind in enumerate(FAILURES)},
         seconds=_seconds(group),
     )  # fmt: skip
 

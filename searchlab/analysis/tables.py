@@ -66,7 +66,7 @@ def _convergence(item: WorkloadSummary, target: float) -> Table:
             str(len(row.seeds)),
             str(row.trials) + "+" * (not row.complete),
             best_gflops,
-            f"{row.best_gflops.lower:.1f} - {row.best_gflops.upper:.1f}",
+            f"{row.best_gflops.lower:.1f} to {row.best_gflops.upper:.1f}",
             Text.assemble(to_target, _censored(row.trials_to_target)),
             in_seconds,
             area,
@@ -94,7 +94,7 @@ def _estimate(estimate: Interval | None) -> tuple[str, str]:
         return "-", "-"
     if estimate.lower is None or estimate.upper is None:
         return f"{estimate.value:.3f}", "-"
-    return f"{estimate.value:.3f}", f"{estimate.lower:.3f} - {estimate.upper:.3f}"
+    return f"{estimate.value:.3f}", f"{estimate.lower:.3f} to {estimate.upper:.3f}"
 
 
 def _costs(item: WorkloadSummary) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ import numpy as np
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
+from ..store import Store
 from ..target import Target, resolve_target
 from ..workload import Gemm, Workload, parse_workload
+from .stored import stored_best
 from .threads import use_threads_of
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ Logs = OneLog | Sequence[OneLog]
 
 
 def apply_history_best(
-    mod: tvm.IRModule, logs: Logs, target: str | Mapping[str, Any] | Target | None = None
+    mod: tvm.IRModule, logs: Logs | Store, target: str | Mapping[str, Any] | Target | None = None
 ) -> tvm.IRModule:
     """``mod`` with the best program that ``logs`` hold in place of each TIR function that computes their workloads.
 
@@ -39,33 +42,43 @@ def apply_history_best(
 
     logs: a log, a :class:`~searchlab.log.result.Result`, a directory of logs, or several of these. Of several of one
         workload the fastest trial counts. Logs without a success, and those that were imported for analysis, whose
-        configs have no schedule here, do not.
+        configs have no schedule here, do not. Of a :class:`~searchlab.store.Store` the programs count that were
+        measured for the target on this machine; ``store.results(target=..., machine=...)`` gives those of others.
     target: what to build for, as :func:`~searchlab.target.resolve_target` takes it; logs of other targets do not
-        count. None: that of the logs, if it is the same for all.
+        count. None: that of the logs, if it is the same for all; for a store ``"native"``, this CPU.
 
     TVM then runs programs in this process with as many threads as the trials had, see
     :func:`~searchlab.apply.best.apply_best`.
 
-    Warns (SearchlabWarning) of each workload that no function computes. Raises SearchlabError where a log cannot be
-    read, and where none counts.
+    Warns (SearchlabWarning) of each workload of the logs that no function computes; of each function for which a store
+    has programs of another target or machine alone; and if a store has nothing for the module. Raises SearchlabError
+    where a log cannot be read, and where none counts.
     """
     from tvm.tirx import PrimFunc
 
     from .matching import Computation, in_place_of, order_of
 
-    best = _best(_results(logs), None if target is None else resolve_target(target))
     functions = {
         variable: Computation(function)
         for variable, function in mod.functions.items()
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False)
     }
+
+    @cache
+    def computing(workload: Workload) -> dict[Any, Any]:
+        """The functions that compute ``workload``, with the order of their arguments."""
+        reference = Computation(workload.prim_func())
+        orders = {variable: order_of(function, reference) for variable, function in functions.items()}
+        return {variable: order for variable, order in orders.items() if order is not None}
+
+    if isinstance(logs, Store):
+        best = stored_best(logs, resolve_target("native" if target is None else target), computing)
+    else:
+        best = _best(_results(logs), None if target is None else resolve_target(target))
     replaced: dict[Any, Any] = {}
     missing: list[Workload] = []
     for workload, winner in best.items():
-        reference = Computation(workload.prim_func())
-        orders = {variable: order_of(function, reference) for variable, function in functions.items()}
-        matched = {variable: order for variable, order in orders.items() if order is not None}
-        if not matched:
+        if not (matched := computing(workload)):
             missing.append(workload)
             continue
         program = winner.schedule().mod["main"]

@@ -32,6 +32,7 @@ from .run import run
 from .schema import schema
 from .show import show
 from .space import space_
+from .store import store
 from .suite import suites
 from .surrogate import table_gate, table_surrogate
 from .table import tables
@@ -89,6 +90,7 @@ tables.command(name="gate")(table_gate)
 app.add_typer(tables, name="table")
 app.add_typer(suites, name="suite")
 app.add_typer(fleet, name="fleet")
+app.add_typer(store, name="store")
 app.add_typer(logs, name="log")
 app.add_typer(cost_models, name="costmodel")
 

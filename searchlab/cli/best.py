@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,15 @@ class Show(StrEnum):
     asm = "asm"
 
 
+ShowForm = Annotated[
+    Show,
+    typer.Option(
+        help="The form to show it in: its `config`; its schedule as a `trace`, or as a `python` script that needs "
+        "TVM alone; its TensorIR (`tir`), and what TVM lowers this to (`lowered`); its LLVM IR (`llvm`: for a GPU, "
+        "that of the code that launches the kernels); its generated code (`source`: for CUDA, the C++ of the "
+        "kernels); its assembly (`asm`: for CUDA, PTX)."
+    ),
+]
 OneLog = Annotated[Path, typer.Argument(help="The log of a run.", metavar="LOG")]
 
 
@@ -35,57 +45,58 @@ def best(
     where: Annotated[
         Path, typer.Argument(help="The log of a run, or a directory of logs: the best of all.", metavar="LOG|DIR")
     ],
-    show: Annotated[
-        Show,
-        typer.Option(
-            help="The form to show it in: its `config`; its schedule as a `trace`, or as a `python` script that needs "
-            "TVM alone; its TensorIR (`tir`), and what TVM lowers this to (`lowered`); its LLVM IR (`llvm`: for a GPU, "
-            "that of the code that launches the kernels); its generated code (`source`: for CUDA, the C++ of the "
-            "kernels); its assembly (`asm`: for CUDA, PTX)."
-        ),
-    ] = Show.config,
+    show: ShowForm = Show.config,
     as_json: AsJson = False,
 ) -> None:
     """Show the fastest program of a log; or of a directory of logs, for each workload."""
-    from ..apply import text_of
-
     bests = _bests(where)
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
             f"{where} has logs of {len(bests)} workloads, and --show {show} shows one program; name a log: "
             f"{', '.join(str(fastest.result.log.path) for fastest in bests)}"
         )
+    show_bests(bests, show, as_json, several=where.is_dir())
+
+
+def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
+    """Print the programs of ``bests``. several: as a list in JSON. named: with their logs; if None as ``several``."""
+    from ..apply import text_of
+
     texts = [""] * len(bests) if show is Show.config else [text_of(fastest, show.value) for fastest in bests]
     if as_json:
         records = [_record(one) | ({show.value: text} if text else {}) for one, text in zip(bests, texts, strict=True)]
-        print(json.dumps(records if where.is_dir() else records[0], indent=2))
+        print(json.dumps(records if several else records[0], indent=2))
         return
     for fastest, text in zip(bests, texts, strict=True):
         if text:
             print(text)
         else:
-            _say_best(fastest, where.is_dir())
+            _say_best(fastest, several if named is None else named)
 
 
 def _bests(where: Path) -> list[Best]:
     """The best of the log ``where``; or the best of each workload in the directory ``where``."""
+    import numpy as np
+
+    from ..log.cache import read_logs
     from ..log.format import find_logs
+    from ..log.noise import fastest
     from ..log.result import load_log
 
     if not where.is_dir():
         return [load_log(where).best]
-    results = [load_log(path) for path in find_logs(where)]
-    if not results:
+    logs = read_logs(where, find_logs(where), {})
+    if not logs:
         raise SearchlabError(f"there is no log (*.jsonl) in {where}")
-    bests: dict[str, Best] = {}
-    for result in results:
-        if any(map(math.isfinite, result.log.costs)):
-            before = bests.get(result.log.header.workload)
-            if before is None or result.best.seconds < before.seconds:
-                bests[result.log.header.workload] = result.best
-    if not bests:
-        raise SearchlabError(f"none of the {len(results)} logs in {where} has a successful trial")
-    return list(bests.values())
+    least: dict[str, tuple[float, Path]] = {}
+    for log in logs:
+        if np.isfinite(log.costs).any():
+            _, seconds, _ = fastest(log.costs, log.final)
+            workload = log.header.workload
+            least[workload] = min(least.get(workload, (math.inf, log.path)), (seconds, log.path), key=itemgetter(0))
+    if not least:
+        raise SearchlabError(f"none of the {len(logs)} logs in {where} has a successful trial")
+    return [load_log(path).best for _, path in least.values()]
 
 
 def _record(fastest: Best) -> dict[str, Any]:

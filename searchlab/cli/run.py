@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ..errors import RunsFailed, SearchlabError
 from .report import show_report
-from .terminal import again, interruptible, out
+from .terminal import again, duration, interruptible, out
 
 if TYPE_CHECKING:
     from ..run.plan import Run
@@ -110,6 +110,4 @@ def _time(seconds: float | None) -> str:
     """A time to wait for, roughly."""
     if seconds is None:
         return "unknown, since no trial is logged"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return duration(seconds)

@@ -157,6 +157,13 @@ def _is_whole(option: str) -> bool:
     return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
 
+def duration(seconds: float) -> str:
+    """A time to wait for, roughly."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def milliseconds(seconds: float) -> str:
     """A time in the unit that reads best."""
     return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

@@ -60,9 +60,11 @@ def tune(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     warm_start: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
-            help="The log of an earlier run to start from, or a directory of logs. May be repeated.", metavar="LOG"
+            help="The log of an earlier run to start from, or a directory of logs; `store`, or `store:FILE`, for what "
+            "a store holds of this space, target and machine. May be repeated.",
+            metavar="LOG|store",
         ),
     ] = None,
     measure: MeasureSpec = None,

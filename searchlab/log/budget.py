@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from .format import GAIN, Ended, Log, batches
+from .columns import Columns
+from .format import GAIN, Ended, Log
+
+AnyLog = TypeVar("AnyLog", Log, Columns)
 
 UNLIMITED = sys.maxsize
 """The number of trials of a run that only other parts of its budget end, or its policy."""
@@ -47,23 +51,21 @@ class Budget(msgspec.Struct, frozen=True):
         by_line = log.ended is not None and (log.ended.by_policy or self.ends(log) is not None)
         return by_line or len(log.records) >= self.trials
 
-    def cut(self, log: Log) -> Log:
+    def cut(self, log: AnyLog) -> AnyLog:
         """The part of ``log`` within this budget; ``log`` itself if that is all of it.
 
         A batch that was interrupted and resumed may count as two.
         """
-        whole, line = len(log.records), log.ended
+        whole, line = len(log.costs), log.ended
         spent = (self.seconds, None), (None, self.stop_after)  # as a line says that one of them ended the run
         judged = self.seconds is not None or self.stop_after is not None
         if judged and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
-            end = 0
-            for batch in batches(log.records, log.header.batch)[:-1]:  # the last may not be whole
-                end += len(batch)
+            for end in log.starts[1:]:  # of each batch but the last, which may not be whole
                 if end < min(whole, self.trials) and (ended := self._ends(log, end)):
-                    return replace(log, records=log.records[:end], final=None, ended=ended)
-        return log if whole <= self.trials else replace(log, records=log.records[: self.trials], final=None, ended=None)
+                    return log.first(end, ended)
+        return log if whole <= self.trials else log.first(self.trials)
 
-    def _ends(self, log: Log, at: int) -> Ended | None:
+    def _ends(self, log: Log | Columns, at: int) -> Ended | None:
         if self.seconds is not None and log.elapsed[at - 1] >= self.seconds:
             return Ended(ended=at, seconds=self.seconds)
         if self.stop_after is not None and at >= self.stop_after:

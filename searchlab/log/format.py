@@ -14,11 +14,11 @@ import gzip
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE
 from ..space import Config
 from ..workload import parse_workload
+from .charges import Floats, batch_starts, charged
 from .header import FORMAT, Header
 
 _Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
@@ -39,12 +40,15 @@ _Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
 
 _Scalar = bool | int | float | str | None
 
+ConfigJson = dict[str, _Scalar | list[_Scalar]]
+"""A config as a log has it."""
+
 GAIN = 0.01
 """How much higher the best throughput must be, as a share, to count as a gain where a run stops without one."""
 
-_FIRST = b'{"searchlab_log":'
-_FINAL = b'{"final":'
-_ENDED = b'{"ended":'
+FIRST = b'{"searchlab_log":'
+FINAL = b'{"final":'
+ENDED = b'{"ended":'
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # it holds no cycle
@@ -57,13 +61,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """
 
     index: int
-    config: dict[str, _Scalar | list[_Scalar]]
+    config: ConfigJson
     seconds: tuple[_Measured, ...] = ()
     at: tuple[float, ...] = ()
     failure: Failure | None = None
     message: str = ""
     build_seconds: _Spent = 0.0
     run_seconds: _Spent = 0.0
+    connect_seconds: _Spent = 0.0
     program: str = ""
     reused: bool = False
     nearest: bool = False
@@ -92,7 +97,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
             index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
             nearest=m.nearest, pruned=m.pruned, statistic=m.statistic, propose_seconds=round(propose_seconds, 7),
-            train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
+            train_seconds=round(train_seconds, 7), connect_seconds=m.connect_seconds, time=round(time.time(), 3),
+            model=model, sentinel=sentinel,
         )  # fmt: skip
 
     @property
@@ -108,7 +114,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def measurement(self) -> Measurement:
         return Measurement(
             self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.pruned or self.stopped, self.statistic,
+            self.nearest, self.pruned or self.stopped, self.statistic, self.connect_seconds,
         )  # fmt: skip
 
 
@@ -174,29 +180,32 @@ class Log:
         return [record.trial for record in self.records]
 
     @cached_property
-    def costs(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def costs(self) -> Floats:
         """Cost of each trial in seconds, infinity if it failed: shape (trials,)."""
         return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property
-    def charged(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def charged(self) -> Floats:
         """Seconds charged for proposing, training, building and running each trial: shape (trials, 4).
 
-        A batch is built by at most as many workers as it has programs; the seconds of building are divided by their
-        number. A reused measurement is charged at its recorded time, so that the second run has no advantage.
+        See :func:`~searchlab.log.charges.charged`. A reused measurement is charged at its recorded time, so that the
+        second run has no advantage.
         """
-        return np.array(
-            [
-                (r.propose_seconds, r.train_seconds, r.build_seconds / builders, r.run_seconds)
-                for batch in batches(self.records, self.header.batch)
-                for builders in [min(self.header.workers, len(batch))]
-                for r in batch
-            ],
-            dtype=np.float64,
-        ).reshape(-1, 4)
+        spent = [(r.propose_seconds, r.train_seconds, r.build_seconds, r.run_seconds) for r in self.records]
+        return charged(np.array(spent, dtype=np.float64).reshape(-1, 4), self.starts, self.header.workers)
 
     @cached_property
-    def elapsed(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def starts(self) -> list[int]:
+        """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
+        return batch_starts([(r.propose_seconds, r.train_seconds) for r in self.records], self.header.batch)
+
+    @cached_property
+    def sentinels(self) -> Floats:
+        """The reading of the sentinel before each trial, NaN where there is none: shape (trials,)."""
+        return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
+
+    @cached_property
+    def elapsed(self) -> Floats:
         """Seconds charged up to the end of each trial: shape (trials,)."""
         return np.cumsum(self.charged.sum(axis=1))
 
@@ -210,19 +219,14 @@ class Log:
         """The unit of throughputs: see :attr:`~searchlab.workload.Workload.unit`."""
         return parse_workload(self.header.workload).unit
 
+    def first(self, trials: int, ended: Ended | None = None) -> Self:
+        """Its first ``trials``, fewer than it has. ended: why the run ended there."""
+        return replace(self, records=self.records[:trials], final=None, ended=ended)
+
 
 def batches(records: Sequence[Record], size: int) -> list[Sequence[Record]]:
-    """``records`` by the batches that their policy gave, of at most ``size`` configs each.
-
-    A policy may give fewer configs than it is asked for. A log does not mark where a batch ends, but the trials of a
-    batch are charged equal shares of proposing and training it: a trial with other shares begins the next batch.
-    """
-    starts: list[int] = []
-    for index, record in enumerate(records):
-        before = records[index - 1]
-        shares = record.propose_seconds, record.train_seconds
-        if not starts or index - starts[-1] == size or shares != (before.propose_seconds, before.train_seconds):
-            starts.append(index)
+    """``records`` by the batches that their policy gave: see :func:`~searchlab.log.charges.batch_starts`."""
+    starts = batch_starts([(r.propose_seconds, r.train_seconds) for r in records], size)
     return [records[start:end] for start, end in pairwise([*starts, len(records)])]
 
 
@@ -253,14 +257,14 @@ def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
             yield _header(line)
             continue
         try:
-            if line.startswith(_FINAL):
+            if line.startswith(FINAL):
                 final = msgspec.json.decode(line, type=Final)
-                _check_final(final, expected)
+                check_final(final, expected)
                 yield Line(number, line, final)
                 continue
-            if line.startswith(_ENDED):
+            if line.startswith(ENDED):
                 ended = msgspec.json.decode(line, type=Ended)
-                _check_follows(ended.ended, expected)
+                check_follows(ended.ended, expected)
                 yield Line(number, line, ended)
                 continue
             record = decode(line)
@@ -295,9 +299,9 @@ def _header(line: bytes) -> Line:
     return Line(1, line, header)
 
 
-def _check_final(final: Final, trials: int) -> None:
+def check_final(final: Final, trials: int) -> None:
     """Raise msgspec.ValidationError where ``final`` cannot stand after so many trials."""
-    _check_follows(final.final, trials)
+    check_follows(final.final, trials)
     if not final.finalists or not all(
         0 <= finalist.index < trials and finalist.seconds for finalist in final.finalists
     ):
@@ -306,7 +310,7 @@ def _check_final(final: Final, trials: int) -> None:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
-def _check_follows(number: int, trials: int) -> None:
+def check_follows(number: int, trials: int) -> None:
     """Raise msgspec.ValidationError where a line about ``number`` trials follows another number of ``trials``."""
     if number != trials:
         raise msgspec.ValidationError(f"it is of {number} trials, but {trials} precede it")
@@ -339,7 +343,7 @@ def read_header(path: str | Path) -> Header:
     """The header of the log at ``path``. Raises SearchlabError as :func:`read_log` does, except for trials."""
     path = Path(path)
     first, ending, _ = read_bytes(path).partition(b"\n")
-    return _decode(path, first + ending).header
+    return decode_log(path, first + ending).header
 
 
 def read_log(path: str | Path) -> Log:
@@ -348,7 +352,7 @@ def read_log(path: str | Path) -> Log:
     Raises SearchlabError, which names the line, if the log is unreadable, foreign or damaged.
     """
     path = Path(path)
-    return _decode(path, read_bytes(path))
+    return decode_log(path, read_bytes(path))
 
 
 def read_held(path: Path) -> Log | None:
@@ -359,15 +363,15 @@ def read_held(path: Path) -> Log | None:
     if path.suffix == ".gz" or not path.is_file():
         return None
     data = read_bytes(path)
-    if b"\n" not in data and (_FIRST.startswith(data) or data.startswith(_FIRST)):
+    if b"\n" not in data and (FIRST.startswith(data) or data.startswith(FIRST)):
         return None
-    return _decode(path, data)
+    return decode_log(path, data)
 
 
-def _decode(path: Path, data: bytes) -> Log:
+def decode_log(path: Path, data: bytes) -> Log:
     """The log whose bytes are ``data``. Raises SearchlabError at the first problem."""
-    if not data.startswith(_FIRST) and not _FIRST.startswith(data):
-        raise SearchlabError(f"{path} is not a searchlab log: its first line does not start with {_FIRST.decode()}")
+    if not data.startswith(FIRST) and not FIRST.startswith(data):
+        raise SearchlabError(f"{path} is not a searchlab log: its first line does not start with {FIRST.decode()}")
     header: Header | None = None
     records: list[Record] = []
     final: Final | None = None

@@ -110,6 +110,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.measure.get("name", "")).rpartition("/")[2]
 
     @property
+    def measured_on(self) -> str:
+        """The machine that was measured: its CPU, and its GPU; of a fleet the key of its devices; else empty."""
+        return ", ".join(map(str, self.host.values())) or str(self.measure.get("key", ""))
+
+    @property
     def space_name(self) -> str:
         """The name of its space there."""
         return self.space_label or self.space.name

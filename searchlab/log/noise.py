@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..records import Trial
+from .charges import Floats
+from .columns import Columns
 from .format import Final, Finalist, Log
 
 ROUNDS = 11
@@ -34,19 +36,33 @@ def noise(log: Log) -> float | None:
     return float(np.median(spreads)) if spreads else None
 
 
+def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
+    """The best trial of a run in which one succeeded: its index, and its seconds as they were last measured.
+
+    costs: of all trials, in seconds. It is the winner of the finalists if there are any; third, the other finalists
+    that are within its noise, None if there are no finalists.
+    """
+    if final is None:
+        index = int(np.argmin(costs))
+        return index, float(costs[index]), None
+    first, tied = winner(final)
+    return first.index, statistics.median(first.seconds), [finalist.index for finalist in tied]
+
+
 def sentinel(trials: Sequence[Trial]) -> Trial | None:
     """The trial whose program is timed during the run: the first that succeeded."""
     return next((trial for trial in trials if math.isfinite(trial.cost)), None)
 
 
-def drift(log: Log) -> list[float]:
+def drift(log: Log | Columns) -> list[float]:
     """Each reading of the sentinel, divided by its first measurement; all 1 on a steady machine."""
-    readings = [record.sentinel for record in log.records if record.sentinel is not None]
-    first = sentinel(log.trials) if readings else None
-    return [reading / first.cost for reading in readings] if first else []
+    readings = log.sentinels[~np.isnan(log.sentinels)]
+    works = np.flatnonzero(np.isfinite(log.costs))
+    ratios: list[float] = (readings / log.costs[works[0]]).tolist() if len(works) and len(readings) else []
+    return ratios
 
 
-def largest_drift(log: Log) -> float | None:
+def largest_drift(log: Log | Columns) -> float | None:
     """The ratio of :func:`drift` that is farthest from 1; None if the sentinel was not timed."""
     return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,11 @@ from ..records import Trial
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import parse_workload
+from .columns import Columns, Texts
 from .format import Log, read_log
+from .frame import run_frame, study_frame
 from .html import facts, table
-from .noise import winner
+from .noise import fastest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,14 +78,10 @@ class Result:
             kinds = Counter(record.failure for record in self.log.records)
             failures = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
+        index, seconds, tied = fastest(self.log.costs, self.log.final)
         trials = self.log.trials
-        if self.log.final is None:
-            trial = trials[int(np.argmin(self.log.costs))]
-            return Best(trial, self.log.flops / trial.cost / 1e9, trial.cost, None, self)
-        first, tied = winner(self.log.final)
-        seconds = statistics.median(first.seconds)
-        others = tuple(trials[finalist.index] for finalist in tied)
-        return Best(trials[first.index], self.log.flops / seconds / 1e9, seconds, others, self)
+        others = None if tied is None else tuple(trials[other] for other in tied)
+        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, others, self)
 
     @property
     def space(self) -> Space:
@@ -128,27 +125,7 @@ class Result:
         during the search; gflops_retimed is that of a finalist as it was timed again at the end, NaN of other trials.
         The maximum of gflops may be above :attr:`Best.gflops`, which is a gflops_retimed if the run has finalists.
         """
-        import pandas as pd
-
-        log = self.log
-        gflops = log.flops / log.costs / 1e9
-        retimed = np.full(len(log.records), np.nan)
-        for finalist in log.final.finalists if log.final else ():
-            retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
-        columns: dict[str, Any] = {
-            "trial": np.arange(len(log.records)),
-            "cost": log.costs,
-            "gflops": gflops,
-            "best_gflops": np.maximum.accumulate(gflops),
-            "gflops_retimed": retimed,
-            "repeats": [record.seconds for record in log.records],
-            "elapsed": log.elapsed,
-            "failure": [record.failure for record in log.records],
-            "reused": [record.reused for record in log.records],
-        }
-        for name in dict.fromkeys(name for record in log.records for name in record.config):
-            columns[f"config.{name}"] = [record.config.get(name) for record in log.records]
-        return pd.DataFrame(columns)
+        return run_frame(Columns.of(self.log, {}))
 
     def __repr__(self) -> str:
         header = self.log.header
@@ -182,25 +159,8 @@ class Results(list[Result]):
         These say what a run is: workload, space, strategy (its label), policy, cost_model and features (None if it has
         no model), batch, seed. A knob that a space does not have is NaN.
         """
-        import pandas as pd
-
-        frames = []
-        for result in self:
-            header, frame = result.log.header, result.to_frame()
-            run = {
-                "workload": header.workload,
-                "space": header.space_name,
-                "strategy": header.name,
-                "policy": header.policy.name,
-                "cost_model": header.cost_model.name if header.cost_model else None,
-                "features": header.features if header.cost_model else None,
-                "batch": header.batch,
-                "seed": header.seed,
-            }
-            for place, (name, value) in enumerate(run.items()):
-                frame.insert(place, name, value)
-            frames.append(frame)
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        texts: Texts = {}
+        return study_frame([Columns.of(result.log, texts) for result in self])
 
     def _repr_html_(self) -> str:
         """A row for each strategy in each space of each workload."""

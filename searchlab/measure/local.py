@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from ..costmodel import Array
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
-from ..machine.host import available_cores
+from ..machine.host import available_cores, host_model
 from ..machine.scratch import ScratchFolder
 from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
@@ -52,6 +52,9 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
 
     def measurable(self, base: Path = Path()) -> None:
         return None
+
+    def machine(self, target: Target, base: Path = Path()) -> str:
+        return ", ".join(host_model(target.kind).values())
 
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> LocalMeasurer:
         return LocalMeasurer(self, target, known, self.workers or available_cores())

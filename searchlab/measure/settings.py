@@ -6,6 +6,8 @@ Each kind answers for itself:
 - ``default_target(base)``: the target where none is given, as :func:`~searchlab.target.resolve_target` takes it.
 - ``measurable(base)``: the workload, and the fingerprint of the space, of every run that it can measure; None where
   it can measure any.
+- ``machine(target, base)``: the machine that is measured, as
+  :attr:`~searchlab.log.header.Header.measured_on` names it; empty where it is not known.
 - ``make(target, known, base)``: the measurer; ``known`` are the programs that need not be measured again.
 - ``exclusive``: whether this machine is measured, so that runs beside each other would disturb each other.
 - ``replays``: whether it answers from recorded measurements, or models of them, and measures nothing.

@@ -90,6 +90,11 @@ class TableSettings(
                 )
         return space
 
+    def machine(self, target: Target, base: Path = Path()) -> str:
+        """The one machine, as a log's header has it, of all the logs; empty where they are of several."""
+        names = {header.measured_on for header in read_headers(self.paths(base)).values()}
+        return names.pop() if len(names) == 1 else ""
+
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self.paths(base), self.missing, self.noise, self.statistic)
 

@@ -23,7 +23,7 @@ from ..records import Trial
 from ..space import SPACES, Space
 from ..target import Target
 from ..workload import Workload
-from .warm_start import NOTHING, EarlierRun, WarmStart, usable
+from .warm_start import NOTHING, EarlierRun, StoredRuns, WarmStart, taken, usable
 
 OnTrial = Callable[[Trial, bool], object]
 """Called with every trial of the log, in order, and with whether it is replayed: the log held it when the run began.
@@ -247,10 +247,12 @@ def plan_run(
     batch: int,
     trials: int,
     log: Path,
-    earlier: Sequence[EarlierRun] = (),
+    earlier: Sequence[EarlierRun | StoredRuns] = (),
+    base: Path = Path(),
 ) -> Run:
     """The run of ``strategy`` in the space ``searched``. It starts from the ``earlier`` runs that it can use.
 
+    base: the directory from which the path of a table starts.
     The plan holds for other seeds too. Nothing is measured, but the policy is started once, which finds wrong options.
     Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space. Warns
     (SearchlabWarning) of a policy that would not use what it learns.
@@ -260,7 +262,10 @@ def plan_run(
             f"the space {searched.plugin.name} has no programs of {searched.space.workload}, only recorded times; "
             f'measure with {{ kind = "table", path = ... }}'
         )
-    warm_start = usable(earlier, searched.plugin, searched.space, strategy.features)
+    stores = tuple(one.store for one in earlier if isinstance(one, StoredRuns))
+    machine = settings.machine(searched.space.target, base) if stores else ""
+    runs = taken(earlier, searched.space, machine)
+    warm_start = replace(usable(runs, searched.plugin, searched.space, strategy.features), stores=stores)
     run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)
     policy, _ = run.start()
     told = len(warm_start.trials) + (trials - 1) // batch * batch  # before the last batch

@@ -30,13 +30,14 @@ from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
 from ..target import resolve_target
 from ..workload import parse_workload
+from .begun import as_begun
 from .execute import execute, warn_of_more
 from .given import Given, named, spelled
 from .plan import OnRun, Run, Searched, Strategy, plan_run
 from .progress import shown
 from .shards import in_shard
 from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
-from .warm_start import EarlierRun, WarmStart, check_used, earlier_runs
+from .warm_start import EarlierRun, StoredRuns, WarmStart, check_used, earlier_runs
 
 _Place = tuple[Path, Searched, Settings]
 """A space to search, the folder of its logs, and the measurement there."""
@@ -129,7 +130,7 @@ class Study:
         left_out: list[str] = []
         groups = self._tables(spec.named_suite) if spec.named_suite else [self._spaces(left_out)]
         runs: list[Run] = []
-        earlier: dict[tuple[str, ...], list[EarlierRun]] = {}  # by the paths of a warm start
+        earlier: dict[tuple[str, ...], list[EarlierRun | StoredRuns]] = {}  # by what a warm start names
         warm: dict[tuple[str, ...], list[WarmStart]] = {}
         for places in groups:
             planned = self._planned(places, strategies, earlier, warm, left_out)
@@ -154,7 +155,7 @@ class Study:
         self,
         places: Sequence[_Place],
         strategies: Sequence[tuple[NamedPolicy, Strategy]],
-        earlier: dict[tuple[str, ...], list[EarlierRun]],
+        earlier: dict[tuple[str, ...], list[EarlierRun | StoredRuns]],
         warm: dict[tuple[str, ...], list[WarmStart]],
         left_out: list[str],
     ) -> list[Run]:
@@ -165,12 +166,13 @@ class Study:
             for entry, strategy in strategies:
                 paths = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                 if paths not in earlier:
-                    earlier[paths] = earlier_runs([self.base / path for path in paths], settings.statistic)
+                    earlier[paths] = earlier_runs(paths, settings.statistic, self.base)
                 try:
                     budget = spec.budget(entry)
                     run = plan_run(
                         searched, strategy, settings, seed=spec.seed_list[0], batch=entry.batch or spec.batch,
                         trials=budget.trials, log=folder / _slug(strategy.label), earlier=earlier[paths],
+                        base=self.base,
                     )  # fmt: skip
                 except UnsupportedSpace as error:
                     left_out.append(f"{folder / _slug(strategy.label)} is not searched: {error}")
@@ -287,7 +289,10 @@ class Study:
         """
         if jobs is not None:
             whole("jobs", jobs, 1)
-        runs = [replace(run, log=Path(out) / run.log) for run in in_shard(self.plan()[0], *shard)]
+        planned, _ = self.plan()
+        chosen = {Path(out) / run.log for run in in_shard(planned, *shard)}
+        begun = as_begun([replace(run, log=Path(out) / run.log) for run in planned])
+        runs = [run for run in begun if run.log in chosen]
 
         def ready() -> None:  # all logs that are there were found to be of this study
             write_plan(Path(out), self.planned())

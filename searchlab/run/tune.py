@@ -16,13 +16,15 @@ from ..options import real, whole
 from ..plugins import PluginSpec
 from ..schema import explained
 from ..space import Space
+from ..store import Store
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
+from .begun import as_begun
 from .execute import execute_one, warn_of_more
 from .plan import OnTrial, Searched, Strategy, plan_run
 from .progress import shown
 from .spec import budget_of
-from .warm_start import check_used, earlier_runs
+from .warm_start import Source, check_used, earlier_runs
 
 
 def tune(
@@ -40,7 +42,7 @@ def tune(
     features: str | None = None,
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
-    warm_start: Sequence[str | Path] = (),
+    warm_start: Source | Sequence[Source] = (),
     on_trial: OnTrial | None = None,
     progress: bool | Console | None = None,
 ) -> Result:
@@ -55,8 +57,11 @@ def tune(
     cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
     ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
     or the target of the table.
-    warm_start: logs of earlier runs, or directories of them. The policy is told those in this space; a cost model with
-    features of programs is trained on the others, one with knob features on other shapes in the same space.
+    warm_start: logs of earlier runs, directories of them, or a Store; ``"store"`` is the store of this user, and
+    ``"store:PATH"`` that at PATH. The policy is told those in this space; a cost model with features of programs is
+    trained on the others, one with knob features on other shapes in the same space. A store gives the runs in this
+    space, so for this target, on the machine that is measured. If the log is there already, what it says that the run
+    took from the store counts, and no more.
     on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
     the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
     keeps the trial, and the error reaches the caller; :func:`~searchlab.log.result.load_log` then gives what there is,
@@ -79,13 +84,15 @@ def tune(
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
-    earlier = earlier_runs([Path(path) for path in warm_start], settings.statistic)
+    sources = [warm_start] if isinstance(warm_start, str | Path | Store) else warm_start
+    earlier = earlier_runs(sources, settings.statistic)
     run = plan_run(
         Searched.of(space, parse_workload(workload), resolved, settings=settings),
         Strategy.of(policy, cost_model, features), settings,
         seed=seed, batch=batch, trials=budget.trials, log=Path(log), earlier=earlier,
     )  # fmt: skip
     run = replace(run, seconds=budget.seconds, stop_after=budget.stop_after)
+    (run,) = as_begun([run])
     check_used(earlier, [run.warm_start])
     with shown(progress, [run], lambda *_: on_trial) as on_run:
         complete = execute_one(run, Path(), on_run)

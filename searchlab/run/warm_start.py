@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,26 +11,34 @@ from pathlib import Path
 
 from ..costmodel import OtherTask, Surrogate, scores_of
 from ..costmodel.features import FEATURES
-from ..errors import SearchlabError
+from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Log, find_logs, read_log
 from ..log.result import Result
 from ..plugins import Plugin, trusting
 from ..policy import Policy
 from ..records import Statistic, Trial
 from ..space import SPACES, Space
+from ..store import Store
+from ..store.held import in_words, places, spelled_target
+from ..store.place import named_store
 from ..workload import parse_workload
+
+Source = str | Path | Store
+"""What a user names to start from: a log, a directory of logs, a store; ``"store"`` or ``"store:PATH"``, in words."""
 
 
 @dataclass(frozen=True)
 class EarlierRun:
     """The log of an earlier run, a digest of its content, and the statistic that is the cost in the runs to come.
 
-    asked_for: whether its space is the one that a user has named to search, and so is imported wherever it is from.
+    stored: whether a store gave it, and no user named it. asked_for: whether its space is the one that a user has named
+    to search, and so is imported wherever it is from.
     """
 
     log: Log
     digest: str
     statistic: Statistic
+    stored: bool = field(default=False, compare=False)
     asked_for: bool = field(default=False, compare=False)
 
     @cached_property
@@ -64,11 +73,46 @@ class EarlierRun:
 
 
 @dataclass(frozen=True)
+class StoredRuns:
+    """The runs in a store that a run may start from, with the statistic that is the cost in the runs to come."""
+
+    store: Store
+    statistic: Statistic
+    _read: dict[tuple[str, str], list[EarlierRun]] = field(default_factory=dict, compare=False, repr=False)
+
+    def of(self, space: Space, machine: str) -> list[EarlierRun]:
+        """The runs that searched ``space``, and so its target, on ``machine``; those of another machine never count.
+
+        Warns (SearchlabWarning) if there is none, and says where the workload was measured.
+        """
+        key = space.fingerprint, machine
+        if key not in self._read:
+            held = self.store.find(space.workload)
+            own = [one.key for one in held if (one.key.fingerprint, one.key.machine) == key]
+            if not own:
+                where = in_words(spelled_target(space.target), machine)
+                elsewhere = f"; in all, these programs of the workload: {places(held)}" if held else ""
+                warnings.warn(
+                    f"the store {self.store.path} holds nothing to start from: no trial of {space.workload} in this "
+                    f"space for {where}{elsewhere}",
+                    SearchlabWarning,
+                    stacklevel=2,
+                )
+            runs = self.store.states(own)
+            self._read[key] = [EarlierRun(log, digest, self.statistic, stored=True) for digest, log in runs]
+        return self._read[key]
+
+
+@dataclass(frozen=True)
 class WarmStart:
-    """The earlier runs that a run starts from: those in its own space, and others."""
+    """The earlier runs that a run starts from: those in its own space, and others.
+
+    stores: the stores that gave some of them. What they gave as the run began counts: see :mod:`.begun`.
+    """
 
     own: tuple[EarlierRun, ...] = ()
     others: tuple[EarlierRun, ...] = ()
+    stores: tuple[Store, ...] = ()
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -89,24 +133,39 @@ class WarmStart:
 NOTHING = WarmStart()
 
 
-def earlier_runs(paths: Sequence[Path], statistic: Statistic) -> list[EarlierRun]:
-    """The logs at ``paths``, each of which is a log or a directory of logs.
+def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> list[EarlierRun | StoredRuns]:
+    """The logs and the stores that ``sources`` name; paths start from ``base``.
 
     statistic: of the repeats of their trials, the one that is the cost in the runs to come.
     Raises SearchlabError for a log that is unreadable, damaged, without trials, or given twice.
     """
-    runs: list[EarlierRun] = []
-    for given in paths:
-        if not find_logs(given):
-            raise SearchlabError(f"there is no log (*.jsonl) in {given} to start from")
-    for path in (path for given in paths for path in find_logs(given)):
-        run = EarlierRun(read_log(path), hashlib.sha256(path.read_bytes()).hexdigest()[:32], statistic)
-        if not run.trials:
-            raise SearchlabError(f"{path} has no measured trial to start from")
-        if any(other.digest == run.digest for other in runs):
-            raise SearchlabError(f"{path} is given twice, or is a copy of another log; give each log once")
-        runs.append(run)
+    runs: list[EarlierRun | StoredRuns] = []
+    for source in sources:
+        path = named_store(source, base) if isinstance(source, str) else None
+        if isinstance(source, Store) or path is not None:
+            runs.append(StoredRuns(source if isinstance(source, Store) else Store(path), statistic))
+            continue
+        logs = find_logs(base / source)
+        if not logs:
+            raise SearchlabError(f"there is no log (*.jsonl) in {base / source} to start from")
+        for log in logs:
+            run = EarlierRun(read_log(log), hashlib.sha256(log.read_bytes()).hexdigest()[:32], statistic)
+            if not run.trials:
+                raise SearchlabError(f"{log} has no measured trial to start from")
+            if any(isinstance(other, EarlierRun) and other.digest == run.digest for other in runs):
+                raise SearchlabError(f"{log} is given twice, or is a copy of another log; give each log once")
+            runs.append(run)
     return runs
+
+
+def taken(earlier: Sequence[EarlierRun | StoredRuns], space: Space, machine: str) -> list[EarlierRun]:
+    """The runs of ``earlier``, and those of its stores that searched ``space`` on ``machine``; each once."""
+    runs = {one.digest: one for one in earlier if isinstance(one, EarlierRun)}
+    named = dict(runs)
+    for one in earlier:
+        if isinstance(one, StoredRuns):
+            named |= {run.digest: run for run in one.of(space, machine) if run.digest not in runs}
+    return list(named.values())
 
 
 def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str) -> WarmStart:
@@ -127,11 +186,11 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: s
     return WarmStart(own, others)
 
 
-def check_used(runs: Sequence[EarlierRun], warm_starts: Sequence[WarmStart]) -> None:
-    """Raise SearchlabError if one of ``runs`` is in none of ``warm_starts``."""
+def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence[WarmStart]) -> None:
+    """Raise SearchlabError if a run of ``earlier`` is in none of ``warm_starts``."""
     used = {digest for warm in warm_starts for digest in warm.digests}
-    for run in runs:
-        if run.digest not in used:
+    for run in earlier:
+        if isinstance(run, EarlierRun) and run.digest not in used:
             header = run.log.header
             raise SearchlabError(
                 f"{run.log.path} cannot warm-start this run: it is a run on {header.workload} in {header.space_name}, "

@@ -22,7 +22,7 @@ def again(path: Path, gflops: dict[int, float]) -> None:
         file.write(msgspec.json.encode(Final(final=3, finalists=finalists)) + b"\n")
 
 
-def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
+def test_the_best_program_of_each_run_and_strategy(tmp_path: Path, undrawn: None) -> None:
     """The winner where the fastest were measured again, at what it then gave; else the fastest trial."""
     write(tmp_path, "a", 0, [1, "crash", 3])
     again(write(tmp_path, "a", 1, [2, 4, 3.9]), {1: 3.5, 2: 3.7})
@@ -45,7 +45,7 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
     assert "as a trial it had 3.9 GFLOPS" in page and page.count("measured again at the end") == 1
 
 
-def test_a_space_that_is_not_installed_or_names_code_is_left_alone(tmp_path: Path) -> None:
+def test_a_space_that_is_not_installed_or_names_code_is_left_alone(tmp_path: Path, undrawn: None) -> None:
     write(tmp_path, "a", 0, [1.0], space=Plugin("from-another-package"))
     write(tmp_path, "b", 0, [2.0], space=Plugin("os:system"))
     write(tmp_path, "c", 0, [3.0], space=Plugin("knob-template", {"template": ["os:system"]}))
@@ -59,7 +59,7 @@ def test_a_space_that_is_not_installed_or_names_code_is_left_alone(tmp_path: Pat
     assert "names code" in (tmp_path / "report" / "report.html").read_text()
 
 
-def test_a_trace_is_made_or_the_reason_is_given(tmp_path: Path) -> None:
+def test_a_trace_is_made_or_the_reason_is_given(tmp_path: Path, undrawn: None) -> None:
     quick = {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}
     log = tmp_path / "ours.jsonl"
     tune("gemm:16x16x16", space="knob-template", policy="random", log=log, trials=3, batch=3, measure=quick)

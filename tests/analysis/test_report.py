@@ -52,7 +52,7 @@ def test_files(tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text()) == summary.to_json()
 
 
-def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> None:
+def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path, undrawn: None) -> None:
     for name, batch in (("alike", 1), ("different", 64)):
         write(tmp_path / name, "a", 0, [1, 2], batch=1)
         write(tmp_path / name, "b", 0, [2, 3], batch=batch)
@@ -65,7 +65,7 @@ def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> Non
     assert {row["strategy"]: row["batch"] for row in rows} == {"a": "1", "b": "64"}
 
 
-def test_tables_of_numbers(tmp_path: Path) -> None:
+def test_tables_of_numbers(tmp_path: Path, undrawn: None) -> None:
     report(study(tmp_path))
     curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
     assert len(curves) == 16
@@ -94,16 +94,15 @@ def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in (tmp_path / "one" / "report").iterdir()} == outs[0], "and again in place"
 
 
-@pytest.mark.parametrize(
-    "runs",
-    [
-        {("a", 0): [1.0]},
-        {("a", 0): ["crash", "crash"], ("b", 0): ["crash"]},
-        {("a", 0): [1.0, 2.0], ("a", 1): [1.0], ("b", 0): []},
-        {(f"a-name-that-is-far-too-long-for-a-picture-{i}", 0): [float(i + 1)] * 3 for i in range(25)},
-    ],
-)
-@pytest.mark.parametrize("seconds", [0.0, 1.0])
+ODD = [
+    {("a", 0): [1.0]},
+    {("a", 0): ["crash", "crash"], ("b", 0): ["crash"]},
+    {("a", 0): [1.0, 2.0], ("a", 1): [1.0], ("b", 0): []},
+]
+MANY = {(f"a-name-that-is-far-too-long-for-a-picture-{i}", 0): [float(i + 1)] * 3 for i in range(25)}
+
+
+@pytest.mark.parametrize(("runs", "seconds"), [*((runs, spent) for runs in ODD for spent in (0.0, 1.0)), (MANY, 1.0)])
 def test_odd_studies_are_drawn(tmp_path: Path, runs: dict[tuple[str, int], list[float]], seconds: float) -> None:
     for (name, seed), found in runs.items():
         write(tmp_path, name, seed, found, spent=(0, 0, 0, seconds))
@@ -129,7 +128,7 @@ def page_of(directory: Path) -> str:
     return (directory / "report.html").read_text("utf-8")
 
 
-def test_logs_are_reported_on_as_their_directory_is(tmp_path: Path) -> None:
+def test_logs_are_reported_on_as_their_directory_is(tmp_path: Path, undrawn: None) -> None:
     whole = report(study(tmp_path / "logs"))
     logs = sorted((tmp_path / "logs").glob("*.jsonl"))
     out = tmp_path / "deep" / "out"
@@ -143,7 +142,7 @@ def spreads(summary: Summary) -> list[Spread]:
     return [row.area for item in summary.workloads for row in item.strategies]
 
 
-def test_a_log_and_its_directory_are_one_log(tmp_path: Path) -> None:
+def test_a_log_and_its_directory_are_one_log(tmp_path: Path, undrawn: None) -> None:
     study(tmp_path / "logs")
     logs = sorted((tmp_path / "logs").glob("*.jsonl"))
     twice = report(tmp_path / "logs", logs[0], logs[0], tmp_path / "logs" / ".." / "logs", out=tmp_path / "out")
@@ -151,7 +150,7 @@ def test_a_log_and_its_directory_are_one_log(tmp_path: Path) -> None:
     assert not (tmp_path / "logs" / "report").exists()
 
 
-def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> None:
     monkeypatch.chdir(tmp_path)
     log = write(tmp_path / "a", "a", 0, [1])
     packed = write(tmp_path / "b", "b", 0, [2])
@@ -200,7 +199,7 @@ def test_a_best_program_beyond_the_trials_that_all_seeds_have_is_drawn(tmp_path:
     assert report(tmp_path, traces=0.0).workloads[0].best is not None
 
 
-def test_tables_for_the_terminal(tmp_path: Path) -> None:
+def test_tables_for_the_terminal(tmp_path: Path, undrawn: None) -> None:
     for space in ("knob-template", "sketch"):
         write(tmp_path, "metaschedule-with-a-long-name", 0, [1, 2, 2, 2], space=Plugin(space))
     summary = report(study(tmp_path))

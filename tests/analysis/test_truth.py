@@ -17,6 +17,7 @@ from searchlab.analysis.stats.intervals import mean_interval
 from searchlab.analysis.stats.random_search import Draws, RandomSearch
 from searchlab.analysis.stats.ranks import rank_sum_test, signed_rank_test
 from searchlab.analysis.summary import summarize
+from searchlab.log.columns import Columns
 from searchlab.log.format import Log, Record
 from tests.support.analysis.contrasts import contrasts
 from tests.support.analysis.logs import WORKLOAD, header
@@ -44,7 +45,9 @@ def summary(strategies: dict[str, list[Order]], seeds: list[int] | None = None) 
     by_strategy = {}
     for name, orders in strategies.items():
         by_strategy[name] = [
-            LoggedRun(WORKLOAD, name, Log(Path(name), header(name, seed), records(configs)), f"{name}-{seed}")
+            LoggedRun(
+                WORKLOAD, name, Columns.of(Log(Path(name), header(name, seed), records(configs)), {}), f"{name}-{seed}"
+            )
             for seed, configs in zip(seeds or range(len(orders)), orders, strict=True)
         ]
     return summarize({WORKLOAD: WorkloadRuns(WORKLOAD, by_strategy)})

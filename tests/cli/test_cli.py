@@ -19,6 +19,8 @@ from tests.support import toys
 from tests.support.cli import searchlab, searchlab_process
 from tests.support.logs import decided, write_table
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 STUDY = """
 workloads = ["gemm:64x64x64"]
 spaces = [{ name = "tests.support.toys:Small", label = "small" }]

@@ -22,7 +22,9 @@ def run(sizes: list[int], batch: int, workers: int) -> Log:
     return Log(Path("a"), msgspec.structs.replace(HEADER, batch=batch, workers=workers), records)
 
 
-@pytest.mark.parametrize(("workers", "builders"), [(1, [1] * 4), (2, [2, 2, 2, 1]), (16, [4, 4, 3, 1])])
+@pytest.mark.parametrize(
+    ("workers", "builders"), [(1, [1] * 4), (2, [2, 2, 2, 1]), (16, [4, 4, 3, 1]), (2**63, [4, 4, 3, 1])]
+)
 def test_building_is_shared_by_no_more_workers_than_a_batch_has_programs(workers: int, builders: list[int]) -> None:
     sizes = [4, 4, 3, 1]
     log = run(sizes, batch=4, workers=workers)

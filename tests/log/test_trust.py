@@ -28,7 +28,7 @@ from searchlab.space import SPACES
 from searchlab.tables.costmodels import evaluate
 from searchlab.tables.info import TableInfo
 from tests.support import toys
-from tests.support.cli import searchlab as command
+from tests.support.cli import searchlab_process as command
 from tests.support.logs import write_table
 
 EVIL = Plugin("evil_of_a_stranger:Run")

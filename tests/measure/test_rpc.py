@@ -154,6 +154,7 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
     for result in results.values():
         assert bool(result.seconds) == (result.failure is None) == (not result.message)
     assert len(results["none"].seconds) == 2 and results["none"].build_seconds > 0 < results["none"].run_seconds
+    assert results["none"].connect_seconds > 0
     said = {
         "segfaults": "it ended the process that ran it on 127.0.0.1:",
         "hangs": "longer than 1 s",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.analysis import report
+from searchlab.analysis.read import read_runs
 from searchlab.costmodel import OtherTask, Surrogate, make_cost_model, scores_of
 from searchlab.costmodel.features import (
     CurveFeatures,
@@ -207,7 +207,7 @@ def test_each_run_of_a_study_starts_from_what_it_can_use(table: Path, tmp_path: 
     run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
     spaces = [{"name": SMALL, "label": "small"}, {"name": DEPENDENT, "label": "dependent"}]
     models = [{"name": "lightgbm", "features": "program"}, {"name": "ridge"}]
-    study = Study.from_dict(spec(spaces=spaces, cost_models=models), tmp_path)
+    study = Study.from_dict(spec(spaces=spaces, cost_models=models, trials=8), tmp_path)
     used = {
         result.log.path.relative_to(tmp_path / "out").parts[1:3]: result.log.header.warm_start
         for result in study.run(tmp_path / "out")
@@ -216,10 +216,10 @@ def test_each_run_of_a_study_starts_from_what_it_can_use(table: Path, tmp_path: 
         assert len(used[space, "random"]) == len(used[space, "xgb+ridge"]) == 1
         assert len(used[space, "xgb+lightgbm"]) == 2
     assert used["small", "random"] == used["small", "xgb+lightgbm"][:1] != used["dependent", "random"]
-    report(tmp_path / "out")
+    read_runs(tmp_path / "out")
     own.write_bytes(own.read_bytes()[:-1])  # another log by now
     with pytest.raises(SearchlabError, match="its warm_start is"):
-        Study.from_dict(spec(spaces=spaces, cost_models=models), tmp_path).run(tmp_path / "out")
+        Study.from_dict(spec(spaces=spaces, cost_models=models, trials=8), tmp_path).run(tmp_path / "out")
 
 
 def test_a_log_that_no_run_of_a_study_can_use_is_refused(table: Path, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_warm_and_cold_runs_are_not_reported_as_one(table: Path, tmp_path: Path)
     run(table, tmp_path / "out" / "a.jsonl", seed=0)
     run(table, tmp_path / "out" / "b.jsonl", seed=1, warm_start=[earlier])
     with pytest.raises(SearchlabError, match="their warm_start differs"):
-        report(tmp_path / "out")
+        read_runs(tmp_path / "out")
 
 
 # --- how good the model is, in the log --------------------------------------------------------------

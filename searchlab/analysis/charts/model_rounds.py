@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...log.columns import METRICS as FIELDS
 from ..runs import LoggedRun
-from ..stats.curves import Band, quartiles
+from ..stats.curves import Band, band_at
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,12 @@ def model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
     For each batch, the seeds count in which the metric is defined. A metric that is defined in no batch is left out, so
     that a strategy without a cost model has no metric.
     """
+    ends = np.concatenate([run.log.rounds for run in runs]) + 1.0
+    qualities = np.concatenate([run.log.qualities for run in runs])
     bands = {}
     for metric in METRICS:
-        values: dict[int, list[float]] = {}
-        for run in runs:
-            for record in run.log.records:
-                value = getattr(record.model, metric.field) if record.model else None
-                if value is not None:
-                    values.setdefault(record.index + 1, []).append(value)
-        if values:
-            ends = sorted(values)
-            lower, median, upper = np.array([quartiles(np.array(values[end])) for end in ends]).T
-            bands[metric.field] = Band(np.array(ends, dtype=np.float64), lower, median, upper)
+        values = qualities[:, FIELDS.index(metric.field)]
+        known = ~np.isnan(values)
+        if known.any():
+            bands[metric.field] = band_at(ends[known], values[known])
     return bands

@@ -10,7 +10,7 @@ import numpy as np
 from ..model import WorkloadSummary
 from ..runs import StrategyRuns, WorkloadRuns
 from ..stats.curves import Band, Floats
-from ..stats.intervals import mean_interval
+from ..stats.intervals import mean_intervals
 from ..stats.targets import ecdf
 from ..words import listed
 from .figures import (
@@ -130,16 +130,14 @@ def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
     """The mean of ``scores``, shape (runs, trials); None where it is not defined, or has ended. It has an interval
     where there is one.
     """
-    y: list[float | None] = []
-    lower: list[float | None] = []
-    upper: list[float | None] = []
-    for trial in at:
-        here = scores[:, trial - 1] if trial <= scores.shape[1] else np.full(1, np.nan)
-        known = bool(np.isfinite(here).all())
-        interval = mean_interval(here).within(-math.inf, 1)
-        y.append(short(interval.value) if known else None)
-        lower.append(short(interval.lower) if known and interval.lower is not None else None)
-        upper.append(short(interval.upper) if known and interval.upper is not None else None)
+    here = np.array([trial - 1 for trial in at if trial <= scores.shape[1]], dtype=np.int64)
+    edges = np.full((3, len(at)), np.nan)
+    edges[:, : len(here)] = mean_intervals(scores[:, here])
+    edges[:, ~np.isfinite(edges[0])] = np.nan
+    y, lower, upper = (
+        [None if math.isnan(value) else short(value) for value in edge.tolist()]
+        for edge in (edges[0], edges[1], np.minimum(edges[2], 1.0))
+    )
     none = all(end is None for end in lower)
     return Series(strategy, y, None if none else lower, None if none else upper)
 

@@ -28,7 +28,7 @@ def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
     rows = []
     for (strategy, policy, model, features, batch, warm), by_workload in sorted(ways.items()):
         runs = [run for own in by_workload.values() for run in own]
-        lengths = [len(run.log.records) for run in runs]
+        lengths = [run.log.trials for run in runs]
         rows.append({
             "strategy": strategy, "policy": policy, "cost_model": model, "features": features, "batch": batch,
             "warm_start": warm, "seeds": number_ranges(run.seed for run in runs),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import rankdata
 
 from .curves import Floats
 
@@ -49,9 +48,9 @@ def improvement(first: Sample, second: Sample) -> float:
     """
     chances = []
     for ours, theirs in zip(first, second, strict=True):
-        ranks = rankdata(np.concatenate((ours, theirs)))
-        above = ranks[: len(ours)].sum() - len(ours) * (len(ours) + 1) / 2
-        chances.append(above / (len(ours) * len(theirs)))
+        ordered = np.sort(theirs)
+        below, level_too = (np.searchsorted(ordered, ours, side).sum() for side in ("left", "right"))
+        chances.append((below + level_too) / 2 / (len(ours) * len(theirs)))
     return float(np.mean(chances))
 
 

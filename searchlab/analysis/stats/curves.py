@@ -73,6 +73,17 @@ def quartiles(values: Floats) -> Floats:
     return np.quantile(values, (0.25, 0.5, 0.75), axis=0)
 
 
+def band_at(places: Floats, values: Floats) -> Band:
+    """The ``values`` at each of ``places``, which may come in any order and number: both of shape (n,), n > 0."""
+    order = np.argsort(places, kind="stable")
+    x, first, counts = np.unique(places[order], return_index=True, return_counts=True)
+    edges = np.empty((3, len(x)))
+    for count in set(counts.tolist()):  # as many values at each place: all of these at once
+        of_count = counts == count
+        edges[:, of_count] = quartiles(values[order][first[of_count] + np.arange(count)[:, np.newaxis]])
+    return Band(x, *edges)
+
+
 def band_over_trials(curves: Sequence[Floats] | Floats) -> Band:
     """The curves of a strategy's seeds against trials, as far as every one of them goes: its fixed-budget view."""
     trials = min((len(curve) for curve in curves), default=0)

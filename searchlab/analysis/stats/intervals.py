@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtri, stdtrit
-from scipy.stats import binom
+from scipy.special import betainc, betaincc, ndtri, stdtrit
 
 from .aggregates import Sample, improvement, interquartile_mean, mean_of_means, median
 from .curves import Floats
@@ -58,6 +57,21 @@ def mean_interval(values: Floats) -> Interval:
     if not np.round(np.ptp(values), DECIMALS):
         return Interval.none(value, f"All {len(values)} runs give the same number: they do not show how it varies.")
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
+
+
+def mean_intervals(values: Floats) -> Floats:
+    """:func:`mean_interval` of each column of ``values``, shape (runs, n): means, lower and upper ends, shape (3, n).
+
+    Ends are NaN where there is no interval.
+    """
+    runs = len(values)
+    rows = np.ascontiguousarray(values.T)  # so that sums are those of single columns, to the last bit
+    means = rows.mean(axis=1)
+    if runs < 2:
+        return np.stack((means, np.full(len(means), np.nan), np.full(len(means), np.nan)))
+    half = float(stdtrit(runs - 1, 1 - _TAIL)) * np.sqrt(rows.var(axis=1, ddof=1) / runs)
+    half[np.round(np.ptp(rows, axis=1), DECIMALS) == 0] = np.nan
+    return np.stack((means, means - half, means + half))
 
 
 def mean_of_means_interval(sample: Sample) -> Interval:
@@ -129,10 +143,10 @@ def median_interval(values: Floats) -> Interval:
         return Interval.none(value, f"An interval of a median takes 5 runs; there {_are(number)}.")
     ordered = np.sort(values)
     places = np.arange(1, number // 2 + 1)
-    coverage = 1 - 2 * binom.cdf(places - 1, number, 0.5)  # of x_(k) to x_(n + 1 - k)
+    coverage = 1 - 2 * betaincc(places, number + 1 - places, 0.5)  # of x_(k) to x_(n + 1 - k): binomial
     k = max(1, int((coverage >= LEVEL).sum()))
     lower, upper = float(ordered[k - 1]), float(ordered[number - k])
-    inner = 1 - 2 * binom.cdf(k, number, 0.5)
+    inner = 1 - 2 * float(betaincc(k + 1, number - k, 0.5))
     surplus = max(0.0, float((coverage[k - 1] - LEVEL) / (coverage[k - 1] - inner)))
     weight = (number - k) * surplus / (k + (number - 2 * k) * surplus)
     return Interval(value, _between(lower, ordered[k], weight), _between(upper, ordered[number - k - 1], weight))
@@ -157,14 +171,26 @@ def share_interval(count: float, number: int) -> Interval:
     least, most = math.floor(count), math.ceil(count)
 
     def above(share: float) -> float:
-        return float(binom.sf(least, number, share) + binom.pmf(least, number, share) / 2) - _TAIL
+        return (_at_least(least, number, share) + _at_least(least + 1, number, share)) / 2 - _TAIL
 
     def below(share: float) -> float:
-        return float(binom.cdf(most - 1, number, share) + binom.pmf(most, number, share) / 2) - _TAIL
+        return (_at_most(most - 1, number, share) + _at_most(most, number, share)) / 2 - _TAIL
+
+    from scipy.optimize import brentq  # here, since readers of logs do not need it
 
     lower = brentq(above, 0, 1) if least else 0.0
     upper = brentq(below, 0, 1) if most < number else 1.0
     return Interval(count / number, float(lower), float(upper))
+
+
+def _at_least(count: int, number: int, share: float) -> float:
+    """Binomial probability of ``count`` or more, from 1 on, of ``number``."""
+    return float(betainc(count, number - count + 1, share)) if count <= number else 0.0
+
+
+def _at_most(count: int, number: int, share: float) -> float:
+    """Binomial probability of at most ``count`` of ``number``, which are more."""
+    return float(betaincc(count + 1, number - count, share)) if count >= 0 else 0.0
 
 
 def improvement_interval(first: Sample, second: Sample) -> Interval:
@@ -185,6 +211,12 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
     if 2 * math.prod(1 / math.comb(m + n, m) for m, n in sizes) > 1 - LEVEL:
         runs = min(min(pair) for pair in sizes)
         return Interval.none(value, f"{runs} run{'s' * (runs != 1)} of each strategy: too few for an interval.")
+    return Interval(value, *_chances(value, tuple(sizes)))
+
+
+@lru_cache(maxsize=4096)  # the pairs of a report have few different chances
+def _chances(value: float, sizes: tuple[tuple[int, int], ...]) -> tuple[float, float]:
+    """The ends of :func:`improvement_interval`. sizes: the runs of both strategies, by workload."""
     one = sum(1 / (m * n) for m, n in sizes) / len(sizes) ** 2
     more = sum(((m + n) / 2 - 1) / (m * n) for m, n in sizes) / len(sizes) ** 2
 
@@ -192,10 +224,12 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
         variance = t * (1 - t) * (one + more * ((1 - t) / (2 - t) + t / (1 + t)))
         return (t - value) ** 2 - _TWO_SIDED_NORMAL**2 * variance
 
+    from scipy.optimize import brentq
+
     inside = min(max(value, 1e-9), 1 - 1e-9)  # at 0 and 1 the variance is 0
     lower = brentq(beyond, 0, inside) if value > 0 else 0.0
     upper = brentq(beyond, inside, 1) if value < 1 else 1.0
-    return Interval(value, float(lower), float(upper))
+    return float(lower), float(upper)
 
 
 def _are(number: int) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
-from scipy.stats import nct
 
 from .curves import Floats
 from .inference import FEWEST_WORKLOADS
@@ -60,6 +59,8 @@ def t_power(difference: float, error: float, df: float, alpha: float) -> float:
     error: the standard error of the estimate. From the noncentral t distribution (Cohen, "Statistical power analysis
     for the behavioral sciences", 1988, chapter 2).
     """
+    from scipy.stats import nct  # here, since it takes most of a second, and a report does not need it
+
     return float(nct.sf(stdtrit(df, 1 - alpha / 2), df, difference / error))
 
 

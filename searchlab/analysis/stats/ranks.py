@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
+from scipy.special import chdtrc
 
 from .curves import Floats
 
@@ -24,6 +24,9 @@ EXACT_RANK_SUM = 100
 EXACT_SIGNED_RANK = 200
 """Most pairs for which the signed-rank test is exact."""
 
+MOST_DECIMALS = 300
+"""Powers of ten up to this one are finite."""
+
 
 def rounded(values: Floats, digits: int = 12) -> Floats:
     """``values`` to so many digits of the largest finite one: numbers that sums in another order made differ are equal.
@@ -33,7 +36,7 @@ def rounded(values: Floats, digits: int = 12) -> Floats:
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     if largest == 0:
         return values
-    return np.round(values, digits - int(np.ceil(np.log10(largest))))
+    return np.round(values, min(digits - int(np.ceil(np.log10(largest))), MOST_DECIMALS))
 
 
 def rank_sum_test(first: Floats, second: Floats) -> float:
@@ -46,10 +49,12 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
     tie with each other.
     """
     size = len(first)
-    ranks = _doubled(rankdata(np.concatenate((first, second))))
+    ranks = _doubled_ranks(np.concatenate((first, second)))
     if size == 0 or size == len(ranks) or (ranks == ranks[0]).all():
         return 1.0
     if len(ranks) > EXACT_RANK_SUM:
+        from scipy.stats import mannwhitneyu  # here, since it takes most of a second, and is seldom needed
+
         return float(mannwhitneyu(ranks[:size], ranks[size:], method="asymptotic").pvalue)
     ways = _subsets(tuple(sorted(ranks.tolist())), size)
     return _two_sided(ways, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
@@ -66,6 +71,8 @@ def signed_rank_test(first: Floats, second: Floats) -> float:
     signed = _signed_ranks(first, second)
     ranks = np.abs(signed)
     if len(ranks) > EXACT_SIGNED_RANK:
+        from scipy.stats import wilcoxon
+
         return float(wilcoxon(signed, method="asymptotic").pvalue)
     return _two_sided(_signs(tuple(sorted(ranks.tolist()))), int(ranks[signed > 0].sum()), ranks.sum() / 2)
 
@@ -107,11 +114,14 @@ def _signed_ranks(first: Floats, second: Floats) -> Ranks:
     differ = first != second
     differences = rounded(first[differ] - second[differ])
     signs: Ranks = np.sign(differences).astype(np.int64)
-    return signs * _doubled(rankdata(np.abs(differences)))
+    return signs * _doubled_ranks(np.abs(differences))
 
 
-def _doubled(ranks: Floats) -> Ranks:
-    return np.rint(2 * ranks).astype(np.int64)
+def _doubled_ranks(values: Floats) -> Ranks:
+    """Twice the rank of each value, from 1 for the lowest: whole, as those that are equal share their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    doubled: Ranks = (2 * np.cumsum(counts) - counts + 1)[place]
+    return doubled
 
 
 def _two_sided(ways: Floats, seen: int, mean: float) -> float:
@@ -143,7 +153,7 @@ def average_ranks(scores: Floats) -> Floats:
     scores: shape (workloads, strategies), higher is better; ties share their mean rank (Demsar, "Statistical
     comparisons of classifiers over multiple data sets", JMLR 7, 2006).
     """
-    ranks: Floats = rankdata(-scores, axis=1).mean(axis=0)
+    ranks: Floats = _ranks_of_rows(-scores).mean(axis=0)
     return ranks
 
 
@@ -156,7 +166,17 @@ def friedman_test(scores: Floats) -> float:
     """
     if (scores == scores[:, :1]).all():
         return 1.0
-    return float(friedmanchisquare(*scores.T).pvalue)
+    workloads, strategies = scores.shape
+    ranks = _ranks_of_rows(scores)
+    sizes = np.concatenate([np.unique(row, return_counts=True)[1] for row in ranks])  # of the groups of ties
+    every = strategies * (strategies + 1)
+    ties = 1 - int((sizes**3 - sizes).sum()) / (every * (strategies - 1) * workloads)
+    squares = float((ranks.sum(axis=0) ** 2).sum())
+    return float(chdtrc(strategies - 1, (12 / (every * workloads) * squares - 3 * workloads * (strategies + 1)) / ties))
+
+
+def _ranks_of_rows(values: Floats) -> Floats:
+    return np.array([_doubled_ranks(row) for row in values]) / 2
 
 
 def pairs(count: int) -> list[tuple[int, int]]:

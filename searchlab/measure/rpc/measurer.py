@@ -76,29 +76,32 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     def measurable(self, base: Path = Path()) -> None:
         return None
 
+    def machine(self, target: Target, base: Path = Path()) -> str:
+        return self.key
+
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> RpcMeasurer:
         return RpcMeasurer(self, target, known, self.workers or available_cores())
 
 
 @dataclass
 class _Task:
-    """A program to run, and the devices that were lost over it."""
+    """A program to run, the devices lost over it, and whether one hung with it, perhaps by its own fault."""
 
     program: str
     built: Built
     lost: int = 0
     hung: bool = False
-    """Whether a device hung with it, which may have been the device's fault."""
 
 
 @dataclass
 class _Run:
-    """A task on a device: still connecting, or running, and since when."""
+    """A task on a device: still connecting, or running, and since when; and the seconds that connecting took."""
 
     task: _Task
     address: Address
     since: float
     connected: bool = False
+    connecting: float = 0.0
 
     @property
     def where(self) -> str:
@@ -336,7 +339,8 @@ class _Batch:
             return self._lost(worker, f"the process that talked to it {death}")
         match answer:
             case Connected():
-                run.connected, run.since = True, time.monotonic()
+                now = time.monotonic()
+                run.connected, run.connecting, run.since = True, now - run.since, now
             case Lost(text):
                 return self._lost(worker, text)
             case Unfit(text):
@@ -379,10 +383,12 @@ class _Batch:
         return self._done(worker, Measurement((), what, said, run_seconds=taken))
 
     def _done(self, worker: MeasuringWorker, measurement: Measurement) -> tuple[str, Measurement]:
-        task = self.running[worker].task
+        run = self.running[worker]
         self._free(worker)
         self.best = min(self.best, measurement.cost)
-        return task.program, replace(measurement, program=task.program, build_seconds=task.built.seconds)
+        return run.task.program, replace(
+            measurement, program=run.task.program, build_seconds=run.task.built.seconds, connect_seconds=run.connecting
+        )
 
     def _free(self, worker: MeasuringWorker) -> None:
         """Make a worker idle again, or start another in its place."""

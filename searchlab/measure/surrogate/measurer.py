@@ -59,6 +59,9 @@ class SurrogateSettings(
         """The workload, and the fingerprint of the space, of each surrogate."""
         return {(one.workload, one.fingerprint) for one in read_manifests(self.paths(base)).values()}
 
+    def machine(self, target: Target, base: Path = Path()) -> str:
+        return ""  # a surrogate does not say where its trials were measured
+
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> SurrogateMeasurer:
         return SurrogateMeasurer(self.paths(base), self.noise, self.accept == "failed gate", self.statistic)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
+from searchlab.plugins import entry_points_of
 from searchlab.target import Target
 from searchlab.workload import Workload
 
@@ -68,7 +69,7 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function
 
 def installed_templates() -> dict[str, EntryPoint]:
     """The templates of installed packages, by name; nothing is imported."""
-    return {point.name: point for point in sorted(entry_points(group=GROUP))}
+    return {point.name: point for point in entry_points_of(GROUP)}
 
 
 def find_template(name: str) -> Template:

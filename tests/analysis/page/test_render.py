@@ -23,6 +23,8 @@ from searchlab.log.study_file import TOML
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(2)>'"&<!--$\u2028"""
 
 

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from searchlab.analysis.stats.curves import (
     Floats,
     area_under_curve,
+    band_at,
     band_over_seconds,
     band_over_trials,
     best_so_far,
@@ -116,3 +117,11 @@ def test_bands_do_not_depend_on_the_order_of_seeds(runs: list[Floats], order: ra
         # Interpolation between seeds may round a constant up or down by a unit in the last place.
         assert (np.diff(one.median) >= -1e-9 * np.abs(one.median[1:])).all()
     assert band_over_seconds(curves, elapsed).median[-1] == band_over_trials(curves).median[-1]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.floats(-9, 9)), min_size=1, max_size=20))
+def test_a_band_over_places_has_the_quartiles_of_each(values: list[tuple[int, float]]) -> None:
+    band = band_at(np.array([float(place) for place, _ in values]), np.array([value for _, value in values]))
+    assert band.x.tolist() == sorted({place for place, _ in values})
+    for place, *edges in zip(band.x, band.lower, band.median, band.upper, strict=True):
+        assert edges == quartiles(np.array([value for at, value in values if at == place])).tolist()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from random import Random
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from searchlab.analysis.stats.intervals import (
     improvement_interval,
     interquartile_interval,
     mean_interval,
+    mean_intervals,
     mean_of_means_interval,
     median_interval,
     share_interval,
@@ -190,3 +192,13 @@ def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
     held = [lower <= truth <= upper for _ in range(600) for interval, truth in [experiments[name](random)]
             for lower, upper in [ends(interval)]]  # fmt: skip
     assert 0.915 <= np.mean(held) <= (1 if name == "share" else 0.98)
+
+
+@given(st.integers(1, 5), st.integers(0, 3), st.randoms(use_true_random=False))
+def test_intervals_of_many_means_are_those_of_each(runs: int, columns: int, random: Random) -> None:
+    values = np.array([[random.choice([0.5, random.random()]) for _ in range(columns)] for _ in range(runs)])
+    found = mean_intervals(values.reshape(runs, columns))
+    for own, (value, lower, upper) in zip(values.T, found.T, strict=True):
+        one = mean_interval(own)
+        assert value == one.value
+        np.testing.assert_array_equal((lower, upper), np.array((one.lower, one.upper), dtype=np.float64))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import mannwhitneyu, rankdata, wilcoxon
+from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
 
 from searchlab.analysis.stats.curves import Floats
-from searchlab.analysis.stats.ranks import average_ranks, friedman_test, holm, rank_sum_test, signed_rank_test
+from searchlab.analysis.stats.ranks import average_ranks, friedman_test, holm, rank_sum_test, rounded, signed_rank_test
 
 INF = math.inf
 few = st.integers(1, 4) | st.just(INF)
@@ -87,4 +87,11 @@ def test_ranks_and_friedman_by_hand() -> None:
     scores = np.array([[3, 2, 1], [3, 3, 1], [9, 5, 2], [4, 6, 1]])
     assert average_ranks(scores).tolist() == pytest.approx([(1 + 1.5 + 1 + 2) / 4, (2 + 1.5 + 2 + 1) / 4, 3])
     assert 0.03 < friedman_test(scores) < 0.05
+    assert friedman_test(scores) == pytest.approx(friedmanchisquare(*scores.T).pvalue, rel=1e-12)
     assert friedman_test(np.ones((5, 3))) == 1
+
+
+@pytest.mark.parametrize("largest", [5e-324, 1e-300, 1.0, 1e308])
+def test_values_of_any_size_are_rounded(largest: float) -> None:
+    found = rounded(array(largest, largest * (1 + 1e-15), 0.0, INF))
+    assert found[0] == found[1] == pytest.approx(largest, rel=1e-11, abs=1e-300) and found[2:].tolist() == [0.0, INF]

@@ -1,0 +1,223 @@
+"""Many logs read at once, by way of a cache beside them: ``log-cache.parquet`` in the directory that is read.
+
+The cache is made from the logs, and is never the truth. A log whose file has changed in any way is read anew; a cache
+that is damaged, or that somebody else made, does not count. It is Parquet, a row for each log, and takes pyarrow, the
+extra ``searchlab[cache]``; without it, and in directories that cannot be written to, all logs are read each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkstemp
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..errors import SearchlabWarning
+from ..schema import UNREADABLE
+from .columns import METRICS, Array, Columns, Texts, read_columns, texts_array
+from .format import Ended, Final
+from .header import Header
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CACHE = "log-cache.parquet"
+"""The name of the file."""
+
+FEWEST = 200
+"""So few logs are read within a second: they get no cache."""
+
+STALE = 0.02
+"""The cache is written anew when more than this part of the logs had to be read."""
+
+_FORMAT = b"1"
+_FINAL, _ENDED = msgspec.json.Decoder(Final | None), msgspec.json.Decoder(Ended | None)
+_GROUP = 500  # logs that are converted at a time
+_TAIL = 4096  # bytes
+_ARRAYS = {
+    "costs": np.float64, "spent": np.float64, "failures": np.int8, "nearest": np.int8, "reused": np.int8,
+    "sentinels": np.float64, "counts": np.int32, "readings": np.float64, "rounds": np.int32, "qualities": np.float64,
+}  # fmt: skip
+_WIDTHS = {"spent": 4, "qualities": len(METRICS)}
+
+
+class Stamp(NamedTuple):
+    """What says that a file is the same as before. No program sets ``changed``: a copy of a file has another.
+
+    modified, changed: nanoseconds. tail: a digest of its last bytes.
+    """
+
+    size: int
+    modified: int
+    changed: int
+    inode: int
+    tail: bytes
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp | None:
+        """None if the file cannot be read."""
+        try:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                file.seek(max(0, status.st_size - _TAIL))
+                tail = hashlib.blake2b(file.read(), digest_size=16).digest()
+        except (OSError, ValueError):
+            return None
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, tail)
+
+
+def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts) -> list[Columns]:
+    """The logs at ``paths``, in order. Raises SearchlabError as :func:`~searchlab.log.columns.read_columns`.
+
+    directory: above all of them, where their cache lies; None for none. texts: see there.
+    """
+    cache = LogCache.of(directory) if directory and len(paths) >= FEWEST else None
+    if cache is None:
+        return [read_columns(path, texts) for path in paths]
+    stamps = {path: Stamp.of(path) for path in paths}  # taken before they are read: they may grow meanwhile
+    held = cache.read(stamps, texts)
+    logs = [held.get(path) or read_columns(path, texts) for path in paths]
+    if len(paths) - len(held) > STALE * len(paths):
+        cache.write([(stamp, log) for log in logs if (stamp := stamps[log.path])])
+    return logs
+
+
+@dataclass(frozen=True)
+class LogCache:
+    """The cache in ``directory``."""
+
+    directory: Path
+
+    @classmethod
+    def of(cls, directory: Path) -> LogCache | None:
+        """None without pyarrow."""
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            return None
+        return cls(directory)
+
+    @property
+    def path(self) -> Path:
+        return self.directory / CACHE
+
+    def read(self, stamps: Mapping[Path, Stamp | None], texts: Texts) -> dict[Path, Columns]:
+        """The logs among ``stamps`` that the cache holds and that have not changed since."""
+        import pyarrow as pa
+
+        try:
+            with self.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_uid != os.geteuid():
+                    return {}
+                return dict(self._logs(file, stamps, texts))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, IndexError, pa.ArrowException, *UNREADABLE) as error:
+            warnings.warn(f"{self.path} is damaged ({error}) and is made anew", SearchlabWarning, stacklevel=2)
+        return {}
+
+    def _logs(self, file: Any, stamps: Mapping[Path, Stamp | None], texts: Texts) -> Iterator[tuple[Path, Columns]]:
+        import pyarrow.parquet as pq
+
+        cached = pq.ParquetFile(file, page_checksum_verification=True)
+        if cached.schema_arrow != _schema() or cached.schema_arrow.metadata != _schema().metadata:
+            return  # of another version
+        for number in range(cached.num_row_groups):
+            group = cached.read_row_group(number)
+            rows = list(zip(*(group[name].to_pylist() for name in ("file", *Stamp._fields)), strict=True))
+            paths = [self.directory / os.fsdecode(row[0]) for row in rows]
+            same = [stamps.get(path) == Stamp(*row[1:]) for path, row in zip(paths, rows, strict=True)]
+            if any(same):
+                logs = _unpacked(group, texts)
+                yield from ((path, logs(at, path)) for at, path in enumerate(paths) if same[at])
+
+    def write(self, logs: Sequence[tuple[Stamp, Columns]]) -> None:
+        """Write ``logs`` in place of what is there; nothing where that is impossible."""
+        import pyarrow.parquet as pq
+
+        with suppress(OSError):
+            handle, part = mkstemp(dir=self.directory, prefix=f"{CACHE}.", suffix=".part")
+            try:
+                with (
+                    open(handle, "wb") as file,
+                    pq.ParquetWriter(file, _schema(), compression="zstd", write_page_checksum=True) as writer,
+                ):
+                    for start in range(0, len(logs), _GROUP):
+                        writer.write_table(self._packed(logs[start : start + _GROUP]))
+                os.replace(part, self.path)
+            finally:
+                with suppress(FileNotFoundError):  # it has its name now
+                    os.unlink(part)
+
+    def _packed(self, group: Sequence[tuple[Stamp, Columns]]) -> pa.Table:
+        import pyarrow as pa
+
+        logs = [log for _, log in group]
+        texts = np.concatenate([log.configs for log in logs]).tolist()
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        indices = np.fromiter(map(places.__getitem__, texts), np.int32, len(texts))
+        configs = pa.DictionaryArray.from_arrays(indices, pa.array(list(places), pa.binary()))
+        columns = [
+            pa.array([os.fsencode(log.path.relative_to(self.directory)) for log in logs], pa.binary()),
+            *(pa.array(values) for values in zip(*(stamp for stamp, _ in group), strict=True)),
+            *(
+                pa.array([msgspec.json.encode(getattr(log, name)) for log in logs], pa.binary())
+                for name in ("header", "final", "ended")
+            ),
+            _lists([len(log.configs) for log in logs], configs),
+        ]
+        for name, kind in _ARRAYS.items():
+            arrays = [getattr(log, name).astype(kind, copy=False).ravel() for log in logs]
+            columns.append(_lists(list(map(len, arrays)), pa.array(np.concatenate(arrays))))
+        return pa.Table.from_arrays(columns, schema=_schema())
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    stamp = [(name, pa.binary() if name == "tail" else pa.int64()) for name in Stamp._fields]
+    content = [(name, pa.binary()) for name in ("header", "final", "ended")]
+    arrays = [(name, pa.list_(pa.from_numpy_dtype(kind))) for name, kind in _ARRAYS.items()]
+    configs = ("configs", pa.list_(pa.dictionary(pa.int32(), pa.binary())))
+    fields = [("file", pa.binary()), *stamp, *content, configs, *arrays]
+    return pa.schema(fields, metadata={b"searchlab_log_cache": _FORMAT})
+
+
+def _lists(lengths: Sequence[int], values: pa.Array) -> pa.ListArray:
+    import pyarrow as pa
+
+    return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *lengths]), pa.int32()), values)
+
+
+def _unpacked(group: pa.Table, texts: Texts) -> Any:
+    """A function of a row and a path that gives the log of that row. Raises what a damaged table raises."""
+    lists = {name: group[name].combine_chunks() for name in ("configs", *_ARRAYS)}
+    ends = {name: column.offsets.to_numpy() for name, column in lists.items()}
+    configs = lists.pop("configs").values
+    distinct = texts_array([texts.setdefault(text, text) for text in configs.dictionary.to_pylist()])
+    flat = {"configs": distinct[configs.indices.to_numpy()]}
+    for name, column in lists.items():
+        values = column.values.to_numpy().reshape(-1, _WIDTHS.get(name, 1))
+        flat[name] = values if name in _WIDTHS else values[:, 0]
+    headers, finals, endeds = (group[name].to_pylist() for name in ("header", "final", "ended"))
+
+    def log(row: int, path: Path) -> Columns:
+        arrays: dict[str, Array] = {}
+        for name, values in flat.items():
+            width = _WIDTHS.get(name, 1)
+            arrays[name] = values[ends[name][row] // width : ends[name][row + 1] // width]
+        nearest, reused = (arrays.pop(name).astype(np.bool_) for name in ("nearest", "reused"))
+        return Columns(
+            path=path, header=msgspec.json.decode(headers[row], type=Header), nearest=nearest, reused=reused,
+            final=_FINAL.decode(finals[row]), ended=_ENDED.decode(endeds[row]), **arrays,
+        )  # fmt: skip
+
+    return log

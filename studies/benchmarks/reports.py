@@ -1,0 +1,153 @@
+"""Reports on many logs: seconds and peak memory by the number of logs, for the first report and for the next ones.
+
+    python studies/benchmarks/reports.py [--logs 1000 5000 13000] [--trials 200] [--dir DIR] [--json FILE]
+
+The logs are made up from the tables of suite v1: 36 workloads, 12 strategies, and as many seeds as it takes. Strategies
+share their first trials with random search, draw the faster configs of the table the more often, and half of them log
+how well a cost model did. A report is made of them three times, each in a new process: without a cache, with the cache
+that the first one left, and after one log in a hundred has changed. Then comes the frame of all trials, from the cache.
+Without pyarrow, which the cache takes, all logs are read each time. Memory is the sum of the resident memory of the
+process and its children, at its peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import psutil
+
+from searchlab.costmodel.quality import ModelQuality
+from searchlab.log.format import Log, Record, read_log
+from searchlab.log.header import Header, RandomDraws
+from searchlab.measure.contract import Whole
+from searchlab.plugins import Plugin
+from searchlab.run.draws import random_draws
+
+TABLES = Path(__file__).parent.parent / "suite" / "v1" / "tables"
+STRATEGIES = 12
+BATCH, START = 8, 16
+
+
+def make_logs(out: Path, logs: int, trials: int) -> int:
+    """At least so many logs of made-up runs, over all tables; gives their number."""
+    paths = sorted(TABLES.glob("*.jsonl.gz"))
+    seeds = math.ceil(logs / len(paths) / STRATEGIES)
+    for path in paths:
+        table = read_log(path)
+        draws = random_draws(Whole(table.costs, np.ones(len(table.costs))), trials)
+        for strategy in range(STRATEGIES):
+            for seed in range(seeds):
+                file = out / table.path.name.removesuffix(".jsonl.gz") / f"s{strategy:02}" / f"seed{seed}.jsonl"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                lines = [run_header(table, path, strategy, seed, draws), *made_up(table, strategy, seed, trials)]
+                file.write_bytes(msgspec.json.Encoder().encode_lines(lines))
+    return len(paths) * STRATEGIES * seeds
+
+
+def run_header(table: Log, path: Path, strategy: int, seed: int, draws: RandomDraws | None) -> Header:
+    model = Plugin("xgboost") if strategy % 2 else None
+    return msgspec.structs.replace(
+        table.header, policy=Plugin("random" if strategy == 0 else "evolutionary"), cost_model=model, seed=seed,
+        batch=BATCH, label=f"strategy {strategy}" if strategy else "random", passes=None, host={}, machine={},
+        measure={"kind": "table", "name": f"v1/{path.name.removesuffix('.jsonl.gz')}", "digest": "made up"},
+        optimum=float(table.costs.min()), random=draws,
+    )  # fmt: skip
+
+
+def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Record]:
+    """The records of a run: the same first trials from a seed whatever the strategy, then faster ones."""
+    start, rng = np.random.default_rng(seed), np.random.default_rng((seed, strategy))
+    number = len(table.records)
+    first = start.permutation(number)[: trials if strategy == 0 else START]
+    ranks = (number * rng.random(4 * trials) ** (1 + strategy)).astype(np.int64)
+    places = np.concatenate((first, np.argsort(table.costs, kind="stable")[ranks]))
+    _, at = np.unique(places, return_index=True)
+    chosen = places[np.sort(at)][:trials].tolist()
+    for index, place in enumerate(chosen):
+        batch = index // BATCH
+        quality = None
+        if strategy % 2 and index % BATCH == BATCH - 1:
+            quality = ModelQuality(
+                trials=BATCH, k=3, pairwise_accuracy=round(rng.random(), 4), kendall_tau=round(rng.random(), 4),
+                top_k_recall=round(rng.random(), 4), peak_score=round(rng.random(), 4), rmse=round(rng.random(), 4),
+            )  # fmt: skip
+        yield msgspec.structs.replace(
+            table.records[place], index=index, at=(), propose_seconds=round(1e-4 + 1e-6 * batch, 7),
+            train_seconds=round(1e-4 * (strategy % 2), 7), time=1.8e9 + index, model=quality,
+        )  # fmt: skip
+
+
+def timed(*words: str) -> dict[str, float]:
+    """Seconds by the clock and of the CPU, and peak MB, of a Python process and its children."""
+    start = time.perf_counter()
+    before = os.times()
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
+    peak = 0.0
+    while process.poll() is None:
+        try:
+            own = psutil.Process(process.pid)
+            memory = [one.memory_info().rss for one in (own, *own.children(recursive=True))]
+            peak = max(peak, sum(memory) / 1e6)
+        except psutil.Error:
+            pass
+        time.sleep(0.05)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)} failed")
+    now = os.times()
+    cpu = now.children_user + now.children_system - before.children_user - before.children_system
+    return {"seconds": time.perf_counter() - start, "cpu": cpu, "MB": peak}
+
+
+REPORT = "import sys; from searchlab.analysis import report; report(sys.argv[1], traces=float(sys.argv[2]))"
+FRAME = "import sys; import searchlab; searchlab.compare(sys.argv[1]).trials_frame()"
+
+
+def measure(folder: Path, logs: int, trials: int, traces: float) -> list[dict[str, Any]]:
+    """A row for each of the reports on so many logs, and for the frame."""
+    out = folder / "logs"
+    number = make_logs(out, logs, trials)
+    rows = []
+    for what in ("first report", "second report", "report after changes", "frame of all trials"):
+        if what == "report after changes":
+            for path in sorted(out.rglob("*.jsonl"))[::100]:
+                path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+        words = [FRAME, str(out)] if what == "frame of all trials" else [REPORT, str(out), str(traces)]
+        row = {"logs": number, "what": what, **timed("-c", *words)}
+        rows.append(row)
+        print(
+            f"{number:,} logs, {what}: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, {row['MB']:.0f} MB",
+            flush=True,
+        )
+    shutil.rmtree(out)
+    return rows
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", type=int, nargs="+", default=[1000, 5000, 13000])
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--traces", type=float, default=0.0, help="seconds that schedule traces may take (0)")
+    parser.add_argument("--dir", type=Path, help="where the directory of the logs is made")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        rows = [row for logs in options.logs for row in measure(Path(folder), logs, options.trials, options.traces)]
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Logs as arrays hold what records hold."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab.costmodel.quality import ModelQuality
+from searchlab.errors import SearchlabError
+from searchlab.log.budget import Budget
+from searchlab.log.columns import METRICS, Columns, read_columns
+from searchlab.log.format import Ended, Final, Finalist, Log, Record, read_log
+from searchlab.log.noise import drift
+from searchlab.log.result import Result
+from searchlab.records import FAILURES
+from tests.support.logs import HEADER
+
+seconds = st.floats(1e-6, 1.0)
+part = st.none() | st.floats(0, 1)
+
+
+@st.composite
+def records(draw: st.DrawFn, most: int = 8) -> tuple[Record, ...]:
+    mean = draw(st.booleans())
+    return tuple(
+        Record(
+            index=index, config={"b": draw(st.integers(0, 3)), "a": [index % 2, 1]},
+            seconds=() if failure else tuple(draw(st.lists(seconds, min_size=1, max_size=4))), failure=failure,
+            statistic="mean" if mean else "median", propose_seconds=draw(st.sampled_from([0.0, 1.0])),
+            build_seconds=draw(st.floats(0, 9)), run_seconds=draw(st.floats(0, 9)), nearest=draw(st.booleans()),
+            reused=draw(st.booleans()), sentinel=draw(st.none() | seconds),
+            model=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=part)),
+        )
+        for index in range(draw(st.integers(0, most)))
+        for failure in [draw(st.none() | st.sampled_from(FAILURES))]
+    )  # fmt: skip
+
+
+def lines(log: Log) -> bytes:
+    notes = [note for note in (log.final, log.ended) if note]
+    return msgspec.json.Encoder().encode_lines([log.header, *log.records, *notes])
+
+
+def same(one: Columns, other: Columns) -> bool:
+    def equal(name: str) -> bool:
+        ours, theirs = getattr(one, name), getattr(other, name)
+        if not isinstance(ours, np.ndarray):
+            return bool(ours == theirs)
+        floats = ours.dtype.kind == "f"
+        return ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=floats)
+
+    return all(equal(field.name) for field in fields(one))
+
+
+@settings(max_examples=30)
+@given(records(), st.booleans())
+def test_they_are_those_of_the_records_however_they_were_read(
+    tmp_path_factory: pytest.TempPathFactory, own: tuple[Record, ...], noted: bool
+) -> None:
+    log = Log(tmp_path_factory.getbasetemp() / "columns.jsonl", msgspec.structs.replace(HEADER, batch=3), own)
+    if noted and own:
+        log = Log(
+            log.path, log.header, own, Final(final=len(own), finalists=(Finalist(0, (1.0,)),)), Ended(ended=len(own))
+        )
+    log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
+    quick = read_columns(log.path, {})
+    assert same(quick, Columns.of(log, {}))
+    assert quick.trials == len(own) and [quick.config(index) for index in range(quick.trials)] == [
+        record.config for record in own
+    ]
+    for name in ("costs", "charged", "elapsed", "sentinels", "starts", "flops", "unit", "final", "ended"):
+        np.testing.assert_array_equal(getattr(quick, name), getattr(log, name))
+    assert drift(quick) == drift(log)
+    kinds = [FAILURES[kind] if kind >= 0 else None for kind in quick.failures]
+    assert kinds == [record.failure for record in own]
+    models = [[getattr(record.model, name) for name in METRICS] for record in own if record.model]
+    np.testing.assert_array_equal(quick.qualities, np.array(models, dtype=np.float64).reshape(-1, len(METRICS)))
+
+
+@settings(max_examples=30)
+@given(records(), st.builds(Budget, trials=st.integers(1, 8), seconds=st.none() | st.floats(1, 60)))
+def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budget: Budget) -> None:
+    log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=3), own, None, Ended(ended=len(own)) if own else None)
+    assert same(budget.cut(Columns.of(log, {})), Columns.of(budget.cut(log), {}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"seconds":[0.5]', b'"seconds":[0.0]'),
+        (b'"config":{"a":1}', b'"config":{"a":{}}'),
+        (b'{"index":1', b'{"index":7'),
+        (b'{"index":1', b'\n{"index":1'),
+        (b'{"ended":2', b'{"ended":1'),
+        (b'"searchlab_log":1', b'"searchlab_log":2'),
+        (b'"config":{"a":1}', b'"config":{"a":"\xff"}'),
+    ],
+)
+def test_damage_is_told_as_by_every_reader(tmp_path: Path, old: bytes, new: bytes) -> None:
+    log = Log(tmp_path / "a.jsonl", HEADER, tuple(Record(index=i, config={"a": i}, seconds=(0.5,)) for i in range(2)))
+    data = lines(Log(log.path, log.header, log.records, None, Ended(ended=2)))
+    assert old in data
+    log.path.write_bytes(data.replace(old, new))
+    with pytest.raises(SearchlabError) as said:
+        read_log(log.path)
+    with pytest.raises(SearchlabError) as ours:
+        read_columns(log.path, {})
+    assert str(ours.value) == str(said.value)
+
+
+def test_a_run_goes_on_after_its_notes(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = [Record(index=index, config={"a": 1}, seconds=(0.5,)) for index in range(3)]
+    final = Final(final=2, finalists=(Finalist(1, (1.0,)),))
+    path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(ended=2), *rows[2:]]))
+    columns, log = read_columns(path, {}), read_log(path)
+    assert same(columns, Columns.of(log, {})) and columns.final is None and columns.ended is None
+
+
+def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:
+    own = (
+        Record(index=0, config={"tile": [2, 1], "unroll": 4}, seconds=(0.5, 0.25, 0.125)),
+        Record(index=1, config={"tile": [1, 2]}, failure="crash"),
+    )
+    log = Log(tmp_path / "a.jsonl", HEADER, own, Final(final=2, finalists=(Finalist(0, (0.5,)),)))
+    frame = Result(log).to_frame()
+    assert frame["repeats"].tolist() == [(0.5, 0.25, 0.125), ()] and frame["cost"].tolist() == [0.25, np.inf]
+    assert frame["failure"].tolist()[1] == "crash" and frame["failure"].isna().tolist() == [True, False]
+    assert frame["config.tile"].tolist() == [[2, 1], [1, 2]] and frame["config.unroll"].isna().tolist() == [False, True]
+    assert frame["gflops_retimed"].tolist()[0] == frame["gflops"][0] / 2 and np.isnan(frame["gflops_retimed"][1])
