@@ -9,7 +9,9 @@ from ..errors import SearchlabWarning
 from ..target import Target
 
 THREADS = "TVM_NUM_THREADS"
-"""What TVM reads when its pool of threads starts."""
+"""What TVM reads when its pool of threads starts, and whenever a program runs."""
+_ours = ""
+"""What we have set it to; empty if we have not."""
 
 
 def use_threads_of(target: Target) -> None:
@@ -20,13 +22,12 @@ def use_threads_of(target: Target) -> None:
     """
     from tvm_ffi import get_global_func
 
-    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS):
+    global _ours
+    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _ours:
         return
-    os.environ[THREADS] = str(target.cores)
-    try:
-        threads = int(get_global_func("runtime.NumThreads")())  # starts the pool, unless it runs
-    finally:
-        del os.environ[THREADS]  # it would also limit the cores that later runs use
+    # It stays: TVM reads it again whenever a program runs, and would give half of the cores to it.
+    os.environ[THREADS] = _ours = str(target.cores)
+    threads = int(get_global_func("runtime.NumThreads")())  # starts the pool, unless it runs
     if threads < target.cores:
         warnings.warn(
             f"the trials ran with {target.cores} threads, and programs run with {threads} here, since TVM's threads "

@@ -102,7 +102,8 @@ class _File:
         self.trials.append(trial)
         self.costs.append(cost)
         if trial.failure is None:
-            given = [value for name, value in rates if str(name).lower() in RATES and _is_number(value)]
+            numbers = (value for name, value in rates if str(name).lower() in RATES and _is_number(value))
+            given = [value for value in numbers if abs(value) < 1e300]  # an integer may be more than a float can be
             self.flops.append(given[0] * 1e9 * cost if len(given) == 1 else math.nan)
 
     def __post_init__(self) -> None:

@@ -75,6 +75,13 @@ def test_a_cache_file_is_a_table(tmp_path: Path) -> None:
     assert set(load_log(table.path).space.enumerate()) == {trial.config for trial in table.trials}
 
 
+def test_a_rate_that_no_float_can_be_is_none(tmp_path: Path) -> None:
+    content = cache()
+    content["cache"]["16,a"]["GFLOP/s"] = 10**400
+    table, _ = imported(written(tmp_path / "c.json", content), tmp_path / "t.jsonl")
+    assert table.unit == "runs/s" and len(table.records) == 3
+
+
 def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
     assert (detect(CACHE), detect(T4)) == ("kernel-tuner-cache", "kernel-tuner")
     one, notes = imported(CACHE, tmp_path / "cache.jsonl.gz")

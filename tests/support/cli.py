@@ -22,14 +22,14 @@ HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", *PLUG_INS)
 def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """What the command prints and exits with, run in this process: it need not import everything once more."""
     command = ["searchlab", *map(str, words)]
-    out, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    written = io.BytesIO(), io.BytesIO()
+    out, said = (io.TextIOWrapper(into, "utf-8", write_through=True) for into in written)
     with _as_a_process_of_its_own(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=said):
         try:
             main()
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
-    texts = [stream.buffer.getvalue().decode() for stream in (out, said) if stream.flush() is None]  # type: ignore[attr-defined]
-    return subprocess.CompletedProcess(command, code, *texts)
+    return subprocess.CompletedProcess(command, code, *(into.getvalue().decode() for into in written))
 
 
 @contextlib.contextmanager
