@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from searchlab.workload import Workload
 from .. import decisions
 from ..gpu_check import check_gpu
 from ..moved import today, updated
+from .asked import Memory
 
 if TYPE_CHECKING:
     import tvm
@@ -42,16 +44,19 @@ FUNCTIONS = {
 TRIES = 32
 """How many random programs are tried, at the start, to see whether the function fits the workload at all."""
 
-KEPT = 10_000
-"""Configs whose knobs are remembered, because finding them takes as long as scheduling."""
+
+@lru_cache(maxsize=16)
+def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
+    """One memory for all spaces of this process with the same function, workload and target."""
+    return Memory()
 
 
 class Trace(Space):
     """The programs that a stochastic trace function may make.
 
     function: ``"module:function"``, or a function itself; the built-in one for the workload and target if empty. It is
-    run on a schedule of the workload whenever its choices are asked for, so that a later choice may depend on an
-    earlier one, and it must do nothing but schedule: same choices, same program.
+    run on a schedule of the workload whenever choices are asked for that it has not seen, so that a later choice may
+    depend on an earlier one, and it must do nothing but schedule: same choices, same program.
 
     A tile of loop ``j`` is the knob ``tile_j``, the place of block ``pad`` ``location_pad``, a number from candidates
     ``pick``; the second of a name is ``tile_j_2``. Only what is legal there and then is a choice: every config is
@@ -76,30 +81,44 @@ class Trace(Space):
         self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
         if not callable(self._run_function):
             raise SearchlabError(f"trace function {self.function!r} is not a function that takes a schedule")
-        self._known: dict[Config, list[Knob]] = {}
+        self._memory = _memory(self._run_function, workload, target)
         self._check_fit()
 
     def decide(self, choose: Choose) -> Config:
-        asked: list[Knob] = []
-        made: list[tuple[str, Value]] = []
+        made, whole = self._memory.choose(choose)
+        if not whole:
+            self._go_on(made, choose)
+        return Config(made)
 
-        def record(knob: Knob) -> Value:
-            value = choose(knob)
+    def _go_on(self, made: list[tuple[str, Value]], choose: Choose) -> None:
+        """Make the choices after ``made``, of what the function asks for when it is run; and remember that."""
+        asked: list[Knob] = []
+        known = len(made)
+
+        def record(knob: Knob, _: int) -> Value:
+            if len(asked) >= known:
+                made.append((knob.name, choose(knob)))
+            name, value = made[len(asked)]
+            if name != knob.name:
+                raise _Differs
             asked.append(knob)
-            made.append((knob.name, value))
             return value
 
-        with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says why
-            self._run(lambda knob, _: record(knob))
-        config = Config(made)
-        if len(self._known) >= KEPT:
-            del self._known[next(iter(self._known))]
-        self._known[config] = asked
-        return config
+        try:
+            with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says why
+                self._run(record)
+            if len(asked) < known:
+                raise _Differs
+        except _Differs:
+            raise SearchlabError(
+                f"trace function {self._name!r} does not ask for the same knobs after the same choices, which are "
+                f"{dict(made[:known])}; nothing but its choices may decide what it does"
+            ) from None
+        self._memory.remember(asked, (value for _, value in made))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        known = self._known.get(config if isinstance(config, Config) else Config(config))
-        return super().knobs(config) if known is None else list(known)
+        known = self._memory.knobs(config)
+        return super().knobs(config) if known is None else known  # which says what is wrong, if anything is
 
     @classmethod
     def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +175,11 @@ class Trace(Space):
         return self.target.tvm, ()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_known": {}}
+        return {name: value for name, value in vars(self).items() if name != "_memory"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._memory = _memory(self._run_function, self.workload, self.target)
 
     @property
     def _name(self) -> str:
@@ -213,6 +236,10 @@ class Trace(Space):
         raise UnsupportedWorkload(
             f"trace function {self._name!r} makes no program of {self.workload} on {self.target.kind}: {reason}"
         )
+
+
+class _Differs(Exception):
+    """A trace function asks for something else than it did after the same choices."""
 
 
 class _Failed(Exception):
