@@ -20,9 +20,9 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 
 from .. import decisions
+from ..asked import Memory
 from ..gpu_check import check_gpu
 from ..moved import today, updated
-from .asked import Memory
 
 if TYPE_CHECKING:
     import tvm
@@ -85,36 +85,11 @@ class Trace(Space):
         self._check_fit()
 
     def decide(self, choose: Choose) -> Config:
-        made, whole = self._memory.choose(choose)
-        if not whole:
-            self._go_on(made, choose)
-        return Config(made)
+        return self._memory.config(choose, self._ask, f"trace function {self._name!r}")
 
-    def _go_on(self, made: list[tuple[str, Value]], choose: Choose) -> None:
-        """Make the choices after ``made``, of what the function asks for when it is run; and remember that."""
-        asked: list[Knob] = []
-        known = len(made)
-
-        def record(knob: Knob, _: int) -> Value:
-            if len(asked) >= known:
-                made.append((knob.name, choose(knob)))
-            name, value = made[len(asked)]
-            if name != knob.name:
-                raise _Differs
-            asked.append(knob)
-            return value
-
-        try:
-            with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says why
-                self._run(record)
-            if len(asked) < known:
-                raise _Differs
-        except _Differs:
-            raise SearchlabError(
-                f"trace function {self._name!r} does not ask for the same knobs after the same choices, which are "
-                f"{dict(made[:known])}; nothing but its choices may decide what it does"
-            ) from None
-        self._memory.remember(asked, (value for _, value in made))
+    def _ask(self, choose: Choose) -> None:
+        with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says why
+            self._run(lambda knob, _: choose(knob))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._memory.knobs(config)
@@ -173,9 +148,6 @@ class Trace(Space):
 
     def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
         return self.target.tvm, ()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_memory"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -236,10 +208,6 @@ class Trace(Space):
         raise UnsupportedWorkload(
             f"trace function {self._name!r} makes no program of {self.workload} on {self.target.kind}: {reason}"
         )
-
-
-class _Differs(Exception):
-    """A trace function asks for something else than it did after the same choices."""
 
 
 class _Failed(Exception):

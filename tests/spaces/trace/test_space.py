@@ -96,7 +96,7 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
 
 
 def test_what_is_remembered_is_bounded(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab_spaces.trace.asked.KEPT", 5)
+    monkeypatch.setattr("searchlab_spaces.asked.KEPT", 5)
     space = Trace(gemm(16, 16, 16), native, function=dependent)
     whole = Trace(gemm(16, 16, 16), native, function=lambda sch: dependent(sch))
     rng, other = np.random.default_rng(0), np.random.default_rng(0)
