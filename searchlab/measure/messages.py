@@ -13,6 +13,29 @@ from .code import Objects
 from .contract import RunSettings
 from .rpc.tracker import Address
 
+# --- to the fork server, with a number that its answer has too --------------------------------------------------
+
+
+class Fork(NamedTuple):
+    """Fork a worker; its connection and its standard error come with the message. The answer is its process number, or
+    why there is none.
+
+    environment: what differs from the environment that the fork server was started with; None: it is not set.
+    """
+
+    threads: int
+    memory_limit_mb: int
+    path: list[str]
+    folder: str
+    environment: dict[str, str | None]
+
+
+class HasEnded(NamedTuple):
+    """The answer is None for a worker that goes on, or its exit code and the most memory that it held, in MB."""
+
+    pid: int
+
+
 # --- set-up, once for many programs: the worker answers Ready or Broken -----------------------------------------
 
 
