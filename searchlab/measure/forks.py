@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from ..errors import SearchlabError
-from .messages import Fork, HasEnded
+from .messages import End, Fork, HasEnded
 
 LARGEST = 1 << 17
 """How many bytes a message to the fork server may have."""
@@ -62,20 +62,20 @@ def last_line(printed: bytes) -> str:
 
 
 class Forked:
-    """A fork of ``server``.
-
-    megabytes: the most memory that it held, once it has ended; 0 where that is not known.
-    """
+    """A fork of ``server``."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
         self.pid = pid
-        self.returncode: int | None = None
-        self.megabytes = 0
+        self.end: End | None = None
+        """Once it has ended, and is known to."""
+
+    @property
+    def returncode(self) -> int | None:
+        return self.end and self.end.code
 
     def poll(self) -> int | None:
-        if self.returncode is None and (end := self._server.end_of(self.pid)):
-            self.returncode, self.megabytes = end
+        self.end = self.end or self._server.end_of(self.pid)
         return self.returncode
 
     def wait(self) -> int:
@@ -121,13 +121,13 @@ class ForkServer:
             raise SearchlabError(f"no measuring process can be started: {answer}; are there too many processes?")
         return Forked(self, answer)
 
-    def end_of(self, pid: int) -> tuple[int, int] | None:
-        """The exit code of a fork, and the most memory in MB that it held; None for one that goes on."""
+    def end_of(self, pid: int) -> End | None:
+        """How a fork has ended; None for one that goes on."""
         try:
-            end: tuple[int, int] | None = self._ask(HasEnded(pid))
+            end: End | None = self._ask(HasEnded(pid))
         except OSError:
             self.close()
-            return -signal.SIGKILL, 0
+            return End(-signal.SIGKILL)
         return end
 
     def close(self) -> None:

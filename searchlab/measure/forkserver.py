@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from .forks import LARGEST
 from .isolation import isolate
-from .messages import Fork, HasEnded
+from .messages import End, Fork, HasEnded
 from .worker import work
 
 if __name__ == "__main__":  # a plug-in may import it all the same
@@ -47,12 +47,14 @@ def main() -> None:
                 return
 
 
-def ended(message: HasEnded) -> tuple[int, int] | None:
+def ended(message: HasEnded) -> End | None:
     try:
         pid, status, usage = os.wait4(message.pid, os.WNOHANG)
     except ChildProcessError:  # one who was interrupted has been told
-        return -signal.SIGKILL, 0
-    return (os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10) if pid else None
+        return End(-signal.SIGKILL)
+    if pid == 0:
+        return None
+    return End(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10, usage.ru_utime + usage.ru_stime)
 
 
 def fork(message: Fork, control: socket.socket, connection: int, errors: int) -> int | str:

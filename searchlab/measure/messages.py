@@ -31,9 +31,17 @@ class Fork(NamedTuple):
 
 
 class HasEnded(NamedTuple):
-    """The answer is None for a worker that goes on, or its exit code and the most memory that it held, in MB."""
+    """The answer is an End, or None for a worker that goes on."""
 
     pid: int
+
+
+class End(NamedTuple):
+    """How a worker has ended, the most memory in MB that it held, and the seconds of a core that it took."""
+
+    code: int
+    megabytes: int = 0
+    cpu_seconds: float = 0.0
 
 
 # --- set-up, once for many programs: the worker answers Ready or Broken -----------------------------------------

@@ -27,8 +27,9 @@ class Child(Protocol):
     """A process that somebody started for us: ``subprocess.Popen``, or a fork of the fork server."""
 
     pid: int
-    returncode: int | None
 
+    @property
+    def returncode(self) -> int | None: ...
     def poll(self) -> int | None: ...
     def wait(self) -> int: ...
 
@@ -143,7 +144,12 @@ class MeasuringWorker(Worker):
 
     def _fate(self) -> str:
         fate = super()._fate()  # which waits for its end
-        return with_limit(fate, self._memory_limit_mb, self._process.megabytes)
+        return with_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of a core that it took, once it has ended."""
+        return self._process.end.cpu_seconds if self._process.end else 0.0
 
     @property
     def ready(self) -> bool:

@@ -90,7 +90,7 @@ def test_how_a_worker_ended_is_told(worker: MeasuringWorker) -> None:
     worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)"))))
     with pytest.raises(WorkerDied, match="ended with exit code 7"):
         worker.recv()
-    assert not worker.alive and worker._process.megabytes > 10
+    assert not worker.alive and worker._process.end and worker._process.end.megabytes > 10 and worker.cpu_seconds > 0
 
 
 def test_a_server_that_is_killed_takes_its_workers_and_is_replaced(worker: MeasuringWorker) -> None:
