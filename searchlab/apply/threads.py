@@ -17,7 +17,8 @@ _ours = ""
 def use_threads_of(target: Target) -> None:
     """Have programs for ``target`` run in this thread with as many threads of TVM's pool as their trials had.
 
-    Nothing changes where ``TVM_NUM_THREADS`` is set, nor for a GPU or another machine. Warns (SearchlabWarning) if the
+    ``TVM_NUM_THREADS`` stays set, also for processes that this one starts later. Nothing changes where the user has set
+    it, nor for a GPU or another machine. Warns (SearchlabWarning) if the
     pool runs already and is smaller: TVM never makes it larger.
     """
     from tvm_ffi import get_global_func

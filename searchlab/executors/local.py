@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
-from ..measure.process import Worker, WorkerDied
+from ..measure.process import FreshWorker, Worker, WorkerDied
 from .contract import jobs_here
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class LocalExecutor(Executor):
             if self._killed:
                 raise WorkerDied("was ended")
             threads = max(1, available_cores() // self.jobs)
-            worker = Worker(threads, self._scratch, module="searchlab.executors.process")
+            worker = FreshWorker(threads, self._scratch, module="searchlab.executors.process")
             self._workers.add(worker)
         return worker
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -137,18 +136,12 @@ def plan_fleet(
 
 def start_seconds(space: Space) -> float:
     """Seconds of a core that it takes on this machine to start a process that builds programs of ``space``."""
-
-    def of_processes_that_ended() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    before = of_processes_that_ended()
     pool = BuildPool(1, START_SECONDS, 0)
     try:
-        pool.ready(space, 1)
+        (process,) = pool.ready(space, 1)
     finally:
         pool.close()
-    return of_processes_that_ended() - before
+    return process.cpu_seconds
 
 
 def _near(outlooks: Sequence[Outlook]) -> list[Outlook]:

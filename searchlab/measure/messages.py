@@ -13,6 +13,37 @@ from .code import Objects
 from .contract import RunSettings
 from .rpc.tracker import Address
 
+# --- to the fork server, with a number that its answer has too --------------------------------------------------
+
+
+class Fork(NamedTuple):
+    """Fork a worker; its connection and its standard error come with the message. The answer is its process number, or
+    why there is none.
+
+    environment: what differs from the environment that the fork server was started with; None: it is not set.
+    """
+
+    threads: int
+    memory_limit_mb: int
+    path: list[str]
+    folder: str
+    environment: dict[str, str | None]
+
+
+class HasEnded(NamedTuple):
+    """The answer is an End, or None for a worker that goes on."""
+
+    pid: int
+
+
+class End(NamedTuple):
+    """How a worker has ended, the most memory in MB that it held, and the seconds of a core that it took."""
+
+    code: int
+    megabytes: int = 0
+    cpu_seconds: float = 0.0
+
+
 # --- set-up, once for many programs: the worker answers Ready or Broken -----------------------------------------
 
 

@@ -6,12 +6,12 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
+from abc import ABC, abstractmethod
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 from ..errors import SearchlabError
+from .forks import Environment, Forked, fork, last_line, start
 from .memory import with_limit
 from .messages import Broken, Ready, SetUp, Started
 
@@ -23,37 +23,50 @@ class WorkerDied(Exception):
     """The worker ended while it was waited for; the text says how."""
 
 
-class Worker:
-    """``python -m MODULE`` at the other end of :attr:`connection`.
+class Child(Protocol):
+    """A process that somebody started for us: ``subprocess.Popen``, or a fork of the fork server."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self) -> int: ...
+
+
+class Worker(ABC):
+    """A process at the other end of :attr:`connection`, and a group of processes of its own.
 
     It is not made with ``multiprocessing``, which would run a user's script again in every worker. Its temporary files
     go to the folder ``scratch``, where one is given. Only the beginning of its standard error is kept, as much as a
     pipe holds, to say why it died; all else that it prints is lost.
     """
 
-    def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0, *, module: str) -> None:
+    def __init__(self, threads: int, scratch: str = "") -> None:
         ours, theirs = socket.socketpair()
         kept, errors = os.pipe()
         self._errors = open(kept, "rb", buffering=0)  # noqa: SIM115 - closed by kill()
         os.set_blocking(kept, False)
         os.set_blocking(errors, False)  # what does not fit is lost, and nobody waits
-        self._memory_limit_mb = memory_limit_mb
-        words = [str(theirs.fileno()), str(os.getpid()), str(memory_limit_mb)]
-        with theirs, open(errors, "wb") as stderr:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *words],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                start_new_session=True,  # Ctrl-C is for the parent alone
-                env=os.environ | {
-                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                    "TVM_NUM_THREADS": str(threads),
-                    "OMP_NUM_THREADS": str(threads),
-                } | ({"TMPDIR": scratch} if scratch else {}),
-            )  # fmt: skip
+        environment = os.environ | {
+            "TVM_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": str(threads),
+        } | ({"TMPDIR": scratch} if scratch else {})  # fmt: skip
+        try:
+            with theirs, open(errors, "wb") as stderr:
+                self._process = self._start(theirs.fileno(), stderr, environment)
+        except BaseException:
+            ours.close()
+            self._errors.close()
+            raise
         self.connection = Connection(ours.detach())
+
+    @abstractmethod
+    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Child: ...
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -72,20 +85,10 @@ class Worker:
             raise WorkerDied(self._fate()) from None
 
     def _fate(self) -> str:
-        code, megabytes = self._wait()
+        code = self._process.wait()
         fate = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        lines = self._printed().decode(errors="replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        fate = f"{fate}: {said[:200]}" if said else fate
-        return with_limit(fate, self._memory_limit_mb, megabytes)
-
-    def _wait(self) -> tuple[int, int]:
-        """The exit code, and the most memory that the worker held in MB, 0 where that is not known any more."""
-        if self._process.returncode is not None:
-            return self._process.returncode, 0
-        _, status, usage = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        return self._process.returncode, usage.ru_maxrss >> 10
+        said = last_line(self._printed())
+        return f"{fate}: {said}" if said else fate
 
     def _printed(self) -> bytes:
         """What it has written to its standard error since this was last asked."""
@@ -106,17 +109,47 @@ class Worker:
         self._errors.close()
 
 
+class FreshWorker(Worker):
+    """``python -m MODULE``, which is told the file number of its connection, and the process number of its parent."""
+
+    def __init__(self, threads: int, scratch: str = "", *, module: str) -> None:
+        self._module = module
+        super().__init__(threads, scratch)
+
+    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Child:
+        return start(self._module, connection, stderr, environment)
+
+
 class MeasuringWorker(Worker):
-    """A worker that builds or runs programs, once it is set up with a space or a workload: see ``worker.py``."""
+    """A worker that builds or runs programs, once it is set up with a space or a workload: see ``worker.py``.
+
+    It is a fork of this process's fork server. Raises SearchlabError where that cannot import TVM.
+    """
+
+    _process: Forked
 
     def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
-        super().__init__(threads, scratch, memory_limit_mb, module="searchlab.measure.worker")
+        self._threads = threads
+        self._memory_limit_mb = memory_limit_mb
+        super().__init__(threads, scratch)
         self.told: object = None
         """What the worker was last told to set itself up with."""
         self.holds: object = None
         """What it was last set up with."""
         self.extracts: set[str] = set()
         """The features that it has imported all for."""
+
+    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:
+        return fork(connection, stderr, environment, self._threads, self._memory_limit_mb)
+
+    def _fate(self) -> str:
+        fate = super()._fate()  # which waits for its end
+        return with_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of a core that it took, once it has ended."""
+        return self._process.end.cpu_seconds if self._process.end else 0.0
 
     @property
     def ready(self) -> bool:

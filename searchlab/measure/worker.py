@@ -11,13 +11,6 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, assert_never
 
-if __name__ == "__main__":
-    from .isolation import isolate
-
-    isolate(parent=int(sys.argv[2]))  # before TVM and numpy start threads
-    # tvm_ffi imports PyTorch wherever that is installed: two thirds of a worker's start
-    sys.modules["torch"] = None  # type: ignore[assignment]
-
 from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig
 from ..space import Config, Space
@@ -53,9 +46,6 @@ from .runner import Runner, case_of
 
 if TYPE_CHECKING:
     from .rpc.session import RemoteRunner
-
-if __name__ == "__main__":  # a plug-in may import it all the same
-    del sys.modules["torch"]
 
 
 class Workbench:
@@ -156,19 +146,15 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def main() -> None:
-    connection = Connection(int(sys.argv[1]))
+def work(connection: Connection, memory_limit_mb: int) -> None:
+    """Answer the messages of ``connection`` until its other end is closed."""
     # A plug-in may print as much as it likes; printing to a pipe that is full would raise an exception.
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open to the end
     connection.send(Started())
-    workbench = Workbench(connection, memory_limit_mb=int(sys.argv[3]))
+    workbench = Workbench(connection, memory_limit_mb)
     while True:
         try:
             message = connection.recv()
         except EOFError:
             return
         connection.send(workbench.answer(message))
-
-
-if __name__ == "__main__":
-    main()

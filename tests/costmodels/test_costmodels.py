@@ -16,7 +16,7 @@ from searchlab.records import Trial
 from searchlab.space import Config
 from searchlab_costmodels.lightgbm import LightGBM
 from searchlab_costmodels.random import Random
-from searchlab_costmodels.scikit_learn import GaussianProcess
+from searchlab_costmodels.scikit_learn import ExtraTrees, Forest, GaussianProcess, RandomForest
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.xgb import Xgb
 from tests.support import toys
@@ -82,6 +82,16 @@ def test_a_gaussian_process_keeps_the_fastest_and_the_latest() -> None:
     assert GaussianProcess(seed=0, max_rows=5).kept(scores).tolist() == [1, 3, 4, 5, 6]
     assert GaussianProcess(seed=0, max_rows=7).kept(scores).tolist() == list(range(7))
     assert GaussianProcess(seed=0).kept(scores).tolist() == list(range(7))
+
+
+@pytest.mark.parametrize("forest", [RandomForest, ExtraTrees])
+def test_a_forest_predicts_what_scikit_learn_does_to_the_last_bit(forest: type[Forest]) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 7)) * 10.0 ** rng.integers(-8, 8, 7)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    model = forest(seed=3)
+    model.fit(rows[:120], rng.random(120), np.zeros(120, np.int64))
+    assert np.array_equal(model.predict(rows), model._trained.predict(model._prepared.transform(rows)))
 
 
 def test_random_depends_on_the_row_and_the_seed() -> None:

@@ -47,7 +47,7 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
     def kill(program: str) -> bool:
         for process in pool.processes:
             if not process.connection.poll():
-                psutil.Process(process._process.pid).kill()
+                psutil.Process(process.pid).kill()
         time.sleep(0.5)
         return False
 
@@ -61,6 +61,6 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
-    processes = [psutil.Process(process._process.pid) for process in pool.ready(space, 2)]
+    processes = [psutil.Process(process.pid) for process in pool.ready(space, 2)]
     pool.close()
     assert pool.processes == [] and not any(process.is_running() for process in processes)

@@ -184,7 +184,7 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
     assert isinstance(worker.recv(), Started)
     worker.send(SetUpBuilder(pickle.dumps(Compiling())))
     deadline = time.monotonic() + 60
-    while not (started := psutil.Process(worker._process.pid).children()):
+    while not (started := psutil.Process(worker.pid).children()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert started[0].environ()["TMPDIR"] == str(tmp_path)

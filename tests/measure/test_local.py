@@ -76,9 +76,9 @@ def test_measurements_come_in_order_and_as_they_are_done(measurer: LocalMeasurer
 
 def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     measured(measurer, "none")
-    for worker in psutil.Process().children():
-        if "searchlab.measure.worker" in worker.cmdline():
-            worker.kill()
+    for worker in [measurer._runner, *measurer._builders.processes]:
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGKILL)
     measurer.known.clear()
     assert [result.failure for result in measured(measurer, "tiled", "none")].count(None) >= 1
     measurer.known.clear()
@@ -119,7 +119,7 @@ def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> No
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("none", "tiled", "is wrong")])
     next(results)
-    builders = [psutil.Process(worker._process.pid) for worker in measurer._builders.processes]
+    builders = [psutil.Process(worker.pid) for worker in measurer._builders.processes]
     before = [builder.cpu_times().user for builder in builders]
     assert len(list(results)) == 2
     time.sleep(0.2)

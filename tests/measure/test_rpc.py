@@ -398,7 +398,9 @@ def test_a_server_that_nobody_could_reach_is_refused(fleet: Fleet) -> None:
     assert isinstance(refused.exception, SearchlabError) and "cannot reach it at 127.0.0.1" in str(refused.exception)
 
 
-def test_no_process_is_left(fleet: Fleet, native: Target) -> None:
+def test_no_process_is_left_but_the_fork_server(fleet: Fleet, native: Target) -> None:
+    with make(fleet, native, "two") as measurer:
+        assert measured(measurer, "none")[0].failure is None
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with make(fleet, native, "two") as measurer:
         results = measurer.measure(Faulty(WORKLOAD, native), [Config({"fault": fault}) for fault in ("none", "hangs")])

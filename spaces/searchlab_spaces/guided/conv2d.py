@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from searchlab.errors import UnsupportedWorkload
 from searchlab.options import one_of
-from searchlab.space import Choose, Config, Knob, Space
+from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
 
+from ..asked import Memory
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
 
@@ -54,9 +56,17 @@ class GuidedConv2d(Space):
         if Im2row.suits(workload):
             self._lowerings["im2row"] = Im2row(workload, target, lanes, searched)
 
+        self._memory = Memory()
+
     def decide(self, choose: Choose) -> Config:
-        lowering = choose(Knob("lowering", tuple(self._lowerings)))
-        return Config({"lowering": lowering, **self._lowerings[str(lowering)].decide(choose)})
+        return self._memory.config(choose, self._ask, "guided-conv2d")
+
+    def _ask(self, choose: Choose) -> None:
+        self._lowerings[str(choose(Knob("lowering", tuple(self._lowerings))))].ask(choose)
+
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
+        known = self._memory.knobs(config)
+        return super().knobs(config) if known is None else known  # which says what is wrong, if anything is
 
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)

@@ -12,7 +12,7 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING
 
-from searchlab.space import Choose, Knob, Value
+from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
@@ -36,16 +36,16 @@ class Direct:
     lanes: int
     searched: bool = False  # whether the blocks are
 
-    def decide(self, choose: Choose) -> dict[str, Value]:
+    def ask(self, choose: Choose) -> None:
         """Ask for the tile: whole vectors of channels, and pixels that cover the image in tiles about as large."""
         channels = choose(Knob("channels", tuple(self.tiles)))
         widths = self.tiles[int(channels)]  # type: ignore[arg-type]
         width = choose(Knob("width", tuple(widths)))
         height = choose(Knob("height", widths[int(width)]))  # type: ignore[arg-type]
-        tile: dict[str, Value] = {"channels": channels, "width": width, "height": height}
-        return {**tile, **self._decide_blocks(choose, int(channels), int(height))} if self.searched else tile  # type: ignore[arg-type]
+        if self.searched:
+            self._ask_blocks(choose, int(channels), int(height))  # type: ignore[arg-type]
 
-    def _decide_blocks(self, choose: Choose, channels: int, height: int) -> dict[str, Value]:
+    def _ask_blocks(self, choose: Choose, channels: int, height: int) -> None:
         """Ask for the blocks. A choice that changes nothing but the way in which loops are written is none."""
         w = self.workload
         depth = choose(Knob("depth", divisors(w.ci)))
@@ -54,7 +54,7 @@ class Direct:
         rows = divisors(w.out_size[0] // height) if w.out_size[0] % height == 0 else (1,)
         parts = choose(Knob("shares", rows if alike or blocks > 1 else (1,)))
         orders = ("channels",) * alike + ("rows",) if parts != 1 and blocks > 1 else ("channels",)
-        return {"depth": depth, "shares": parts, "outer": choose(Knob("outer", orders))}
+        choose(Knob("outer", orders))
 
     @cached_property
     def tiles(self) -> dict[int, dict[int, tuple[int, ...]]]:

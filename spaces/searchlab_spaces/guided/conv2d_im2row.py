@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from searchlab.space import Choose, Knob, Value
+from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
@@ -51,14 +51,14 @@ class Im2row:
         oh, ow = self.workload.out_size
         return oh * ow
 
-    def decide(self, choose: Choose) -> dict[str, Value]:
+    def ask(self, choose: Choose) -> None:
         """Ask for the tile: whole vectors of pixels, and channels within the registers."""
         pixels = choose(Knob("pixels", tuple(self.tiles)))
         channels = choose(Knob("channels", self.tiles[int(pixels)]))  # type: ignore[arg-type]
-        tile: dict[str, Value] = {"pixels": pixels, "channels": channels}
-        return {**tile, **self._decide_blocks(choose, int(pixels), int(channels))} if self.searched else tile  # type: ignore[arg-type]
+        if self.searched:
+            self._ask_blocks(choose, int(pixels), int(channels))  # type: ignore[arg-type]
 
-    def _decide_blocks(self, choose: Choose, pixels: int, channels: int) -> dict[str, Value]:
+    def _ask_blocks(self, choose: Choose, pixels: int, channels: int) -> None:
         """Ask for the blocks. A choice that changes nothing but the way in which loops are written is none."""
         depth = choose(Knob("depth", self.depths))
         tiles = {"channels": ceil(self.workload.co / channels), "pixels": ceil(self.columns / pixels)}
@@ -66,8 +66,7 @@ class Im2row:
         (inner,) = tiles.keys() - {outer}
         # One core takes the tiles of a task in the same order, however many shares it has, unless k is cut.
         alike = parallel(self.workload, self.target) or depth != self.depths[-1]
-        parts = choose(Knob("shares", divisors(tiles[inner]) if alike else (1,)))
-        return {"depth": depth, "outer": outer, "shares": parts}
+        choose(Knob("shares", divisors(tiles[inner]) if alike else (1,)))
 
     @cached_property
     def depths(self) -> tuple[int, ...]:

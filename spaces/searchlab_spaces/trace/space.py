@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 
 from .. import decisions
+from ..asked import Memory
 from ..gpu_check import check_gpu
 from ..moved import today, updated
 
@@ -42,16 +44,19 @@ FUNCTIONS = {
 TRIES = 32
 """How many random programs are tried, at the start, to see whether the function fits the workload at all."""
 
-KEPT = 10_000
-"""Configs whose knobs are remembered, because finding them takes as long as scheduling."""
+
+@lru_cache(maxsize=16)
+def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
+    """One memory for all spaces of this process with the same function, workload and target."""
+    return Memory()
 
 
 class Trace(Space):
     """The programs that a stochastic trace function may make.
 
     function: ``"module:function"``, or a function itself; the built-in one for the workload and target if empty. It is
-    run on a schedule of the workload whenever its choices are asked for, so that a later choice may depend on an
-    earlier one, and it must do nothing but schedule: same choices, same program.
+    run on a schedule of the workload whenever choices are asked for that it has not seen, so that a later choice may
+    depend on an earlier one, and it must do nothing but schedule: same choices, same program.
 
     A tile of loop ``j`` is the knob ``tile_j``, the place of block ``pad`` ``location_pad``, a number from candidates
     ``pick``; the second of a name is ``tile_j_2``. Only what is legal there and then is a choice: every config is
@@ -76,30 +81,19 @@ class Trace(Space):
         self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
         if not callable(self._run_function):
             raise SearchlabError(f"trace function {self.function!r} is not a function that takes a schedule")
-        self._known: dict[Config, list[Knob]] = {}
+        self._memory = _memory(self._run_function, workload, target)
         self._check_fit()
 
     def decide(self, choose: Choose) -> Config:
-        asked: list[Knob] = []
-        made: list[tuple[str, Value]] = []
+        return self._memory.config(choose, self._ask, f"trace function {self._name!r}")
 
-        def record(knob: Knob) -> Value:
-            value = choose(knob)
-            asked.append(knob)
-            made.append((knob.name, value))
-            return value
-
+    def _ask(self, choose: Choose) -> None:
         with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says why
-            self._run(lambda knob, _: record(knob))
-        config = Config(made)
-        if len(self._known) >= KEPT:
-            del self._known[next(iter(self._known))]
-        self._known[config] = asked
-        return config
+            self._run(lambda knob, _: choose(knob))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        known = self._known.get(config if isinstance(config, Config) else Config(config))
-        return super().knobs(config) if known is None else list(known)
+        known = self._memory.knobs(config)
+        return super().knobs(config) if known is None else known  # which says what is wrong, if anything is
 
     @classmethod
     def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,8 +149,9 @@ class Trace(Space):
     def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
         return self.target.tvm, ()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_known": {}}
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._memory = _memory(self._run_function, self.workload, self.target)
 
     @property
     def _name(self) -> str:

@@ -70,6 +70,56 @@ def steps(space: Trace, wanted: dict[str, Value]) -> dict[str, list[Value]]:
     return asked
 
 
+def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> None:
+    runs = 0
+
+    def counted(sch: Schedule) -> None:
+        nonlocal runs
+        runs += 1
+        dependent(sch)
+
+    space = Trace(gemm(16, 16, 16), native, function=counted)
+    for config in (known := list(space.enumerate())):
+        assert space.decide(lambda knob, config=config: config[knob.name]) == config  # type: ignore[misc]
+    runs = 0
+    assert list(space.enumerate()) == known
+    assert all([knob.name for knob in space.knobs(config)] == list(config) for config in known)
+    rng = np.random.default_rng(0)
+    drawn = [space.mutate(space.sample(rng), rng) for _ in range(50)]
+    assert runs == 0
+    again = pickle.loads(cloudpickle.dumps(Trace(gemm(16, 16, 16), native)))
+    assert again._memory is Trace(gemm(16, 16, 16), native)._memory is not space._memory
+    fresh, rng = Trace(gemm(16, 16, 16), native, function=dependent), np.random.default_rng(0)
+    assert [fresh.mutate(fresh.sample(rng), rng) for _ in range(50)] == drawn
+    with pytest.raises(InvalidConfig, match="'pick_2' cannot be 2"):
+        space.knobs({**known[0], "pick_2": 2})
+
+
+def test_what_is_remembered_is_bounded(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab_spaces.asked.KEPT", 5)
+    space = Trace(gemm(16, 16, 16), native, function=dependent)
+    whole = Trace(gemm(16, 16, 16), native, function=lambda sch: dependent(sch))
+    rng, other = np.random.default_rng(0), np.random.default_rng(0)
+    assert [space.sample(rng) for _ in range(40)] == [whole.sample(other) for _ in range(40)]
+
+
+def test_a_function_that_does_more_than_schedule_is_found_out(native: Target) -> None:
+    runs = 0
+
+    def moody(sch: Schedule) -> None:
+        nonlocal runs
+        runs += 1
+        i, j, _ = sch.get_loops(sch.get_sblock("gemm"))
+        sch.sample_perfect_tile(i, n=2)
+        sch.sample_perfect_tile(j if runs % 2 else i, n=2)
+
+    space = Trace(gemm(16, 16, 16), native, function=moody)
+    rng = np.random.default_rng(0)
+    with pytest.raises(SearchlabError, match="does not ask for the same knobs after .* {'tile"):
+        for _ in range(50):
+            space.sample(rng)
+
+
 def test_later_choices_depend_on_earlier_ones(native: Target) -> None:
     space = Trace(gemm(16, 16, 16), native, function=dependent)
     tiles: list[Value] = [(2, 8), (4, 4), (8, 2), (16, 1)]

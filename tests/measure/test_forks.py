@@ -1,0 +1,168 @@
+"""The fork server: its workers are as if each had been started on its own, when it was asked for."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.measure import forks
+from searchlab.measure.messages import Broken, SetUpBuilder, Started
+from searchlab.measure.process import MeasuringWorker, WorkerDied
+from tests.support.cli import python
+
+
+class Says:
+    """Where it is unpickled, it says what ``expression`` gives."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = f"(_ for _ in ()).throw(ValueError({expression}))"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return eval, (f"next({self.expression})",)
+
+
+def said(worker: MeasuringWorker, expression: str) -> str:
+    worker.send(SetUpBuilder(pickle.dumps(Says(expression))))
+    answer = worker.recv()
+    assert isinstance(answer, Broken)
+    return answer.text.removeprefix("ValueError: ")
+
+
+def made(threads: int = 1, scratch: str = "") -> MeasuringWorker:
+    worker = MeasuringWorker(threads, scratch)
+    assert os.getpgid(worker.pid) == worker.pid  # from its first moment on, so that it can be ended
+    assert worker.recv() == Started()
+    return worker
+
+
+@pytest.fixture
+def worker() -> Iterator[MeasuringWorker]:
+    worker = made()
+    yield worker
+    worker.kill()
+
+
+def test_a_worker_has_the_surroundings_of_the_moment(
+    worker: MeasuringWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``worker`` is there so that the fork server is older than all that changes."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.setenv("SEARCHLAB_TEST", "new")
+    monkeypatch.delenv("PATH")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "written_since.py").write_text("ANSWER = 42")
+    later = made(threads=2, scratch=str(tmp_path))
+    names = "SEARCHLAB_TEST", "PATH", "TMPDIR", "TVM_NUM_THREADS", "OMP_NUM_THREADS"
+    got = said(later, f"[__import__('os').environ.get(name) for name in {names}]")
+    assert got == str(["new", None, str(tmp_path), "2", "2"])
+    assert said(later, "__import__('os').getcwd()") == str(tmp_path)
+    assert said(later, "__import__('written_since').ANSWER") == "42"
+    assert said(later, "__import__('sys').path") == str(sys.path)
+    assert said(later, "__import__('os').getpgid(0) == __import__('os').getpid()") == "True"
+    later.kill()
+    os.chdir(gone)
+    gone.rmdir()
+    nowhere = made()
+    nowhere.kill()
+    assert said(worker, "__import__('os').environ.get('SEARCHLAB_TEST')") == "None"
+
+
+def test_blas_has_as_many_threads_as_the_worker() -> None:
+    threads = "max(each['num_threads'] for each in __import__('threadpoolctl').threadpool_info())"
+    for number in (1, 2):
+        worker = made(number)
+        assert said(worker, threads) == str(number)
+        worker.kill()
+
+
+def test_how_a_worker_ended_is_told(worker: MeasuringWorker) -> None:
+    worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)"))))
+    with pytest.raises(WorkerDied, match="ended with exit code 7"):
+        worker.recv()
+    assert not worker.alive and worker._process.end and worker._process.end.megabytes > 10 and worker.cpu_seconds > 0
+
+
+def test_a_server_that_is_killed_takes_its_workers_and_is_replaced(worker: MeasuringWorker) -> None:
+    server = psutil.Process(worker.pid).parent()
+    assert server and "searchlab.measure.forkserver" in server.cmdline()
+    os.kill(server.pid, signal.SIGKILL)
+    with pytest.raises(WorkerDied, match="died of SIGKILL"):
+        worker.recv()
+    assert not worker.alive
+    again = made()
+    assert psutil.Process(again.pid).parent() != server
+    again.kill()
+
+
+def test_who_asks_while_another_was_interrupted_gets_a_worker(
+    worker: MeasuringWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the question is asked, and the answer is still on its way."""
+    send = forks.socket.send_fds
+
+    def interrupted(*words: object) -> int:
+        send(*words)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(forks.socket, "send_fds", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made()
+    monkeypatch.undo()
+    first, second = made(), made()
+    assert len({worker.pid, first.pid, second.pid}) == 3
+    for each in (first, second):
+        each.kill()
+
+
+def test_many_threads_ask_at_once() -> None:
+    workers: list[MeasuringWorker] = []
+    asking = [threading.Thread(target=lambda: workers.append(made())) for _ in range(6)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert len({worker.pid for worker in workers}) == 6 and all(worker.alive for worker in workers)
+    for worker in workers:
+        worker.kill()
+        assert not psutil.pid_exists(worker.pid)
+
+
+def test_a_fork_of_this_process_has_a_server_of_its_own(worker: MeasuringWorker) -> None:
+    server = psutil.Process(worker.pid).parent()
+    assert server
+    child = os.fork()
+    if child == 0:
+        try:
+            its = made()
+            os._exit(psutil.Process(its.pid).ppid() == server.pid)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert said(worker, "1 + 1") == "2"
+
+
+def test_no_tvm_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "tvm.py").write_text("raise ImportError('this TVM is half a TVM')")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom tests.measure.test_forks import refused; refused()"
+    done = python("-c", code)
+    assert (
+        done.stdout.strip() == "no measuring process can be started: ImportError: this TVM is half a TVM; is TVM whole?"
+    )
+
+
+def refused() -> None:
+    try:
+        MeasuringWorker(1)
+    except SearchlabError as error:
+        print(error)
