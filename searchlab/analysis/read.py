@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
@@ -49,10 +50,21 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
     Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
     two logs of one run, one name for two strategies, or a workload that was measured in different ways.
     """
-    paths: dict[Path, tuple[Path, Budget]] = {}
+    paths: dict[str, tuple[Path, Budget]] = {}
+    folders: dict[str, str] = {}
+
+    def real(path: Path) -> str:
+        """Where ``path`` lies; a log is seldom a link, and the folder of many is looked up once."""
+        folder, name = os.path.split(path)
+        if os.path.islink(path):
+            return os.path.realpath(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        return os.path.join(folders[folder], name)
+
     for place in where:
         for path, budget in _logs(place, everything):
-            paths.setdefault(path.resolve(), (path, budget))
+            paths.setdefault(real(path), (path, budget))
     if not paths:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None

@@ -236,5 +236,5 @@ def _interrupted(group: StrategyRuns, target: float, *, seconds: bool) -> list[t
 
 
 def _seconds(group: StrategyRuns) -> Seconds:
-    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in group.runs]).T]
+    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in group.runs]).T.tolist()]
     return Seconds(math.fsum(parts), *parts)

@@ -10,18 +10,19 @@ import numpy as np
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def batch_starts(shares: Sequence[tuple[float, float]], size: int) -> list[int]:
+def batch_starts(shares: Floats, size: int) -> list[int]:
     """Where the batches of at most ``size`` trials begin, as their policy gave them.
 
-    shares: of each trial, its share of the seconds of proposing and of training its batch.
+    shares: of each trial, its share of the seconds of proposing and of training its batch: shape (trials, 2).
 
     A policy may give fewer configs than it is asked for. A log does not mark where a batch ends, but the trials of a
     batch are charged equal shares: a trial with other shares begins the next batch.
     """
-    starts: list[int] = []
-    for index, share in enumerate(shares):
-        if not starts or index - starts[-1] == size or share != shares[index - 1]:
-            starts.append(index)
+    trials = np.arange(len(shares))
+    others = np.zeros(len(shares), dtype=np.bool_)  # whose shares are not those of the trial before
+    others[1:] = (shares[1:] != shares[:-1]).any(axis=1)
+    first = np.maximum.accumulate(np.where(others, trials, 0))  # of the trials in a row that have these shares
+    starts: list[int] = np.flatnonzero((trials - first) % size == 0).tolist()
     return starts
 
 

@@ -121,7 +121,7 @@ class Columns:
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        return batch_starts(list(map(tuple, self.spent[:, :2].tolist())), self.header.batch)
+        return batch_starts(self.spent[:, :2], self.header.batch)
 
     @cached_property
     def charged(self) -> Floats:

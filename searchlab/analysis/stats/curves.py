@@ -103,8 +103,13 @@ def band_over_seconds(curves: Sequence[Floats] | Floats, elapsed: Sequence[Float
     if trials == 0:
         return _NOTHING
     x = np.unique(np.concatenate([seconds[:trials] for seconds in elapsed]))
+    steps = [np.concatenate(([0.0], curve[:trials])) for curve in curves]
+    # Nothing changes between the trials that found something faster, which are few.
+    rises = [seconds[:trials][np.diff(step) != 0] for step, seconds in zip(steps, elapsed, strict=True)]
+    changes = np.unique(np.concatenate([x[:1], *rises]))
     values = [
-        np.concatenate(([0.0], curve[:trials]))[np.searchsorted(seconds[:trials], x, side="right")]
-        for curve, seconds in zip(curves, elapsed, strict=True)
+        step[np.searchsorted(seconds[:trials], changes, side="right")]
+        for step, seconds in zip(steps, elapsed, strict=True)
     ]
-    return Band(x, *quartiles(np.stack(values)))
+    edges = quartiles(np.stack(values))
+    return Band(x, *edges[:, np.searchsorted(changes, x, side="right") - 1])

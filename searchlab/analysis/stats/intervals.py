@@ -168,7 +168,12 @@ def share_interval(count: float, number: int) -> Interval:
     if not 0 <= count <= number or number < 1:
         raise ValueError(f"{count} of {number} is no share")
 
-    least, most = math.floor(count), math.ceil(count)
+    return Interval(count / number, *_share_ends(math.floor(count), math.ceil(count), number))
+
+
+@lru_cache(maxsize=4096)  # the pairs of a report have few different shares
+def _share_ends(least: int, most: int, number: int) -> tuple[float, float]:
+    """The ends of :func:`share_interval`, of ``least`` and of ``most`` runs."""
 
     def above(share: float) -> float:
         return (_at_least(least, number, share) + _at_least(least + 1, number, share)) / 2 - _TAIL
@@ -180,7 +185,7 @@ def share_interval(count: float, number: int) -> Interval:
 
     lower = brentq(above, 0, 1) if least else 0.0
     upper = brentq(below, 0, 1) if most < number else 1.0
-    return Interval(count / number, float(lower), float(upper))
+    return float(lower), float(upper)
 
 
 def _at_least(count: int, number: int, share: float) -> float:
