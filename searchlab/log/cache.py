@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import SearchlabWarning
 from ..schema import UNREADABLE
-from .columns import METRICS, Array, Columns, Texts, read_columns, texts_array
+from .columns import METRICS, Array, Columns, Texts, charge, read_columns, texts_array
 from .format import Ended, Final
 from .header import Header
 
@@ -154,8 +154,10 @@ class LogCache:
             paths = [self.directory / os.fsdecode(row[0]) for row in rows]
             same = [stamps.get(path) == Stamp(*row[1:]) for path, row in zip(paths, rows, strict=True)]
             if any(same):
-                logs = _unpacked(group, texts, headers)
-                yield from ((path, logs(at, path)) for at, path in enumerate(paths) if same[at])
+                unpack = _unpacked(group, texts, headers)
+                logs = {path: unpack(at, path) for at, path in enumerate(paths) if same[at]}
+                charge(list(logs.values()))
+                yield from logs.items()
 
     def write(self, logs: Sequence[tuple[Stamp, Columns]]) -> None:
         """Write ``logs`` in place of what is there; nothing where that is impossible."""

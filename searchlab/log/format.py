@@ -191,12 +191,12 @@ class Log:
         See :func:`~searchlab.log.charges.charged`. A reused measurement is charged at its recorded time, so that the
         second run has no advantage.
         """
-        return charged(_spent(self.records), self.starts, self.header.workers)
+        return charged(_spent(self.records), self.starts, [self.header.workers], [len(self.records)])
 
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        return batch_starts(_spent(self.records)[:, :2], self.header.batch)
+        return _starts(self.records, self.header.batch)
 
     @cached_property
     def sentinels(self) -> Floats:
@@ -225,8 +225,12 @@ class Log:
 
 def batches(records: Sequence[Record], size: int) -> list[Sequence[Record]]:
     """``records`` by the batches that their policy gave: see :func:`~searchlab.log.charges.batch_starts`."""
-    starts = batch_starts(_spent(records)[:, :2], size)
-    return [records[start:end] for start, end in pairwise([*starts, len(records)])]
+    return [records[start:end] for start, end in pairwise([*_starts(records, size), len(records)])]
+
+
+def _starts(records: Sequence[Record], size: int) -> list[int]:
+    starts: list[int] = batch_starts(_spent(records)[:, :2], [size], [len(records)]).tolist()
+    return starts
 
 
 def _spent(records: Sequence[Record]) -> Floats:
