@@ -68,8 +68,8 @@ def _write_groups(path: Path, table: Groups) -> None:
 
 
 def _csv_row(values: Sequence[Any]) -> bytes:
-    csv.writer(row := StringIO(), lineterminator="").writerow(values)
-    return row.getvalue().encode()
+    csv.writer(row := StringIO(), lineterminator="\n").writerow(values)
+    return row.getvalue()[:-1].encode()
 
 
 _AS_PYTHON = re.compile(rb"(?<![\d.])0\.0000\d+|[\d.]+e-?\d+")

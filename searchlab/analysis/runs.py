@@ -165,11 +165,10 @@ def reach(runs: Sequence[LoggedRun]) -> int:
 
 def alike(runs: Sequence[Array]) -> int:
     """How many trials runs have in common from the start: the same configs in the same order. runs: their configs."""
-    for place, (first, *others) in enumerate(zip(*runs, strict=False)):
-        others = [config for config in others if config != first]
-        if others:  # unless it is one config, its knobs in another order
-            decoded = msgspec.json.decode(first)
-            if any(msgspec.json.decode(config) != decoded for config in others):
+    for place, configs in enumerate(zip(*runs, strict=False)):
+        if len(set(configs)) > 1:
+            first, *others = map(msgspec.json.decode, configs)
+            if any(config != first for config in others):  # and not one config, its knobs in another order
                 return place
     return min(map(len, runs), default=0)
 

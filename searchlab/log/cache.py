@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import SearchlabWarning
 from ..schema import UNREADABLE
-from .columns import METRICS, Array, Columns, Texts, charge, read_columns, texts_array
+from .columns import METRICS, Array, Columns, Texts, charge, read_columns, objects
 from .format import Ended, Final
 from .header import Header
 
@@ -47,7 +47,9 @@ _ARRAYS = {
     "costs": np.float64, "spent": np.float64, "failures": np.int8, "nearest": np.int8, "reused": np.int8,
     "sentinels": np.float64, "counts": np.int32, "readings": np.float64, "rounds": np.int32, "qualities": np.float64,
 }  # fmt: skip
+_READINGS = ("counts", "readings")
 _BOOLS = ("nearest", "reused")
+_PER = {"readings": "readings", "rounds": "rounds", "qualities": "rounds"}  # of the others there is one for each trial
 _WIDTHS = {"spent": 4, "qualities": len(METRICS)}
 
 
@@ -91,18 +93,22 @@ class Stamp(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, tail)
 
 
-def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts) -> list[Columns]:
+def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readings: bool = True) -> list[Columns]:
     """The logs at ``paths``, in order. Raises SearchlabError as :func:`~searchlab.log.columns.read_columns`.
 
-    directory: above all of them, where their cache lies; None for none. texts: see there.
+    directory: above all of them, where their cache lies; None for none. texts: see there. readings: False where
+    ``counts`` and ``readings`` are not needed, a third of all; they may then be empty.
     """
     cache = LogCache.of(directory) if directory and len(paths) >= FEWEST else None
     if cache is None:
         return [read_columns(path, texts) for path in paths]
     stamps = {path: Stamp.of(path) for path in paths}  # taken before they are read: they may grow meanwhile
-    held = cache.read(stamps, texts)
+    held = cache.read(stamps, texts, readings)
+    stale = len(paths) - len(held) > STALE * len(paths)
+    if stale and held and not readings:
+        held = cache.read(stamps, texts)  # all of it goes into the new cache
     logs = [held.get(path) or read_columns(path, texts) for path in paths]
-    if len(paths) - len(held) > STALE * len(paths):
+    if stale:
         cache.write([(stamp, log) for log in logs if (stamp := stamps[log.path])])
     return logs
 
@@ -126,30 +132,36 @@ class LogCache:
     def path(self) -> Path:
         return self.directory / CACHE
 
-    def read(self, stamps: Mapping[Path, Stamp | None], texts: Texts) -> dict[Path, Columns]:
-        """The logs among ``stamps`` that the cache holds and that have not changed since."""
+    def read(self, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool = True) -> dict[Path, Columns]:
+        """The logs among ``stamps`` that the cache holds and that have not changed since.
+
+        texts, readings: see :func:`read_logs`.
+        """
         import pyarrow as pa
 
         try:
             with self.path.open("rb") as file:
                 if os.fstat(file.fileno()).st_uid != os.geteuid():
                     return {}
-                return dict(self._logs(file, stamps, texts))
+                return dict(self._logs(file, stamps, texts, readings))
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException, *UNREADABLE) as error:
             warnings.warn(f"{self.path} is damaged ({error}) and is made anew", SearchlabWarning, stacklevel=2)
         return {}
 
-    def _logs(self, file: Any, stamps: Mapping[Path, Stamp | None], texts: Texts) -> Iterator[tuple[Path, Columns]]:
+    def _logs(
+        self, file: Any, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool
+    ) -> Iterator[tuple[Path, Columns]]:
         import pyarrow.parquet as pq
 
         cached = pq.ParquetFile(file, page_checksum_verification=True)
         if cached.schema_arrow != _schema() or cached.schema_arrow.metadata != _schema().metadata:
             return  # of another version
         headers: dict[bytes, Header] = {}
+        columns = [name for name in _schema().names if readings or name not in _READINGS]
         for number in range(cached.num_row_groups):
-            group = cached.read_row_group(number, use_threads=False)
+            group = cached.read_row_group(number, columns, use_threads=False)
             rows = list(zip(*(group[name].to_pylist() for name in ("file", *Stamp._fields)), strict=True))
             paths = [self.directory / os.fsdecode(row[0]) for row in rows]
             same = [stamps.get(path) == Stamp(*row[1:]) for path, row in zip(paths, rows, strict=True)]
@@ -225,14 +237,18 @@ def _unpacked(group: pa.Table, texts: Texts, headers: dict[bytes, Header]) -> Ca
 
     headers: those that were decoded before, as they are in the table; others are added.
     """
-    lists = {name: group[name].combine_chunks() for name in ("configs", *_ARRAYS)}
-    ends = {name: (column.offsets.to_numpy() // _WIDTHS.get(name, 1)).tolist() for name, column in lists.items()}
+    names = [name for name in ("configs", *_ARRAYS) if name in group.column_names]
+    lists = {name: group[name].combine_chunks() for name in names}
+    ends = {name: lists[name].offsets.to_numpy().tolist() for name in ("costs", "rounds", "readings") if name in names}
     configs = lists.pop("configs").values
-    distinct = texts_array([texts.setdefault(text, text) for text in configs.dictionary.to_pylist()])
+    distinct = objects([texts.setdefault(text, text) for text in configs.dictionary.to_pylist()])
     flat = {"configs": distinct[configs.indices.to_numpy()]}
     for name, column in lists.items():
         values = column.values.to_numpy()
         flat[name] = values.reshape(-1, _WIDTHS[name]) if name in _WIDTHS else values
+    if any(len(values) != ends[_PER.get(name, "costs")][-1] for name, values in flat.items()):
+        raise ValueError("its columns differ in length")
+    left_out = {name: np.empty(0) for name in _READINGS if name not in flat}
     flat |= {name: flat[name].astype(np.bool_) for name in _BOOLS}
     common, owns, finals, endeds = (group[name].to_pylist() for name in ("header", "own", "final", "ended"))
     for text in set(common).difference(headers):
@@ -242,10 +258,11 @@ def _unpacked(group: pa.Table, texts: Texts, headers: dict[bytes, Header]) -> Ca
         own = _OWN.decode(owns[row])
         header = replace(headers[common[row]], seed=own.seed, created=own.created, machine=own.machine)
         arrays: dict[str, Array] = {
-            name: values[ends[name][row] : ends[name][row + 1]] for name, values in flat.items()
+            name: values[slice(*ends[_PER.get(name, "costs")][row : row + 2])] for name, values in flat.items()
         }
         return Columns(
-            path=path, header=header, final=_FINAL.decode(finals[row]), ended=_ENDED.decode(endeds[row]), **arrays
-        )
+            path=path, header=header, final=_FINAL.decode(finals[row]), ended=_ENDED.decode(endeds[row]), **arrays,
+            **left_out,
+        )  # fmt: skip
 
     return log

@@ -108,7 +108,7 @@ class Columns:
             failures=failures,
             nearest=np.fromiter(map(attrgetter("nearest"), rows), np.bool_, number),
             reused=np.fromiter(map(attrgetter("reused"), rows), np.bool_, number),
-            configs=texts_array(configs),
+            configs=objects(configs),
             sentinels=np.array([row.sentinel for row in rows], dtype=np.float64),  # None becomes NaN
             counts=counts,
             readings=readings,
@@ -204,9 +204,10 @@ def _qualities(models: Iterable[ModelQuality | None]) -> Floats:
     return np.array(rows, dtype=np.float64).reshape(-1, len(METRICS))  # None becomes NaN
 
 
-def texts_array(texts: Sequence[bytes]) -> Array:
-    array = np.empty(len(texts), dtype=object)
-    array[:] = texts
+def objects(values: Sequence[Any]) -> Array:
+    """``values`` as an array of them, whatever they are: shape (values,)."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
     return array
 
 

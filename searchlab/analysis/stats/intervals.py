@@ -85,7 +85,9 @@ def mean_of_means_interval(sample: Sample) -> Interval:
     if counts.min() < 2:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
         return Interval.none(value, f"An interval of a mean takes {runs}.")
-    variances = np.array([np.var(np.round(runs, DECIMALS), ddof=1) for runs in sample]) / counts
+    # The mean of equal numbers may differ from them in its last bit: their variance is 0 all the same.
+    rounded = [np.round(runs, DECIMALS) for runs in sample]
+    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded]) / counts
     if not variances.any():
         return Interval.none(value, "All runs of a workload give the same number: they do not show how it varies.")
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
