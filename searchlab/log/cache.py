@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import SearchlabWarning
 from ..schema import UNREADABLE
-from .columns import METRICS, Array, Columns, Texts, charge, read_columns, objects
+from .columns import METRICS, Array, Columns, Texts, charge, objects, read_columns
 from .format import Ended, Final
 from .header import Header
 
@@ -239,7 +239,8 @@ def _unpacked(group: pa.Table, texts: Texts, headers: dict[bytes, Header]) -> Ca
     """
     names = [name for name in ("configs", *_ARRAYS) if name in group.column_names]
     lists = {name: group[name].combine_chunks() for name in names}
-    ends = {name: lists[name].offsets.to_numpy().tolist() for name in ("costs", "rounds", "readings") if name in names}
+    per: list[str] = [name for name in ("costs", "rounds", "readings") if name in names]
+    ends: dict[str, list[int]] = {name: lists[name].offsets.to_numpy().tolist() for name in per}
     configs = lists.pop("configs").values
     distinct = objects([texts.setdefault(text, text) for text in configs.dictionary.to_pylist()])
     flat = {"configs": distinct[configs.indices.to_numpy()]}

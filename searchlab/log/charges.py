@@ -34,7 +34,7 @@ def charged(spent: Floats, starts: Sequence[int] | Ints, workers: Sequence[int],
     spent: the seconds that these took. starts: see :func:`batch_starts`. workers: of each run. A batch is built by at
     most as many workers as it has programs; the seconds of building are divided by their number.
     """
-    sizes = np.diff(np.asarray(starts, dtype=np.int64), append=len(spent))
+    sizes = np.diff(np.append(np.asarray(starts, dtype=np.int64), len(spent)))
     charges = spent.copy()
     charges[:, 2] /= np.minimum(_of_each_trial(workers, lengths), np.repeat(sizes, sizes))
     return charges

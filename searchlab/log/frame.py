@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ..records import FAILURES
-from .charges import Floats
+from .charges import Floats, Ints
 from .columns import Array, Columns, objects
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def _trials(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
     """The columns of all trials. missing: stands for a knob that a config does not have."""
     import pandas as pd
 
+    failures: Ints = np.concatenate([log.failures for log in logs])
+    kinds: list[str] = list(FAILURES)
     gflops = [log.flops / log.costs / 1e9 for log in logs]
     columns: dict[str, Any] = {
         "trial": np.concatenate([np.arange(log.trials) for log in logs]),
@@ -61,7 +63,7 @@ def _trials(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
         "gflops_retimed": np.concatenate([_retimed(log) for log in logs]),
         "repeats": _repeats(logs),
         "elapsed": np.concatenate([log.elapsed for log in logs]),
-        "failure": pd.Categorical.from_codes(np.concatenate([log.failures for log in logs]), list(FAILURES)),
+        "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
         "reused": np.concatenate([log.reused for log in logs]),
     }
     places: dict[bytes, int] = {}

@@ -52,8 +52,12 @@ def one_by_one(shares: list[tuple[float, float]], size: int) -> list[int]:
     return starts
 
 
+shares_of_runs = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)))
+numbers = st.integers(0, 4) | st.just(2**70)  # a log may say any
+
+
 @settings(max_examples=50)
-@given(st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1))), st.integers(0, 4) | st.just(2**70)), min_size=1))
+@given(st.lists(st.tuples(shares_of_runs, numbers), min_size=1))
 def test_runs_are_charged_together_as_one_by_one(runs: list[tuple[list[tuple[int, int]], int]]) -> None:
     logs = []
     for shares, number in runs:

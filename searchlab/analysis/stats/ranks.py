@@ -66,7 +66,9 @@ def signed_rank_test(first: Floats, second: Floats) -> float:
 
 
 def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
-    """Effect and two-sided p-value of Wilcoxon's signed-rank test of pairs, both of shape (n,); 0 and 1 if none differs.
+    """Effect and two-sided p-value of Wilcoxon's signed-rank test of pairs, both of shape (n,).
+
+    They are 0 and 1 where no pair differs.
 
     H0: within each pair both orders are equally likely, however the pairs are correlated inside. Pairs that are
     equal, infinities among them, say nothing and are left out. The p-value is the part of the 2^n signs of the
