@@ -11,7 +11,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def batch_starts(shares: Floats, sizes: Sequence[int], lengths: Sequence[int]) -> Ints:
+def batch_starts(shares: Floats, sizes: Sequence[int], lengths: Sequence[int]) -> list[int]:
     """Where batches begin, as their policies gave them: the places of their first trials.
 
     shares: of each trial, its share of the seconds of proposing and of training its batch, shape (trials, 2). sizes: of
@@ -25,10 +25,11 @@ def batch_starts(shares: Floats, sizes: Sequence[int], lengths: Sequence[int]) -
     others = np.flatnonzero((shares[1:, 0] != shares[:-1, 0]) | (shares[1:, 1] != shares[:-1, 1])) + 1
     first[begins], first[others] = begins, others
     past = np.arange(len(shares)) - np.maximum.accumulate(first)
-    return np.flatnonzero(past % _of_each_trial(sizes, lengths) == 0)
+    starts: list[int] = np.flatnonzero(past % _of_each_trial(sizes, lengths) == 0).tolist()
+    return starts
 
 
-def charged(spent: Floats, starts: Sequence[int] | Ints, workers: Sequence[int], lengths: Sequence[int]) -> Floats:
+def charged(spent: Floats, starts: Sequence[int], workers: Sequence[int], lengths: Sequence[int]) -> Floats:
     """Seconds charged for proposing, training, building and running each trial: shape (trials, 4).
 
     spent: the seconds that these took. starts: see :func:`batch_starts`. workers: of each run. A batch is built by at

@@ -121,8 +121,7 @@ class Columns:
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        starts: list[int] = batch_starts(self.spent[:, :2], [self.header.batch], [self.trials]).tolist()
-        return starts
+        return batch_starts(self.spent[:, :2], [self.header.batch], [self.trials])
 
     @cached_property
     def charged(self) -> Floats:

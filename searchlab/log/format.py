@@ -186,17 +186,16 @@ class Log:
 
     @cached_property
     def charged(self) -> Floats:
-        """Seconds charged for proposing, training, building and running each trial: shape (trials, 4).
+        """See :func:`~searchlab.log.charges.charged`: shape (trials, 4).
 
-        See :func:`~searchlab.log.charges.charged`. A reused measurement is charged at its recorded time, so that the
-        second run has no advantage.
+        A reused measurement is charged at its recorded time, so that the second run has no advantage.
         """
         return charged(_spent(self.records), self.starts, [self.header.workers], [len(self.records)])
 
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        return _starts(self.records, self.header.batch)
+        return batch_starts(_spent(self.records)[:, :2], [self.header.batch], [len(self.records)])
 
     @cached_property
     def sentinels(self) -> Floats:
@@ -210,7 +209,6 @@ class Log:
 
     @cached_property
     def flops(self) -> int:
-        """See :attr:`~searchlab.workload.Workload.flops`."""
         return parse_workload(self.header.workload).flops
 
     @cached_property
@@ -225,12 +223,8 @@ class Log:
 
 def batches(records: Sequence[Record], size: int) -> list[Sequence[Record]]:
     """``records`` by the batches that their policy gave: see :func:`~searchlab.log.charges.batch_starts`."""
-    return [records[start:end] for start, end in pairwise([*_starts(records, size), len(records)])]
-
-
-def _starts(records: Sequence[Record], size: int) -> list[int]:
-    starts: list[int] = batch_starts(_spent(records)[:, :2], [size], [len(records)]).tolist()
-    return starts
+    starts = batch_starts(_spent(records)[:, :2], [size], [len(records)])
+    return [records[start:end] for start, end in pairwise([*starts, len(records)])]
 
 
 def _spent(records: Sequence[Record]) -> Floats:
