@@ -5,7 +5,7 @@
 
 Without workloads: three nearly square GEMMs, and of ResNet-50 v1.5 every distinct GEMM that im2row makes of a
 convolution (output pixels x output channels x products), and the fully connected layer, which at batch 1 is a product
-of a row and a matrix. A is read in place; the search chooses the micro-tile and whether B is packed.
+of a row and a matrix. A is read in place; the search chooses the micro-tile, where B is packed, and kc.
 
 The peers: ``openblas``, the BLAS of numpy's wheels (the default); ``mkl``, from Intel's wheel; ``onednn``, the inner
 product of oneDNN, called by PyTorch. The last two are in the extra ``peers``. All sides are timed in turn, each in a
@@ -25,7 +25,10 @@ from versus import Benchmark
 BENCHMARK = Benchmark(
     script=__file__,
     description=__doc__ or "",
-    space={"name": "guided-gemm", "options": {"pack_a": False, "pack_b": "knob"}},
+    space={
+        "name": "guided-gemm",
+        "options": {"pack_a": False, "pack_b": "places", "kc": "knob", "tiles": "fitting"},
+    },
     layers="gemm",
     others={
         0: ("gemm:512x512x512", "gemm:1024x1024x1024", "gemm:1000x1003x997"),

@@ -14,7 +14,7 @@ from searchlab.space import Config, Knob, ProductSpace
 from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 
-from .blis_model import KC, Blocking, blocking, even
+from .blis_model import KC, Blocking, blocking
 from .common import FORK, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, extents
 from .gemm_schedule import Plan, basic, blocked
@@ -33,11 +33,21 @@ STREAM = 8
 """kc where B streams by: so many of its rows are read side by side."""
 
 PASSES = (256, 512)
-"""The least of k in a pass over C that is searched; from there on, what a pass writes of C weighs little."""
+"""The most of k in a pass over C, where k is cut: micro-panels of B take a part of an L1 cache, or all of it."""
 
 
 def _pack(operand: str) -> str:
     return f"pack_{operand.lower()}"
+
+
+def _pass(k: int, most: int) -> int:
+    """The depth of passes over ``k`` of up to ``most`` each: as few as there can be, or up to half as many again.
+
+    Among these are the fewest that leave no rest; or else the fewest, all about as deep.
+    """
+    fewest = ceil(k / most)
+    counts = (count for count in range(fewest, fewest * 3 // 2 + 1) if k % (count * UNROLLED) == 0)
+    return ceil(k / next(counts, fewest))
 
 
 class GuidedGemm(ProductSpace):
@@ -72,7 +82,7 @@ class GuidedGemm(ProductSpace):
     - ``kc``: ``"paper"`` is the depth of Low et al. (2016), at which the micro-panels of A and B stay in L1 together.
       ``"whole"``, the default, is not the paper's: all of k, if micro-panels so deep stay in L2, and else the paper's.
       C is then written once. Where C is not resident, both are the paper's. ``"knob"`` searches it where C is
-      resident: all of k, passes of about PASSES, and STREAM where one micro-tile has all rows.
+      resident: all of k, passes of up to PASSES, and of STREAM where one micro-tile has all rows.
     - ``tiles``: ``"all"``, the knobs mr and nr; or ``"fitting"``, one knob ``tile`` of those micro-tiles, as ``6x16``,
       that neither spill nor have too few sums to hide the latency of a multiply-add, and are no higher than A.
 
@@ -113,10 +123,8 @@ class GuidedGemm(ProductSpace):
                 )
             if value and not packs:
                 raise SearchlabError(f"variant {variant!r} packs nothing; leave out {name!r}, or use variant 'packed'")
-            if value in ("panel", "places") and (self.algorithm.resident, name) != (
-                "C",
-                _pack(self.algorithm.operands[0]),
-            ):
+            by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
+            if value in ("panel", "places") and name != by_panel:
                 raise SearchlabError(
                     f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; it may be true"
                 )
@@ -156,7 +164,7 @@ class GuidedGemm(ProductSpace):
                 knobs.append(Knob(_pack(name), (False, True) if value == "knob" else PLACES))
         if self.kc == "knob":
             streams = [STREAM] if extent["i"] <= most else []
-            depths = {even(extent["p"], depth) for depth in (*streams, *PASSES)} | {extent["p"]}
+            depths = {_pass(extent["p"], limit) for limit in (*streams, *PASSES)} | {extent["p"]}
             knobs.append(Knob("kc", tuple(sorted(depths))))
         if self.blocks == "knobs":
             # No smaller than any micro-tile, so that no two choices round up to the same block.

@@ -198,6 +198,8 @@ def test_fitting_tiles_neither_spill_nor_stall_and_kc_is_cut_evenly() -> None:
     assert knobs(1, 2048)["tile"] == ("1x8", "1x16", "1x24", "1x32")
     assert knobs(1, 2048)["kc"] == (8, 256, 512, 2048)
     assert knobs(64, 576)["kc"] == (192, 288, 576)
+    assert knobs(64, 1152)["kc"] == (192, 384, 1152)  # five passes would leave a rest
+    assert knobs(64, 1153)["kc"] == (231, 385, 1153)
     assert knobs(64, 64)["kc"] == (64,)
     assert "14x32" in knobs(49, 64, "skylake-avx512")["tile"]
 
