@@ -26,11 +26,8 @@ VARIANTS = ("basic", "blocked", "packed", "micro-kernel")
 """Each adds one step to the one before: cache blocks, packed copies, a micro-tile in registers."""
 
 
-PLACES = ("no", "block", "pass", "panel")
-"""Where an operand is packed: nowhere, a block of the L3 cache at a time, or by the task that uses it, as much of it as
-the pass over C needs, or a micro-panel."""
-
-BY_TASK = PLACES[2:]
+PLACES = ("no", "block", "panel")
+"""Where an operand is packed: nowhere, a cache block at a time, or a micro-panel at a time by the task that uses it."""
 
 STREAM = 8
 """kc where B streams by: so many of its rows are read side by side."""
@@ -74,9 +71,9 @@ class GuidedGemm(ProductSpace):
       the last two variants. One that is not is loaded from where it is, step by step, or micro-tile by micro-tile
       where it is the resident operand; if its sizes are no multiples of the tile's, the loads of the edge trips have
       conditions. A copy pays where it is read often: that of A the more columns there are, that of B the more rows.
-      The operand in the L3 cache, B in B3A2C0, may also be packed by the task that uses it, for each block of the other
-      one anew: ``"pass"``, what a pass over C needs, or ``"panel"``, a micro-panel right before its use. So with few
-      rows B passes through the L2 or L1 cache and is not written to memory again. ``"places"`` searches all PLACES.
+      The operand in the L3 cache, B in B3A2C0, may also be ``"panel"``: each task copies a micro-panel right before
+      it uses it, for each block of the other operand anew. So with few rows B passes through the L1 cache once, and its
+      copy is never written to memory. ``"places"`` searches all three ways, with the words PLACES.
     - ``parallel``: the loop whose trips are dealt out to the target's cores: ``ic``, ``jc`` over blocks, ``ir``,
       ``jr`` over micro-tiles, each where the algorithm has it; in the basic variant ``i``. ``"none"``, or by default
       ``"auto"``: tasks of blocks computed to take the cores the least time, when the problem is worth waking them.
@@ -120,14 +117,14 @@ class GuidedGemm(ProductSpace):
         self.tiles = one_of("tiles", tiles, ("all", "fitting"))
         packs = variant in ("packed", "micro-kernel")
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
-            if value not in (None, "knob", *BY_TASK, "places") and not isinstance(value, bool):
+            if value not in (None, "knob", "panel", "places") and not isinstance(value, bool):
                 raise SearchlabError(
-                    f'option {name!r} is {value!r}; it must be true, false, "knob", "pass", "panel" or "places"'
+                    f'option {name!r} is {value!r}; it must be true, false, "knob", "panel" or "places"'
                 )
             if value and not packs:
                 raise SearchlabError(f"variant {variant!r} packs nothing; leave out {name!r}, or use variant 'packed'")
-            by_task = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
-            if value in (*BY_TASK, "places") and name != by_task:
+            by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
+            if value in ("panel", "places") and name != by_panel:
                 raise SearchlabError(
                     f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; it may be true"
                 )
@@ -198,10 +195,12 @@ class GuidedGemm(ProductSpace):
         cut, parallel_loop = self._cut(sizes, tile)
         places = {name: config.get(_pack(name), value) for name, value in self.packing.items()}
         packed = frozenset(name for name, place in places.items() if place not in (False, "no"))
-        by_task = {name: str(place) for name, place in places.items() if place in BY_TASK}
+        by_panel = frozenset(name for name, place in places.items() if place == "panel")
         return blocked(
             self.workload,
-            Plan(self.algorithm, tile, cut, self.lanes, packed, by_task, self.variant == "micro-kernel", parallel_loop),
+            Plan(
+                self.algorithm, tile, cut, self.lanes, packed, by_panel, self.variant == "micro-kernel", parallel_loop
+            ),
         )
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
