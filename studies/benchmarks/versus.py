@@ -179,8 +179,8 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             }
             worst, least = min(by["ratio"].items(), key=lambda item: item[1])
             lines.append(
-                f"{len(some)} workloads{f' of batch {batch}' if batch else ''} on {threads} "
-                f"{'thread' if threads == 1 else 'threads'}, against {title}: geometric mean "
+                f"{len(some)} {'workload' if len(some) == 1 else 'workloads'}{f' of batch {batch}' if batch else ''} "
+                f"on {threads} {'thread' if threads == 1 else 'threads'}, against {title}: geometric mean "
                 f"{geometric_mean(by['ratio'].values()):.2f} ({geometric_mean(by['ratio_of_least'].values()):.2f}), "
                 f"least {least:.2f} ({worst})"
             )

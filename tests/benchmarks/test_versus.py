@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError
+from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
+from searchlab_spaces.guided.gemm import GuidedGemm
 
 BENCHMARKS = Path(__file__).parents[2] / "studies" / "benchmarks"
 
@@ -92,8 +94,10 @@ def test_ratios_are_taken_within_each_round() -> None:
 
 
 def test_the_sides_take_turns_in_processes_of_their_own() -> None:
-    task = {"workload": "gemm:64x64x64", "threads": 1}
-    config = {"mr": 4, "nr": _lanes(), "pack_b": True}
+    task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1}
+    target = resolve_target({"kind": "native", "num-cores": 1})
+    space = GuidedGemm(parse_workload(task["workload"]), target, **kernels.BENCHMARK.space["options"])
+    config = space.config_at(0).to_json()
     with (
         turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours,
         turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs,
@@ -102,12 +106,6 @@ def test_the_sides_take_turns_in_processes_of_their_own() -> None:
     assert set(theirs.facts) == {"version", "kernels"}
     assert 0 < result["ours_seconds"] < 1
     assert 0 < result["peers"]["openblas"]["ratio"] < 1000
-
-
-def _lanes() -> int:
-    from searchlab.target import resolve_target
-
-    return resolve_target("native").simd_bytes // 4
 
 
 def row(workload: str, threads: int, batch: int, **ratios: float) -> dict[str, Any]:
@@ -139,8 +137,7 @@ def test_the_table_has_a_row_each_and_means_by_threads_and_batch() -> None:
         "2 workloads of batch 1 on 1 thread, against MKL: geometric mean 2.00 (2.00), least 1.00 (resnet50/gemm1)",
         "2 workloads of batch 1 on 1 thread, against the best of them: geometric mean 0.71 (0.71), "
         "least 0.50 (resnet50/gemm2)",
-        "1 workloads of batch 1 on 2 threads, against OpenBLAS: geometric mean 1.50 (1.50), "
-        "least 1.50 (resnet50/gemm1)",
+        "1 workload of batch 1 on 2 threads, against OpenBLAS: geometric mean 1.50 (1.50), least 1.50 (resnet50/gemm1)",
     ]
 
 
