@@ -34,6 +34,7 @@ from .programs import BUDGET, run_programs
 from .read import compared, read_runs
 from .report import write_report
 from .rows import (
+    Groups,
     Rows,
     cell_rows,
     claim_rows,
@@ -378,7 +379,7 @@ def _there(value: T | None, why_not: str) -> T:
     return value
 
 
-def _frame(rows: Rows) -> pd.DataFrame:
+def _frame(rows: Rows | Groups) -> pd.DataFrame:
     """With NaN for None, so that a column of numbers is one."""
     import pandas as pd
 

@@ -26,7 +26,7 @@ from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast
 from .stats.aggregates import Sample, improvement
 from .stats.curves import Floats
 from .stats.intervals import improvement_interval, share_interval
-from .stats.ranks import pairs, rank_sum_test, rounded, signed_rank_effect, signed_rank_test
+from .stats.ranks import pairs, rank_sum_test, rounded, signed_rank
 
 About = Callable[..., Contrast]
 Runs = Mapping[int, float]
@@ -70,10 +70,11 @@ def _sample(runs: Runs, seeds: Collection[int] | None = None) -> Floats:
 
 
 def _paired(about: About, ours: Floats, theirs: Floats) -> Contrast:
+    effect, p = signed_rank(ours, theirs)
     share = share_interval(float((ours > theirs).sum() + (ours == theirs).sum() / 2), len(ours))
     return about(
         test=SIGNED_RANK, runs=len(ours), improvement=share.value, lower=share.lower, upper=share.upper,
-        effect=signed_rank_effect(ours, theirs), p=signed_rank_test(ours, theirs), note=share.note,
+        effect=effect, p=p, note=share.note,
     )  # fmt: skip
 
 

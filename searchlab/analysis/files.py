@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 from .charts.figures import Figure
 from .model import Program, Summary
 from .rows import (
+    Groups,
     Rows,
     cell_rows,
     claim_rows,
@@ -46,8 +48,8 @@ def write_numbers(
         _write_csv(out / "overall.csv", overall_rows(summary.overall))
         _write_csv(out / "claims.csv", claim_rows(summary.overall))
         _write_csv(out / "matrix.csv", cell_rows(summary.overall))
-    _write_curves(out / "curves.csv", comparison)
-    _write_csv(out / "figures.csv", figure_rows(figures))
+    _write_groups(out / "curves.csv", curve_rows(comparison))
+    _write_groups(out / "figures.csv", figure_rows(figures))
     _write_csv(out / "programs.csv", program_rows(programs))
 
 
@@ -55,18 +57,31 @@ def write_json(path: Path, value: Any) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
-def _write_curves(path: Path, comparison: ComparedRuns) -> None:
-    """As :func:`_write_csv` writes :func:`~.rows.curve_rows`, which may be millions, in half its time."""
-    _write_csv(path, curve_rows({}))
-    with path.open("a", newline="", encoding="utf-8") as file:
-        for item in comparison.values():
-            for run in item.runs:
-                csv.writer(named := StringIO(), lineterminator="").writerow((item.workload, run.strategy, run.seed))
-                name = named.getvalue()
-                curve = run.curve.tolist()
-                texts = {best: str(best) for best in set(curve)}  # few, as a curve seldom rises
-                points = zip(run.elapsed.tolist(), map(texts.__getitem__, curve), strict=True)
-                file.write("".join([f"{name},{at},{seconds},{best}\n" for at, (seconds, best) in enumerate(points, 1)]))
+def _write_groups(path: Path, table: Groups) -> None:
+    """As :func:`_write_csv`, in a tenth of its time."""
+    with path.open("wb") as file:
+        file.write(_csv_row(table.columns) + b"\n")
+        for names, rows in table.groups:
+            if rows:
+                start = _csv_row(names) + b","
+                file.write(start + _numbers(rows).replace(b"],[", b"\n" + start) + b"\n")
+
+
+def _csv_row(values: Sequence[Any]) -> bytes:
+    csv.writer(row := StringIO(), lineterminator="\n").writerow(values)
+    return row.getvalue()[:-1].encode()
+
+
+_AS_PYTHON = re.compile(rb"(?<![\d.])0\.0000\d+|[\d.]+e-?\d+")
+"""The numbers that JSON and CSV spell in different ways."""
+
+
+def _numbers(rows: Sequence[Sequence[float | None]]) -> bytes:
+    """The numbers of ``rows`` as they are in CSV, with "],[" between two rows."""
+    text = msgspec.json.encode(rows)[2:-2].replace(b"null", b"")
+    if b"e" in text or b"0.0000" in text:
+        text = _AS_PYTHON.sub(lambda number: repr(float(number[0])).encode(), text)
+    return text
 
 
 def _write_csv(path: Path, table: Rows) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
@@ -35,12 +36,14 @@ _FOOTING = ("target", "measure")
 _NOTED = ("host", "workers", "versions")
 
 
-def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
+def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> ComparedRuns:
     """The runs of every log that ``where`` names, and of every log under the directories that it names.
 
     A directory of a study has the runs that the study has now, with the trials that it now gives them; other logs that
     lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a
     suite count as workloads of their own, also where two are of one workload.
+
+    readings: False where :func:`~searchlab.log.cache.read_logs` need not read them.
 
     A log that is named twice is read once. Many logs in one directory get a cache there: see
     :mod:`searchlab.log.cache`. Where one directory is read, a report names each log relative to it; else by its whole
@@ -49,15 +52,26 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
     Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
     two logs of one run, one name for two strategies, or a workload that was measured in different ways.
     """
-    paths: dict[Path, tuple[Path, Budget]] = {}
+    paths: dict[str, tuple[Path, Budget]] = {}
+    folders: dict[str, str] = {}
+
+    def real(path: Path) -> str:
+        """Where ``path`` lies; a log is seldom a link, and the folder of many is looked up once."""
+        folder, name = os.path.split(path)
+        if os.path.islink(path):
+            return os.path.realpath(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        return os.path.join(folders[folder], name)
+
     for place in where:
         for path, budget in _logs(place, everything):
-            paths.setdefault(path.resolve(), (path, budget))
+            paths.setdefault(real(path), (path, budget))
     if not paths:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
     running = {path for path, _ in paths.values() if is_locked(path)}  # before they are read: they may end meanwhile
-    logs = read_logs(directory, [path for path, _ in paths.values()], {})
+    logs = read_logs(directory, [path for path, _ in paths.values()], {}, readings)
     within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "only the trials that the study now has are reported, of logs that hold more")
@@ -111,9 +125,11 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
     plans = {path.parent: plan.by_log for path in place.rglob(PLAN) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
     left_out: list[Path] = []
+    homes: dict[Path, Path | None] = {}
     for path in paths:
-        home = next((directory for directory in path.parents if directory in plans), None)
-        if home is None:
+        if (folder := path.parent) not in homes:
+            homes[folder] = next((directory for directory in path.parents if directory in plans), None)
+        if (home := homes[folder]) is None:
             logs.append((path, Budget()))
         elif run := plans[home].get(path.relative_to(home).as_posix()):
             logs.append((path, run.budget))

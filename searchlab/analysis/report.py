@@ -50,7 +50,7 @@ def report(
     """
     paths = [Path(place) for place in where]
     directory = report_directory(*paths, out=out)
-    return write_report(read_runs(*paths, everything=everything), directory, traces)
+    return write_report(read_runs(*paths, everything=everything, readings=False), directory, traces)
 
 
 def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET) -> Summary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, count, repeat
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -25,6 +25,21 @@ class Rows:
 
     columns: Sequence[str]
     rows: Iterable[_Row]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows in groups, which may be millions in all. A row is the names of its group and then numbers, or None.
+
+    groups: of each its names, and the rest of its rows. They can be read once.
+    """
+
+    columns: Sequence[str]
+    groups: Iterable[tuple[_Row, Sequence[_Row]]]
+
+    @property
+    def rows(self) -> Iterator[_Row]:
+        return ((*names, *numbers) for names, rows in self.groups for numbers in rows)
 
 
 def strategy_rows(summary: Summary) -> Rows:
@@ -125,18 +140,16 @@ def cell_rows(overall: Overall | None) -> Rows:
     return Rows(MatrixCell.__struct_fields__, map(msgspec.structs.astuple, overall.matrix if overall else ()))
 
 
-def curve_rows(comparison: ComparedRuns) -> Rows:
+def curve_rows(comparison: ComparedRuns) -> Groups:
     """A row for each trial of each run: trials and seconds, both from its start, and the best GFLOPS then."""
-    return Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), _curves(comparison))
+    return Groups(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), _curves(comparison))
 
 
-def _curves(comparison: ComparedRuns) -> Iterator[_Row]:
+def _curves(comparison: ComparedRuns) -> Iterator[tuple[_Row, list[_Row]]]:
     for item in comparison.values():
         for run in item.runs:
-            yield from zip(  # millions of rows: nothing here is done for each of them
-                repeat(item.workload), repeat(run.strategy), repeat(run.seed), count(1), run.elapsed.tolist(),
-                run.curve.tolist(),
-            )  # fmt: skip
+            points = zip(count(1), run.elapsed.tolist(), run.curve.tolist(), strict=False)
+            yield (item.workload, run.strategy, run.seed), list(points)
 
 
 def program_rows(programs: Iterable[Program]) -> Rows:
@@ -155,18 +168,17 @@ def _program(one: Program) -> _Row:
     )  # fmt: skip
 
 
-def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
+def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Groups:
     """A row for each point of each line of the line charts."""
-    return Rows(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), _figures(figures))
+    return Groups(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), _figures(figures))
 
 
-def _figures(figures: Mapping[str, Sequence[Figure]]) -> Iterator[_Row]:
+def _figures(figures: Mapping[str, Sequence[Figure]]) -> Iterator[tuple[_Row, list[_Row]]]:
     for workload, charts in figures.items():
         for figure in charts:
             for view in figure.views:
                 for line in view.series:
                     nothing = [None] * len(view.x)
-                    columns = (view.x, line.y, line.lower or nothing, line.upper or nothing)
-                    names = map(repeat, (workload, figure.key, view.key, line.strategy))
-                    there = (y is not None for y in line.y)
-                    yield from compress(zip(*names, *columns, strict=False), there)
+                    points = zip(view.x, line.y, line.lower or nothing, line.upper or nothing, strict=True)
+                    names = workload, figure.key, view.key, line.strategy
+                    yield names, [point for point in points if point[1] is not None]

@@ -165,15 +165,12 @@ def reach(runs: Sequence[LoggedRun]) -> int:
 
 def alike(runs: Sequence[Array]) -> int:
     """How many trials runs have in common from the start: the same configs in the same order. runs: their configs."""
-    shortest = min(map(len, runs), default=0)
-    differ = np.zeros(shortest, dtype=np.bool_)
-    for configs in runs[1:]:
-        differ |= configs[:shortest] != runs[0][:shortest]
-    for place in np.flatnonzero(differ).tolist():
-        first, *others = (msgspec.json.decode(configs[place]) for configs in runs)
-        if any(config != first for config in others):  # and not one config, its knobs in another order
-            return int(place)
-    return shortest
+    for place, configs in enumerate(zip(*runs, strict=False)):
+        if len(set(configs)) > 1:
+            first, *others = map(msgspec.json.decode, configs)
+            if any(config != first for config in others):  # and not one config, its knobs in another order
+                return place
+    return min(map(len, runs), default=0)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def _numbers(rows: Sequence[StrategySummary], measure: str) -> dict[str, dict[in
 def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
     header = group.runs[0].log.header
     best = item.best.gflops if item.best else 0.0
-    hits = [trials_to_target(curve, TARGET * best) for curve in group.curves]
+    hits = trials_to_target(group.curves, TARGET * best).tolist()
     hits_in_seconds = seconds_of_hits(np.array(hits)[:, np.newaxis], group.elapsed)[:, 0].tolist()
     spent = [float(min(run.log.trials, item.horizon)) for run in group.compared]
     curves = item.score_curves.get(group.strategy)
@@ -209,7 +209,7 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
             hits_in_seconds, group.elapsed[:, -1].tolist(), item.longest,
             _interrupted(group, TARGET * best, seconds=True),
         ),
-        area=Spread.of([area_under_curve(curve, best, item.horizon) for curve in group.curves]),
+        area=Spread.of(area_under_curve(group.curves, best, item.horizon).tolist()),
         anytime=Spread.of(
             anytime(group.lowest, item.flops / best / 1e9).tolist() if best else [0.0] * len(group.compared)
         ),
@@ -225,7 +225,7 @@ def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
 
 def _interrupted(group: StrategyRuns, target: float, *, seconds: bool) -> list[tuple[float, float]]:
     """Of each run that was stopped early: the trials or seconds that it took to ``target`` GFLOPS, and all it had."""
-    pairs = [(trials_to_target(run.curve, target), float(len(run.curve))) for run in group.interrupted]
+    pairs = [(float(trials_to_target(run.curve, target)), float(len(run.curve))) for run in group.interrupted]
     if not seconds:
         return pairs
     ends = [np.append(run.elapsed, math.inf) for run in group.interrupted]
@@ -236,5 +236,5 @@ def _interrupted(group: StrategyRuns, target: float, *, seconds: bool) -> list[t
 
 
 def _seconds(group: StrategyRuns) -> Seconds:
-    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in group.runs]).T]
+    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in group.runs]).T.tolist()]
     return Seconds(math.fsum(parts), *parts)

@@ -10,8 +10,9 @@ exclusive: whether each call measures the machine that it runs on, so that one m
 folder: the directory of the study's logs, for the executor's own files, if it has any. It may have these attributes:
 
 - ``jobs``: how many calls go on at the same time; twice as many are submitted at a time.
-- ``batch``: how many short runs are worth one call.
+- ``batch``: how many short runs are worth one call; of few runs each call has less, so that there is one for each job.
 - ``exclusive = True``: it keeps exclusive calls on different machines. Else they are submitted one at a time.
+- ``ends_workers = True``: its processes end with it. What measures in one then goes on to the next run of the study.
 - ``kill_workers()``: ends at once what still runs, after an interrupt.
 """
 

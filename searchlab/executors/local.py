@@ -22,14 +22,17 @@ _Call = tuple[Future[Any], bytes]
 
 
 class LocalExecutor(Executor):
-    """Processes of this machine, one for each of ``jobs``, or one a core if 0.
+    """Processes of this machine, one for each of ``jobs``, or one a core if 0. batch: the most short runs of a call.
 
     A call whose process dies fails with :class:`~searchlab.measure.process.WorkerDied`, which says how it died; the
     next call gets a new process. The standard library's pool is broken then, and runs a user's script again in each of
     its processes.
     """
 
-    def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0) -> None:
+    ends_workers = True
+
+    def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: int = 8) -> None:
+        self.batch = batch
         self.jobs = jobs_here(jobs, exclusive, available_cores())
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []

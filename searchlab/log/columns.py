@@ -108,7 +108,7 @@ class Columns:
             failures=failures,
             nearest=np.fromiter(map(attrgetter("nearest"), rows), np.bool_, number),
             reused=np.fromiter(map(attrgetter("reused"), rows), np.bool_, number),
-            configs=texts_array(configs),
+            configs=objects(configs),
             sentinels=np.array([row.sentinel for row in rows], dtype=np.float64),  # None becomes NaN
             counts=counts,
             readings=readings,
@@ -121,12 +121,12 @@ class Columns:
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        return batch_starts(list(map(tuple, self.spent[:, :2].tolist())), self.header.batch)
+        return batch_starts(self.spent[:, :2], [self.header.batch], [self.trials])
 
     @cached_property
     def charged(self) -> Floats:
         """As :attr:`searchlab.log.format.Log.charged`."""
-        return charged(self.spent, self.starts, self.header.workers)
+        return charged(self.spent, self.starts, [self.header.workers], [self.trials])
 
     @cached_property
     def elapsed(self) -> Floats:
@@ -167,6 +167,18 @@ class Columns:
         )  # fmt: skip
 
 
+def charge(logs: Sequence[Columns]) -> None:
+    """Compute :attr:`Columns.charged` and :attr:`Columns.elapsed` of all ``logs`` at once: thousands are read."""
+    lengths = [log.trials for log in logs]
+    spent = np.concatenate([log.spent for log in logs])
+    starts = batch_starts(spent[:, :2], [log.header.batch for log in logs], lengths)
+    charges = charged(spent, starts, [log.header.workers for log in logs], lengths)
+    sums = charges.sum(axis=1)
+    ends = np.cumsum(lengths).tolist()
+    for log, start, end in zip(logs, [0, *ends], ends, strict=False):
+        vars(log)["charged"], vars(log)["elapsed"] = charges[start:end], np.cumsum(sums[start:end])
+
+
 @lru_cache(maxsize=256)  # the logs of a study are of few workloads
 def _parsed(workload: str) -> Workload:
     return parse_workload(workload)
@@ -191,9 +203,10 @@ def _qualities(models: Iterable[ModelQuality | None]) -> Floats:
     return np.array(rows, dtype=np.float64).reshape(-1, len(METRICS))  # None becomes NaN
 
 
-def texts_array(texts: Sequence[bytes]) -> Array:
-    array = np.empty(len(texts), dtype=object)
-    array[:] = texts
+def objects(values: Sequence[Any]) -> Array:
+    """``values`` as an array of them, whatever they are: shape (values,)."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
     return array
 
 

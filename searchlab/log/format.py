@@ -186,18 +186,16 @@ class Log:
 
     @cached_property
     def charged(self) -> Floats:
-        """Seconds charged for proposing, training, building and running each trial: shape (trials, 4).
+        """See :func:`~searchlab.log.charges.charged`: shape (trials, 4).
 
-        See :func:`~searchlab.log.charges.charged`. A reused measurement is charged at its recorded time, so that the
-        second run has no advantage.
+        A reused measurement is charged at its recorded time, so that the second run has no advantage.
         """
-        spent = [(r.propose_seconds, r.train_seconds, r.build_seconds, r.run_seconds) for r in self.records]
-        return charged(np.array(spent, dtype=np.float64).reshape(-1, 4), self.starts, self.header.workers)
+        return charged(_spent(self.records), self.starts, [self.header.workers], [len(self.records)])
 
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        return batch_starts([(r.propose_seconds, r.train_seconds) for r in self.records], self.header.batch)
+        return batch_starts(_spent(self.records)[:, :2], [self.header.batch], [len(self.records)])
 
     @cached_property
     def sentinels(self) -> Floats:
@@ -211,7 +209,6 @@ class Log:
 
     @cached_property
     def flops(self) -> int:
-        """See :attr:`~searchlab.workload.Workload.flops`."""
         return parse_workload(self.header.workload).flops
 
     @cached_property
@@ -226,8 +223,14 @@ class Log:
 
 def batches(records: Sequence[Record], size: int) -> list[Sequence[Record]]:
     """``records`` by the batches that their policy gave: see :func:`~searchlab.log.charges.batch_starts`."""
-    starts = batch_starts([(r.propose_seconds, r.train_seconds) for r in records], size)
+    starts = batch_starts(_spent(records)[:, :2], [size], [len(records)])
     return [records[start:end] for start, end in pairwise([*starts, len(records)])]
+
+
+def _spent(records: Sequence[Record]) -> Floats:
+    """Seconds that proposing, training, building and running each trial took: shape (trials, 4)."""
+    spent = [(r.propose_seconds, r.train_seconds, r.build_seconds, r.run_seconds) for r in records]
+    return np.array(spent, dtype=np.float64).reshape(-1, 4)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

@@ -124,6 +124,8 @@ class Result:
         repeats: the readings of which the cost is made, a tuple of seconds. gflops and best_gflops are as measured
         during the search; gflops_retimed is that of a finalist as it was timed again at the end, NaN of other trials.
         The maximum of gflops may be above :attr:`Best.gflops`, which is a gflops_retimed if the run has finalists.
+        failure, and a knob whose values are texts, are categories; a knob whose values are lists, or of several types,
+        is of objects.
         """
         return run_frame(Columns.of(self.log, {}))
 
@@ -157,7 +159,8 @@ class Results(list[Result]):
         """A row a trial of every run: what its run is, and the columns of :meth:`Result.to_frame`.
 
         These say what a run is: workload, space, strategy (its label), policy, cost_model and features (None if it has
-        no model), batch, seed. A knob that a space does not have is NaN.
+        no model), batch, seed. All of these but the last two are categories: before pandas 3, ``groupby`` by several of
+        them takes ``observed=True``. A knob that a space does not have is NaN.
         """
         texts: Texts = {}
         return study_frame([Columns.of(result.log, texts) for result in self])

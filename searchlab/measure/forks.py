@@ -43,8 +43,9 @@ def fork(connection: int, stderr: BinaryIO, environment: Environment, threads: i
     global _server
     with _starting:
         if _server is None or not _server.usable:
+            if _server is not None:
+                _server.close()
             _server = ForkServer()
-            atexit.register(_server.close)
         server = _server
     try:
         folder = os.getcwd()
@@ -100,7 +101,7 @@ class ForkServer:
         self._control.settimeout(ANSWER_SECONDS)
         kept, errors = os.pipe()
         os.set_blocking(kept, False)
-        self._errors = open(kept, "rb", buffering=0)  # noqa: SIM115 - as long as the server
+        self._errors = open(kept, "rb", buffering=0)  # noqa: SIM115 - closed by close()
         with theirs, open(errors, "wb") as stderr:
             self._process = start("searchlab.measure.forkserver", theirs.fileno(), stderr, self.environment)
 
@@ -114,7 +115,7 @@ class ForkServer:
         try:
             answer: int | str = self._ask(message, files)
         except OSError:
-            self.close()
+            self.end()
             why = last_line(self._errors.read(1 << 20) or b"") or f"exit code {self._process.returncode}"
             raise SearchlabError(f"no measuring process can be started: {why}; is TVM whole?") from None
         if isinstance(answer, str):
@@ -126,15 +127,21 @@ class ForkServer:
         try:
             end: End | None = self._ask(HasEnded(pid))
         except OSError:
-            self.close()
+            self.end()
             return End(-signal.SIGKILL)
         return end
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End the server, and with it its forks."""
         if self._owner == os.getpid():
             self._process.kill()
             self._process.wait()
+
+    def close(self) -> None:
+        """End the server, and ask it no more: its forks have ended."""
+        self.end()
+        self._control.close()
+        self._errors.close()
 
     def _ask(self, message: Fork | HasEnded, files: list[int] | None = None) -> Any:
         """Raises OSError if the server has ended, or does not answer."""
@@ -148,5 +155,11 @@ class ForkServer:
         raise ConnectionResetError
 
 
+def _close() -> None:
+    if _server is not None:
+        _server.close()
+
+
 _starting = threading.Lock()
 _server: ForkServer | None = None
+atexit.register(_close)

@@ -79,8 +79,9 @@ class Dispatch:
         folder = Path(os.path.commonpath([one.run.log.absolute().parent for one in runs]))
         study = uuid.uuid4().hex
         self._around = Surroundings(
-            study, base.absolute(), folder / f".shared-{study}", pickle.dumps(dict(known)), trusts()
-        )
+            study, base.absolute(), folder / f".shared-{study}", pickle.dumps(dict(known)), trusts(),
+            getattr(executor, "ends_workers", False),
+        )  # fmt: skip
         exclusive = runs[0].run.settings.exclusive
         self._one_at_a_time = exclusive and not getattr(executor, "exclusive", False)
         self._batch = getattr(executor, "batch", 1) if runs[0].run.settings.replays else 1
@@ -96,7 +97,8 @@ class Dispatch:
                 self._progress.end(one, one.held)
                 yield one.run, one.held
         left = [one for one in self._runs if not one.complete]
-        self._waiting.extend(left[i : i + self._batch] for i in range(0, len(left), self._batch))
+        size = max(1, min(self._batch, len(left) // self._ahead()))
+        self._waiting.extend(left[i : i + size] for i in range(0, len(left), size))
         marker = self._around.shared
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()

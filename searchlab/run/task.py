@@ -64,7 +64,8 @@ class Surroundings:
 
     study: a name that no other call of the study has. base: the directory that relative paths start from. shared: a
     file that is there wherever the directory of the logs is shared. known: the pickled measurements that every run
-    begins with. trusts: whether logs to start from may name any code.
+    begins with. trusts: whether logs to start from may name any code. kept: whether processes that measure are kept for
+    the next run: where nothing ends them after the last run, they are not.
     """
 
     study: str
@@ -72,6 +73,7 @@ class Surroundings:
     shared: Path
     known: bytes
     trusts: bool
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ def perform(task: Task) -> list[Outcome]:
         for run, held in zip(runs, task.held, strict=True):
             measurers = _HERE.measurers(task.around)
             outcomes.append(_performed(run, held, task.around, measurers))
-            if not run.settings.replays:
-                measurers.close()  # it may have processes, which nobody needs when the study is over
+            if outcomes[-1].failed or not (run.settings.replays or task.around.kept):
+                measurers.close()
         return outcomes
 
 

@@ -3,12 +3,12 @@
     python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # every policy, killed so often
     python studies/benchmarks/soak.py --faults [--kills 500]               # the file system fails instead
 
-Each run replays a table in a process of its own. When its log has grown by a random number of bytes, the process is
-killed by SIGKILL, SIGTERM or SIGINT, and started again, until the run has all its trials. With ``--faults`` no process
-is killed, but some of its writes are short, or fail with EIO or ENOSPC when half is written (``faults.c``, which takes
-a C compiler): then the run must end with one sentence. After every interruption the log must begin with all complete
-records that it had before. At the end it must equal, except for times, the log of a run that nothing interrupted. The
-exit status is 1 if anything was lost.
+Each run replays a table, the first that its policy can search, in a process of its own. When its log has grown by a
+random number of bytes, the process is killed by SIGKILL, SIGTERM or SIGINT, and started again, until the run has all
+its trials. With ``--faults`` no process is killed, but some of its writes are short, or fail with EIO or ENOSPC when
+half is written (``faults.c``, which takes a C compiler): then the run must end with one sentence. After every
+interruption the log must begin with all complete records that it had before. At the end it must equal, except for
+times, the log of a run that nothing interrupted. The exit status is 1 if anything was lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import searchlab
 from searchlab.log.format import read_header
@@ -34,7 +34,7 @@ from searchlab.measure.table import TableMeasurer
 from searchlab.policy import POLICIES
 
 HERE = Path(__file__).parent
-TABLE = HERE.parent / "suite/v1/tables/gemm-31x256x128-knob-1t.jsonl.gz"
+TABLES = [HERE.parent / f"suite/v1/tables/gemm-{name}-1t.jsonl.gz" for name in ("31x256x128-knob", "64x64x64-trace")]
 CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 REFUSED, LOST = 3, 4
@@ -97,21 +97,33 @@ def whole(log: Path) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
-def searching(names: Sequence[str], table: Path, folder: Path, trials: int) -> dict[str, list[Any]]:
-    """What each policy does when nothing interrupts it. Those that cannot search the table are named and left out.
+class Goal(NamedTuple):
+    """The table that a policy searches, and its log of ``size`` bytes when nothing interrupts it."""
+
+    table: Path
+    log: list[Any]
+    size: int
+
+
+def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials: int) -> dict[str, Goal]:
+    """The goal of each policy. Those that can search none of the tables are named and left out.
 
     This also does all imports, before anything forks.
     """
-    expected = {}
+    goals = {}
     for name in names:
         path = folder / f"{name}.jsonl"
-        try:
-            run(name, table, path, trials)
-        except searchlab.SearchlabError as error:
-            print(f"{name} is left out: {error}", flush=True)
+        for table in tables:
+            try:
+                run(name, table, path, trials)
+            except searchlab.SearchlabError as error:
+                print(f"{name} on {table.name}: {error}", flush=True)
+            else:
+                goals[name] = Goal(table, decided(path), path.stat().st_size)
+                break
         else:
-            expected[name] = decided(path)
-    return expected
+            print(f"{name} is left out", flush=True)
+    return goals
 
 
 def with_faults(arguments: Sequence[str]) -> None:
@@ -128,7 +140,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=500, help="how often to interrupt the runs of each policy (500)")
     parser.add_argument("--faults", action="store_true", help="let the file system fail, and kill nothing")
-    parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE")
+    parser.add_argument("--tables", type=Path, nargs="+", default=TABLES, metavar="FILE")
     parser.add_argument(
         "--policies", nargs="+", default=sorted(POLICIES.installed()), metavar="P", help="all by default"
     )
@@ -140,30 +152,30 @@ def main(arguments: Sequence[str]) -> None:
     moments = random.Random(options.seed)
     lost = 0
     with tempfile.TemporaryDirectory() as folder:
-        expected = searching(options.policies, options.table, Path(folder), options.trials)
-        for policy, goal in expected.items():
+        goals = searching(options.policies, options.tables, Path(folder), options.trials)
+        for policy, goal in goals.items():
             kinds: Counter[str] = Counter()
             runs = 0
-            step = Path(folder, f"{policy}.jsonl").stat().st_size // 6
+            step = goal.size // 6
             while kinds.total() < options.kills:
                 log = Path(folder, f"{policy}-{runs}.jsonl")
                 runs += 1
                 again, kept = True, b""
                 while again:
                     if options.faults:
-                        pid = start(policy, options.table, log, options.trials, (20, moments.randrange(1 << 30)))
+                        pid = start(policy, goal.table, log, options.trials, (20, moments.randrange(1 << 30)))
                         ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                         lost += ended not in (0, REFUSED)
                         again, kind = ended != 0, "failed write"
                     else:
                         how = moments.choice(SIGNALS)
-                        pid = start(policy, options.table, log, options.trials, None)
+                        pid = start(policy, goal.table, log, options.trials, None)
                         again, kind = kill_at(pid, log, len(kept) + moments.randrange(step), how), how.name
                     kinds[kind] += again
                     now = whole(log)
                     lost += not now.startswith(kept)
                     kept = now
-                lost += decided(log) != goal
+                lost += decided(log) != goal.log
                 log.unlink()
                 print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)
             print(f" ({', '.join(f'{name} {count}' for name, count in sorted(kinds.items()) if count)})", flush=True)

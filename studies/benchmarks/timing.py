@@ -1,4 +1,4 @@
-"""Shared by the benchmarks of this folder: the search, timing two sides in turn, and a process for each row.
+"""Shared by the benchmarks of this folder: the search, the time of a call, and a process for each row.
 
 The libraries read their number of threads from the environment when they are loaded. So each row of a table is made in
 processes of its own, without any setting that would change the choice of kernels by the CPU.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ BUSY = 10.0  # percent of the machine's time that others may use in a rest, or i
 PATIENCE = 1.0  # seconds after which the rest ends anyway
 
 THREADS = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
+FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "GOMP_", "KMP_")
 """Prefixes of the settings that are dropped, for example OPENBLAS_CORETYPE."""
 
 
@@ -52,7 +52,7 @@ def common_options(description: str | None, trials: int = 32) -> argparse.Argume
     """A parser with the options of every benchmark here; ``trials`` is the default of that option."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=trials, help=f"programs that a search measures ({trials})")
-    parser.add_argument("--rounds", type=int, default=21, help="how often both sides run in turn (21)")
+    parser.add_argument("--rounds", type=int, default=21, help="how often all sides run in turn (21)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the search (0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -84,15 +84,24 @@ def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
     return [tvm.runtime.tensor(array, device_of(target.kind)) for array in [*workload.inputs().values(), result]]
 
 
-def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, seed: int) -> Config:
-    """The fastest of ``trials`` trials of the policy xgb in ``space``. Raises SearchlabError if none runs."""
+def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, seed: int) -> dict[str, Any]:
+    """The ``config`` of the fastest of ``trials`` trials of the policy xgb in ``space``, and what the search took.
+
+    ``search_seconds`` is its wall-clock time, ``build_seconds`` the sum over all programs, some of which are built at
+    the same time. Raises SearchlabError if no program runs.
+    """
     import searchlab
 
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         result = searchlab.tune(
             workload, space=space, policy="xgb", trials=trials, seed=seed, target=target,
             measure={"kind": "local", "repeat": 5, "min_repeat_ms": 20}, log=Path(folder, "log.jsonl"),
         )  # fmt: skip
+    took = {
+        "search_seconds": round(time.perf_counter() - began, 1),
+        "build_seconds": round(sum(trial.measurement.build_seconds or 0 for trial in result.trials), 1),
+    }
     fine = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
     front = [trial.config for trial in sorted(fine, key=lambda trial: trial.cost)[:8]]
     args = arguments(workload, target)
@@ -104,7 +113,7 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     ]
     # The clock drifts by more than their differences, so they are timed again, in turn.
     again = np.median([[np.median(timer(*args).results) for timer in timers] for _ in range(15)], axis=0)
-    return front[int(np.argmin(again))]
+    return {"config": front[int(np.argmin(again))].to_json(), **took}
 
 
 def seconds(run: Callable[[], object]) -> tuple[float, float]:
@@ -123,26 +132,10 @@ def seconds(run: Callable[[], object]) -> tuple[float, float]:
     return float(np.median(times)), min(times)
 
 
-def compare(sides: Sequence[Callable[[], object]], rounds: int) -> dict[str, Any]:
-    """Time ours and theirs in turn, ``rounds`` times, and swap the first side: seconds, and the ratio in each round.
-
-    The ratio of the least times is given too. On a busy machine it is the more reliable one, since a parallel loop
-    waits for each thread that was held up.
-    """
-    measured = []
-    for i in range(rounds):
-        order = (0, 1) if i % 2 == 0 else (1, 0)
-        both = {side: seconds(sides[side]) for side in order}
-        measured.append((both[0], both[1]))
-    (ours, ours_least), (theirs, theirs_least) = np.array(measured).transpose(1, 2, 0)
-    low, ratio, high = np.percentile(theirs / ours, [25, 50, 75])
-    return {
-        "ours_seconds": float(np.median(ours)),
-        "theirs_seconds": float(np.median(theirs)),
-        "ratio": float(ratio),
-        "ratio_quartiles": [float(low), float(high)],
-        "ratio_of_least": float(theirs_least.min() / ours_least.min()),
-    }
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a process whose libraries use so many threads, and choose their kernels themselves."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {**kept, **dict.fromkeys(THREADS, str(threads))}
 
 
 def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
@@ -150,10 +143,9 @@ def in_process(script: str, task: dict[str, Any], timeout: float | None = None) 
 
     Raises subprocess.SubprocessError if it fails, or takes more than ``timeout`` seconds.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     run = subprocess.run(
         [sys.executable, script, "--worker", json.dumps(task)],
-        env={**kept, **dict.fromkeys(THREADS, str(task["threads"]))},
+        env=environment(task["threads"]),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -161,23 +153,3 @@ def in_process(script: str, task: dict[str, Any], timeout: float | None = None) 
     )
     answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return answer
-
-
-def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write ``rows`` to ``file``, in place of its rows of the same workload and threads. Gives all rows of the file."""
-    if file is None:
-        return list(rows)
-    known = json.loads(file.read_text()) if file.exists() else []
-    merged = {(row["workload"], row["threads"]): row for row in [*known, *rows]}
-    file.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
-    return list(merged.values())
-
-
-def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """Geometric mean and least of the ratios of medians; in brackets, the geometric mean for the least times."""
-    means = np.exp(np.mean([[np.log(row["ratio"]), np.log(row["ratio_of_least"])] for row in rows], axis=0))
-    worst = min(rows, key=lambda row: float(row["ratio"]))
-    return (
-        f"{len(rows)} workloads on {rows[0]['threads']} threads: geometric mean {means[0]:.3f} ({means[1]:.3f}), "
-        f"least {worst['ratio']:.3f} ({worst['workload']})"
-    )

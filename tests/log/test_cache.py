@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,17 @@ def test_a_report_is_the_same_with_a_cache_and_without(
         assert len(read) == number
         reports.append({path.name: path.read_bytes() for path in (tmp_path / "report").iterdir()})
     assert reports[0] == reports[1] and {"report.html", "curves.csv", "summary.json"} <= reports[0].keys()
+
+
+def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: list[str]) -> None:
+    check(logs, read)
+    read.clear()
+    paths = find_logs(logs)
+    lean = read_logs(logs, paths, {}, readings=False)
+    assert not read and not any(len(log.readings) or len(log.counts) for log in lean)
+    for log, path in zip(lean, paths, strict=True):
+        whole = read_columns(path, {})
+        assert same(replace(log, counts=whole.counts, readings=whole.readings), whole)
+    paths[0].touch()
+    read_logs(logs, paths, {}, readings=False)  # writes the cache anew
+    assert check(logs, read) == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,24 @@ def test_runs_that_measure_are_submitted_one_at_a_time(tmp_path: Path) -> None:
 def test_a_wrong_executor_is_one_sentence(tmp_path: Path, executor: Any, said: str) -> None:
     with pytest.raises(SearchlabError, match=said):
         table_study(tmp_path).run(tmp_path / "out", executor=executor)
+
+
+class Counts(Executor):
+    """Calls at once, and counts the runs of each call."""
+
+    jobs, batch = 1, 3
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.sizes.append(len(args[0].held))
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@pytest.mark.parametrize(("seeds", "sizes"), [(1, [1, 1]), (2, [2, 2]), (4, [3, 3, 2])])
+def test_short_runs_travel_together_unless_they_are_few(tmp_path: Path, seeds: int, sizes: list[int]) -> None:
+    table_study(tmp_path, seeds=seeds).run(tmp_path / "out", executor=(counts := Counts()))
+    assert counts.sizes == sizes and len(decided_in(tmp_path / "out")) == 2 * seeds

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import cloudpickle
 import pytest
+from msgspec import to_builtins
 
 from searchlab.errors import RunsFailed
+from searchlab.measure.local import LocalSettings
 from searchlab.run import task
-from searchlab.run.task import machine_alone
+from searchlab.run.plan import Run
+from searchlab.run.task import Measurers, Outcome, Surroundings, Task, machine_alone, perform
 from tests.support.executing import decided_in, table_study
 
 
@@ -49,3 +55,34 @@ def test_one_run_measures_a_machine_at_a_time() -> None:
         entered.clear()
     second.join()
     assert entered.is_set()
+
+
+@pytest.mark.parametrize(("kept", "failing", "made"), [(False, "", 3), (True, "", 1), (True, "it failed", 3)])
+def test_what_measures_goes_on_to_the_next_run_where_it_ends_with_the_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, failing: str, made: int
+) -> None:
+    measurers: list[object] = []
+    closed: list[object] = []
+
+    class Measures:
+        def __init__(self, *_: object) -> None:
+            measurers.append(self)
+
+        def close(self) -> None:
+            closed.append(self)
+
+    def searched(run: Run, _: object, measurers: Measurers) -> Outcome:
+        measurers.of(run)
+        return Outcome(failed=failing)
+
+    monkeypatch.setattr(LocalSettings, "make", Measures)
+    monkeypatch.setattr(task, "_searched", searched)
+    (run, *_), _ = table_study(tmp_path).plan()
+    runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
+    around = Surroundings(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept)
+    for one in runs:
+        assert perform(Task(around, cloudpickle.dumps([one]), (to_builtins(one.settings),), (None,))) == [
+            Outcome(failed=failing)
+        ]
+    assert len(measurers) == made and closed == measurers[: made - (kept and not failing)]
+    perform(Task(replace(around, study="the next"), cloudpickle.dumps([]), (), ()))

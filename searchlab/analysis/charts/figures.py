@@ -121,4 +121,6 @@ def short(value: float) -> float:
 
 
 def shorten(values: Floats) -> list[float]:
-    return [short(value) for value in values.tolist()]
+    every = values.tolist()
+    shortened = {value: short(value) for value in set(every)}  # few: lines have steps
+    return [shortened[value] for value in every]

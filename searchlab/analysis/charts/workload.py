@@ -48,12 +48,11 @@ def band_of(group: StrategyRuns, axis: str) -> Band:
 
 def _sampled(strategy: str, band: Band, at: Floats) -> Series:
     """``band`` at each of ``at``, ascending: None before it begins and after it has ended."""
-    place = np.searchsorted(band.x, at, side="right") - 1
-    end = int(np.searchsorted(at, band.x[-1]))  # the first of ``at`` that shows its last value
-    there = (place >= 0) & (np.arange(len(at)) <= end)
+    first, last = np.searchsorted(at, band.x[[0, -1]]).tolist()  # of ``at``, to show its first value and its last
+    place = np.searchsorted(band.x, at[first : last + 1], side="right") - 1
 
     def values(edge: Floats) -> list[float | None]:
-        return [short(edge[p]) if shown else None for p, shown in zip(place, there, strict=True)]
+        return [*[None] * first, *shorten(edge[place]), *[None] * (len(at) - first - len(place))]
 
     return Series(strategy, values(band.median), values(band.lower), values(band.upper))
 

@@ -88,8 +88,10 @@ def _trace(run: LoggedRun, best: float) -> list[Any]:
     then in ``PARTS`` of ``best``; and the seconds then.
     """
     curve = run.curve
-    at = np.flatnonzero(np.diff(curve, prepend=0.0) > 0)
-    at = np.append(at, len(curve) - 1)
-    trials = np.diff(at + 1, prepend=0).tolist()
-    parts = np.rint(curve[at] / best * PARTS).astype(np.int64).tolist()
-    return [trials, parts, _numbers([short(seconds) for seconds in run.elapsed[at].tolist()])]
+    at = [*np.flatnonzero(curve[1:] > curve[:-1]).tolist(), len(curve) - 2]  # one less than each
+    if curve[0] > 0:
+        at = [-1, *at]
+    places = np.array(at) + 1
+    trials = [place - before for before, place in pairwise([-2, *at])]
+    parts = np.rint(curve[places] / best * PARTS).astype(np.int64).tolist()
+    return [trials, parts, _numbers([short(seconds) for seconds in run.elapsed[places].tolist()])]

@@ -94,12 +94,18 @@ def _device(target: Mapping[str, Any]) -> str:
 
 def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
     """By strategy of a workload its logs: seed, name, and the link from a page in ``out``, "" if it is no file."""
+    folders: dict[str, str] = {}
+
+    def link(path: Path) -> str:
+        if not os.path.isfile(path):
+            return ""
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.relpath(folder or ".", out)
+        # Quoted, a name can neither leave its attribute nor begin with a scheme.
+        return quote(os.fsencode(os.path.normpath(os.path.join(folders[folder], name))))
+
     return [
-        (strategy, [(run.seed, run.file, _link(run.log.path, out)) for run in own])
+        (strategy, [(run.seed, run.file, link(run.log.path)) for run in own])
         for strategy, own in groupby(runs, lambda run: run.strategy)
     ]
-
-
-def _link(path: Path, out: Path) -> str:
-    # Quoted, a name can neither leave its attribute nor begin with a scheme.
-    return quote(os.fsencode(os.path.relpath(path, out))) if path.is_file() else ""

@@ -25,18 +25,21 @@ def gflops(costs: Floats, flops: int) -> Floats:
     return flops / np.asarray(costs, dtype=np.float64) / 1e9
 
 
-def trials_to_target(curve: Floats, target: float) -> float:
+def trials_to_target(curves: Floats, target: float) -> Floats:
     """The number of trials that it took to reach ``target`` GFLOPS, from 1; infinity if the run ended before that.
+
+    curves: of one run or more, shape (..., trials). Gives the shape (...).
 
     The fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a
     black-box setting", Optimization Methods and Software 36(1), 2021). A curve that is still 0 has found
     nothing: it reaches no target, not even 0.
     """
-    reached = (curve >= target) & (curve > 0)
-    return float(np.argmax(reached)) + 1 if reached.any() else math.inf
+    reached = (curves >= target) & (curves > 0)
+    hits: Floats = np.where(reached, np.arange(1.0, reached.shape[-1] + 1), math.inf).min(axis=-1, initial=math.inf)
+    return hits
 
 
-def area_under_curve(curve: Floats, reference: float, horizon: int) -> float:
+def area_under_curve(curves: Floats, reference: float, horizon: int) -> Floats:
     """Mean over the first ``horizon`` trials of the best throughput so far, as a part of ``reference`` GFLOPS.
 
     In [0, 1]: 1 is a run whose first trial was as good as ``reference``; what is better, by the luck of a measurement,
@@ -49,10 +52,11 @@ def area_under_curve(curve: Floats, reference: float, horizon: int) -> float:
     the empirical attainment function for analyzing single-objective black-box optimization algorithms", IEEE
     Transactions on Evolutionary Computation, 2024).
     """
-    if len(curve) == 0 or reference <= 0 or horizon <= 0:
-        return 0.0
-    within = np.minimum(curve[:horizon] / reference, 1.0)
-    return float((within.sum() + (horizon - len(within)) * within[-1]) / horizon)
+    if curves.shape[-1] == 0 or reference <= 0 or horizon <= 0:
+        return np.zeros(curves.shape[:-1])
+    within = np.minimum(curves[..., :horizon] / reference, 1.0)
+    area: Floats = (within.sum(axis=-1) + (horizon - within.shape[-1]) * within[..., -1]) / horizon
+    return area
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,13 @@ def band_over_seconds(curves: Sequence[Floats] | Floats, elapsed: Sequence[Float
     if trials == 0:
         return _NOTHING
     x = np.unique(np.concatenate([seconds[:trials] for seconds in elapsed]))
+    steps = [np.concatenate(([0.0], curve[:trials])) for curve in curves]
+    # Nothing changes between the trials that found something faster, which are few.
+    rises = [seconds[:trials][np.diff(step) != 0] for step, seconds in zip(steps, elapsed, strict=True)]
+    changes = np.unique(np.concatenate([x[:1], *rises]))
     values = [
-        np.concatenate(([0.0], curve[:trials]))[np.searchsorted(seconds[:trials], x, side="right")]
-        for curve, seconds in zip(curves, elapsed, strict=True)
+        step[np.searchsorted(seconds[:trials], changes, side="right")]
+        for step, seconds in zip(steps, elapsed, strict=True)
     ]
-    return Band(x, *quartiles(np.stack(values)))
+    edges = quartiles(np.stack(values))
+    return Band(x, *edges[:, np.searchsorted(changes, x, side="right") - 1])

@@ -85,7 +85,9 @@ def mean_of_means_interval(sample: Sample) -> Interval:
     if counts.min() < 2:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
         return Interval.none(value, f"An interval of a mean takes {runs}.")
-    variances = np.array([np.var(np.round(runs, DECIMALS), ddof=1) for runs in sample]) / counts
+    # The mean of equal numbers may differ from them in its last bit: their variance is 0 all the same.
+    rounded = [np.round(runs, DECIMALS) for runs in sample]
+    variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded]) / counts
     if not variances.any():
         return Interval.none(value, "All runs of a workload give the same number: they do not show how it varies.")
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
@@ -168,7 +170,12 @@ def share_interval(count: float, number: int) -> Interval:
     if not 0 <= count <= number or number < 1:
         raise ValueError(f"{count} of {number} is no share")
 
-    least, most = math.floor(count), math.ceil(count)
+    return Interval(count / number, *_share_ends(math.floor(count), math.ceil(count), number))
+
+
+@lru_cache(maxsize=4096)  # the pairs of a report have few different shares
+def _share_ends(least: int, most: int, number: int) -> tuple[float, float]:
+    """The ends of :func:`share_interval`, of ``least`` and of ``most`` runs."""
 
     def above(share: float) -> float:
         return (_at_least(least, number, share) + _at_least(least + 1, number, share)) / 2 - _TAIL
@@ -180,7 +187,7 @@ def share_interval(count: float, number: int) -> Interval:
 
     lower = brentq(above, 0, 1) if least else 0.0
     upper = brentq(below, 0, 1) if most < number else 1.0
-    return Interval(count / number, float(lower), float(upper))
+    return float(lower), float(upper)
 
 
 def _at_least(count: int, number: int, share: float) -> float:

@@ -61,20 +61,33 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
 
 
 def signed_rank_test(first: Floats, second: Floats) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test of pairs, both of shape (n,); 1 where no pair differs.
+    """The p-value of :func:`signed_rank`."""
+    return signed_rank(first, second)[1]
+
+
+def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
+    """Effect and two-sided p-value of Wilcoxon's signed-rank test of pairs, both of shape (n,).
+
+    They are 0 and 1 where no pair differs.
 
     H0: within each pair both orders are equally likely, however the pairs are correlated inside. Pairs that are
     equal, infinities among them, say nothing and are left out. The p-value is the part of the 2^n signs of the
     other pairs whose sum of positive ranks lies as far from its mean as the one seen (Wilcoxon, "Individual
     comparisons by ranking methods", Biometrics Bulletin 1(6), 1945). An infinite difference ranks highest.
+
+    The effect is the rank-biserial correlation, in [-1, 1]: the sum of the ranks of the pairs in which ``first`` is
+    higher less that of the others, over the sum of both. Its sign is the direction of the test (Kerby, "The simple
+    difference formula: an approach to teaching nonparametric correlation", Comprehensive Psychology 3, 2014).
     """
     signed = _signed_ranks(first, second)
     ranks = np.abs(signed)
+    effect = float(signed.sum() / ranks.sum()) if len(signed) else 0.0
     if len(ranks) > EXACT_SIGNED_RANK:
         from scipy.stats import wilcoxon
 
-        return float(wilcoxon(signed, method="asymptotic").pvalue)
-    return _two_sided(_signs(tuple(sorted(ranks.tolist()))), int(ranks[signed > 0].sum()), ranks.sum() / 2)
+        return effect, float(wilcoxon(signed, method="asymptotic").pvalue)
+    ways = _signs(tuple(sorted(ranks.tolist())))
+    return effect, _two_sided(ways, int(ranks[signed > 0].sum()), ranks.sum() / 2)
 
 
 @lru_cache(maxsize=32)  # without ties the ranks are the same for all pairs of a report
@@ -96,17 +109,6 @@ def _signs(ranks: tuple[int, ...]) -> Floats:
     for rank in ranks:
         ways[rank:] += ways[: len(ways) - rank]
     return ways
-
-
-def signed_rank_effect(first: Floats, second: Floats) -> float:
-    """The rank-biserial correlation of pairs, both of shape (n,): in [-1, 1], above 0 where ``first`` is higher.
-
-    The sum of the ranks of the pairs in which ``first`` is higher less that of the others, over the sum of both: its
-    sign is the direction of :func:`signed_rank_test`. 0 where no pair differs (Kerby, "The simple difference formula:
-    an approach to teaching nonparametric correlation", Comprehensive Psychology 3, 2014).
-    """
-    signed = _signed_ranks(first, second)
-    return float(signed.sum() / np.abs(signed).sum()) if len(signed) else 0.0
 
 
 def _signed_ranks(first: Floats, second: Floats) -> Ranks:

@@ -184,7 +184,7 @@ class _Gate:
         areas: dict[str, list[float]] = {}
         for log in (result.log for result in results):
             curve = gflops(best_so_far(log.costs), log.flops)
-            area = area_under_curve(curve, log.flops / best / 1e9, self.trials)
+            area = float(area_under_curve(curve, log.flops / best / 1e9, self.trials))
             areas.setdefault(log.header.policy.name, []).append(area)
         return areas
 

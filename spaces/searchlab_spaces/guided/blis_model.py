@@ -98,12 +98,12 @@ def blocking(
     tile: Mapping[str, int],
     cores: int,
     dealt: str = "",
-    kc: str = "whole",
+    kc: str | int = "whole",
 ) -> Blocking:
     """The paper's mc, nc, kc for the caches of ``target``, evened out over this problem and over ``cores``.
 
     ``tile`` is the micro-tile by index. With ``dealt`` an index, it is cut so that each core gets a block of it, and
-    else, where C is resident, into tasks as Blocking says. ``kc``: one of KC.
+    else, where C is resident, into tasks as Blocking says. ``kc``: one of KC, or a number.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
     l1, l2, *rest = target.caches
@@ -117,6 +117,8 @@ def blocking(
     # optimum as long as whole micro-panels keep to L2, from where the prefetcher feeds the multiply-adds.
     if kc == "whole" and algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
         depth = extent[s]
+    if isinstance(kc, int):
+        depth = kc
     depth = ceil(depth / tile[s])
     rows, columns = ceil(extent[y] / tile[y]), ceil(extent[x] / tile[x])  # in micro-panels of Y and of X
     most_rows = mc_for(l2, height, width, depth * tile[s], 1) // height

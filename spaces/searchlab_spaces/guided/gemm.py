@@ -26,8 +26,28 @@ VARIANTS = ("basic", "blocked", "packed", "micro-kernel")
 """Each adds one step to the one before: cache blocks, packed copies, a micro-tile in registers."""
 
 
+PLACES = ("no", "block", "panel")
+"""Where an operand is packed: nowhere, a cache block at a time, or a micro-panel at a time by the task that uses it."""
+
+STREAM = 8
+"""kc where B streams by: so many of its rows are read side by side."""
+
+PASSES = (256, 512)
+"""The most of k in a pass over C, where k is cut: micro-panels of B take a part of an L1 cache, or all of it."""
+
+
 def _pack(operand: str) -> str:
     return f"pack_{operand.lower()}"
+
+
+def _pass(k: int, most: int) -> int:
+    """The depth of passes over ``k`` of up to ``most`` each: as few as there can be, or up to half as many again.
+
+    Among these are the fewest that leave no rest; or else the fewest, all about as deep.
+    """
+    fewest = ceil(k / most)
+    counts = (count for count in range(fewest, fewest * 3 // 2 + 1) if k % (count * UNROLLED) == 0)
+    return ceil(k / next(counts, fewest))
 
 
 class GuidedGemm(ProductSpace):
@@ -51,6 +71,9 @@ class GuidedGemm(ProductSpace):
       the last two variants. One that is not is loaded from where it is, step by step, or micro-tile by micro-tile
       where it is the resident operand; if its sizes are no multiples of the tile's, the loads of the edge trips have
       conditions. A copy pays where it is read often: that of A the more columns there are, that of B the more rows.
+      The operand in the L3 cache, B in B3A2C0, may also be ``"panel"``: each task copies a micro-panel right before
+      it uses it, for each block of the other operand anew. So with few rows B passes through the L1 cache once, and its
+      copy is never written to memory. ``"places"`` searches all three ways, with the words PLACES.
     - ``parallel``: the loop whose trips are dealt out to the target's cores: ``ic``, ``jc`` over blocks, ``ir``,
       ``jr`` over micro-tiles, each where the algorithm has it; in the basic variant ``i``. ``"none"``, or by default
       ``"auto"``: tasks of blocks computed to take the cores the least time, when the problem is worth waking them.
@@ -58,7 +81,10 @@ class GuidedGemm(ProductSpace):
       into 1, 2, 4, ... blocks, which is rounded up to whole micro-tiles.
     - ``kc``: ``"paper"`` is the depth of Low et al. (2016), at which the micro-panels of A and B stay in L1 together.
       ``"whole"``, the default, is not the paper's: all of k, if micro-panels so deep stay in L2, and else the paper's.
-      C is then written once. Where C is not resident, both are the paper's.
+      C is then written once. Where C is not resident, both are the paper's. ``"knob"`` searches it where C is
+      resident: all of k, passes of up to PASSES, and of STREAM where one micro-tile has all rows.
+    - ``tiles``: ``"all"``, the knobs mr and nr; or ``"fitting"``, one knob ``tile`` of those micro-tiles, as ``6x16``,
+      that neither spill nor have too few sums to hide the latency of a multiply-add, and are no higher than A.
 
     Raises UnsupportedWorkload for a conv2d and for a target that is no CPU, SearchlabError for a wrong option.
     """
@@ -77,6 +103,7 @@ class GuidedGemm(ProductSpace):
         parallel: str = "auto",
         blocks: str = "model",
         kc: str = "whole",
+        tiles: str = "all",
     ) -> None:
         if not isinstance(workload, Gemm):
             raise UnsupportedWorkload(f"guided-gemm takes gemm workloads, not {workload}; use knob-template for it")
@@ -86,22 +113,34 @@ class GuidedGemm(ProductSpace):
         self.algorithm = ALGORITHMS[one_of("algorithm", algorithm, ALGORITHMS)]
         self.parallel = one_of("parallel", parallel, ("auto", "none", *self._spatial_loops()))
         self.blocks = one_of("blocks", blocks, ("model", "knobs"))
-        self.kc = one_of("kc", kc, KC)
+        self.kc = one_of("kc", kc, (*KC, "knob"))
+        self.tiles = one_of("tiles", tiles, ("all", "fitting"))
         packs = variant in ("packed", "micro-kernel")
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
-            if value is not None and value != "knob" and not isinstance(value, bool):
-                raise SearchlabError(f'option {name!r} is {value!r}; it must be true, false or "knob"')
+            if value not in (None, "knob", "panel", "places") and not isinstance(value, bool):
+                raise SearchlabError(
+                    f'option {name!r} is {value!r}; it must be true, false, "knob", "panel" or "places"'
+                )
             if value and not packs:
                 raise SearchlabError(f"variant {variant!r} packs nothing; leave out {name!r}, or use variant 'packed'")
+            by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
+            if value in ("panel", "places") and name != by_panel:
+                raise SearchlabError(
+                    f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; it may be true"
+                )
+        if self.algorithm.resident != "C" and (kc == "knob" or tiles == "fitting"):
+            raise SearchlabError(f"kc 'knob' and tiles 'fitting' are for a resident C, not for algorithm {algorithm!r}")
         if variant == "basic" and (algorithm, blocks) != ("B3A2C0", "model"):
             raise SearchlabError("variant 'basic' has no blocks; leave out 'algorithm' and 'blocks', or use 'blocked'")
         if kc != "whole" and (variant == "basic" or blocks == "knobs"):
             raise SearchlabError(
                 f"the model computes no kc with variant {variant!r}, blocks {blocks!r}; leave out 'kc'"
             )
+        if tiles == "fitting" and variant == "basic":
+            raise SearchlabError("variant 'basic' has no micro-tile; leave out 'tiles'")
         self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        super().__init__(workload, target, self._knobs(extents(workload), registers(target) // 2))
+        super().__init__(workload, target, self._knobs(extents(workload), registers(target)))
 
     def _spatial_loops(self) -> tuple[str, ...]:
         """The loops that may be parallel: those over i and j, except for the micro-kernel's own."""
@@ -109,13 +148,24 @@ class GuidedGemm(ProductSpace):
             return ("i",)
         return ("ic", "jc", *(f"{dim}r" for dim in "ij" if dim != self.algorithm.s))
 
-    def _knobs(self, extent: Mapping[str, int], most: int) -> list[Knob]:
-        vectors = tuple(count * self.lanes for count in range(1, 5))
+    def _knobs(self, extent: Mapping[str, int], registers: int) -> list[Knob]:
+        most, vectors = registers // 2, tuple(count * self.lanes for count in range(1, 5))
         if self.variant == "basic":
             return [Knob("nr", vectors)]
         u, v = self.algorithm.u, self.algorithm.v
-        knobs = [Knob(f"{EXTENT[u]}r", tuple(range(1, most + 1))), Knob(f"{EXTENT[v]}r", vectors)]
-        knobs += [Knob(_pack(name), (False, True)) for name, value in self.packing.items() if value == "knob"]
+        if self.tiles == "fitting":
+            knobs = [
+                Knob("tile", tuple(f"{mr}x{nr}" for nr in vectors for mr in self._fitting(nr, extent[u], registers)))
+            ]
+        else:
+            knobs = [Knob(f"{EXTENT[u]}r", tuple(range(1, most + 1))), Knob(f"{EXTENT[v]}r", vectors)]
+        for name, value in self.packing.items():
+            if value in ("knob", "places"):
+                knobs.append(Knob(_pack(name), (False, True) if value == "knob" else PLACES))
+        if self.kc == "knob":
+            streams = [STREAM] if extent["i"] <= most else []
+            depths = {_pass(extent["p"], limit) for limit in (*streams, *PASSES)} | {extent["p"]}
+            knobs.append(Knob("kc", tuple(sorted(depths))))
         if self.blocks == "knobs":
             # No smaller than any micro-tile, so that no two choices round up to the same block.
             least = max(most, vectors[-1])
@@ -124,18 +174,33 @@ class GuidedGemm(ProductSpace):
                 knobs.append(Knob(f"{EXTENT[dim]}c", tuple(ceil(size / 2**times) for times in reversed(halvings))))
         return knobs
 
+    def _fitting(self, nr: int, rows: int, registers: int) -> range:
+        """The heights of a micro-tile of ``nr`` columns: its sums, a row of B and one element of A are in registers.
+
+        Two multiply-adds a cycle of four cycles each are hidden by eight sums, half of the fewest registers.
+        """
+        vectors = nr // self.lanes
+        highest = min((registers - 1) // vectors - 1, registers // 2)
+        return range(min(ceil(registers / 2 / vectors), rows), min(highest, rows) + 1)
+
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)
-        sizes = {name: int(value) for name, value in config.items()}  # type: ignore[arg-type]
+        sizes = {name: int(value) for name, value in config.items() if not isinstance(value, str)}  # type: ignore[arg-type]
         if self.variant == "basic":
             parallel = self.parallel == "i" or (self.parallel == "auto" and self._pays(self.workload.m))
             return basic(self.workload, sizes["nr"], self.lanes, parallel)
+        if "tile" in config:
+            sizes["mr"], sizes["nr"] = map(int, str(config["tile"]).split("x"))
         tile = {dim: sizes.get(f"{EXTENT[dim]}r", UNROLLED) for dim in "ijp"}
         cut, parallel_loop = self._cut(sizes, tile)
-        packed = frozenset(name for name, value in self.packing.items() if config.get(_pack(name), value))
+        places = {name: config.get(_pack(name), value) for name, value in self.packing.items()}
+        packed = frozenset(name for name, place in places.items() if place not in (False, "no"))
+        by_panel = frozenset(name for name, place in places.items() if place == "panel")
         return blocked(
             self.workload,
-            Plan(self.algorithm, tile, cut, self.lanes, packed, self.variant == "micro-kernel", parallel_loop),
+            Plan(
+                self.algorithm, tile, cut, self.lanes, packed, by_panel, self.variant == "micro-kernel", parallel_loop
+            ),
         )
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
@@ -152,7 +217,7 @@ class GuidedGemm(ProductSpace):
             cut = Blocking(block["i"], block["j"], block["p"], block[algorithm.x])
         else:
             cores = self.target.cores if auto or dim else 1
-            cut = blocking(self.workload, self.target, algorithm, tile, cores, dim, self.kc)
+            cut = blocking(self.workload, self.target, algorithm, tile, cores, dim, sizes.get("kc", self.kc))
         if not auto:
             return cut, "" if self.parallel == "none" else self.parallel
         dim = dim or algorithm.y

@@ -26,6 +26,7 @@ class Plan:
     cut: Blocking
     lanes: int  # elements of C in a vector
     packed: frozenset[str]  # which of A and B
+    by_panel: frozenset[str]  # which of these by the task that uses it, a micro-panel at a time
     register_tile: bool  # whether the micro-tile is updated as a whole, unrolled, or a row at a time
     parallel: str  # the loop, as ic or jr; or ""
 
@@ -85,10 +86,12 @@ def blocked(workload: Gemm, plan: Plan) -> Schedule:
     loops = _loops(sch, gemm, plan, order)
 
     # X is packed outside the loop over blocks of y, so as not to be packed for each again, Y inside all loops over
-    # blocks, and Z, for which no cache is meant, once for each block of x. What is not packed is copied no further
-    # than into registers: as much of it as one step uses, or the resident micro-tile.
+    # blocks, and Z, for which no cache is meant, once for each block of x. A task may pack X itself, right before it
+    # uses a micro-panel. What is not packed is copied no further than into registers: as much of it as one step uses,
+    # or the resident micro-tile.
     before = {name: order[order.index(name) - 1] for name in (f"{y}c", f"{x}r")}
     places = dict(zip(algorithm.operands, (before[f"{y}c"], before[f"{x}r"], order[0]), strict=True))
+    places |= dict.fromkeys(plan.by_panel, f"{x}r")
     places |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
     for name in sorted(copies, key=algorithm.operands.index):
         sch.compute_at(copies[name], loops[places[name]], preserve_unit_loops=True)

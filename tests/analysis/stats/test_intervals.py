@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, binom, ttest_1samp
@@ -104,6 +104,7 @@ def test_a_tie_that_counts_half_widens_the_interval_of_a_share() -> None:
 
 
 @given(samples)
+@example([np.full(3, 0.228516)])  # the mean of these three equal numbers is another number
 def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
     """On one workload it is that of a mean; a workload given twice narrows it."""
     one = mean_of_means_interval(sample[:1])

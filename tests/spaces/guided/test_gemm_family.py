@@ -31,8 +31,16 @@ NEOVERSE_N1 = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse
 
 
 def samples(space: GuidedGemm, count: int = 1) -> list[Config]:
+    """So many configs at random, of small micro-tiles: a large one, all unrolled, may take 30 s to compile."""
     rng = np.random.default_rng(1)
-    return [space.sample(rng) for _ in range(count)]
+    small = {
+        knob.name: knob.choices[: len(knob.choices) // 2] for knob in space.axes if knob.name in ("mr", "nr", "kr")
+    }
+    configs = [space.sample(rng) for _ in range(count)]
+    return [
+        Config({**config, **{name: some[int(rng.integers(len(some)))] for name, some in small.items()}})
+        for config in configs
+    ]
 
 
 def assert_right(measurer: LocalMeasurer, space: GuidedGemm, count: int = 1) -> None:
@@ -122,9 +130,9 @@ def test_no_loop_is_parallel_where_none_is_wanted() -> None:
 
 @pytest.mark.parametrize("algorithm", ["B3A2C0", "C3A2B0", "B3C2A0"])
 def test_blocks_can_be_searched_too(algorithm: str, measurer: LocalMeasurer, native: Target) -> None:
-    space = GuidedGemm(gemm(150, 300, 129), native, algorithm=algorithm, blocks="knobs")
+    space = GuidedGemm(gemm(70, 140, 129), native, algorithm=algorithm, blocks="knobs")
     assert [knob.name for knob in space.axes][2:] == ["mc", "nc", "kc"]
-    assert [knob.choices[-1] for knob in space.axes][2:] == [150, 300, 129]
+    assert [knob.choices[-1] for knob in space.axes][2:] == [70, 140, 129]
     assert all(space.config_at(space.index_of(config)) == config for config in samples(space, 20))
     cut = {**space.config_at(0), **{knob.name: knob.choices[0] for knob in space.axes[2:]}}
     whole = {**cut, **{knob.name: knob.choices[-1] for knob in space.axes[2:]}}
@@ -152,6 +160,58 @@ def test_packing_can_be_searched_too(algorithm: str, native: Target) -> None:
         assert structural_equal(made.mod, fixed.schedule(Config(left)).mod)
 
 
+OPEN: dict[str, Any] = {"kc": "knob", "tiles": "fitting"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "threads"),
+    [
+        ("gemm:37x101x61:bias:relu", {"pack_b": "panel"}, 1),
+        ("gemm:49x70x530", {"pack_a": False, "pack_b": "panel"}, 1),  # several passes, edges in every index
+        ("gemm:1x1003x521:bias", {"pack_a": False, "pack_b": "places"}, 2),
+        ("gemm:103x101x107", {"algorithm": "A3B2C0", "pack_a": "panel"}, 2),
+        ("gemm:9x40x13:int8", {"pack_b": "panel"}, 1),
+    ],
+)
+def test_panels_packed_by_their_task_and_passes_over_c_are_right(
+    workload: str, options: dict[str, Any], threads: int, measurer: LocalMeasurer
+) -> None:
+    target = replace(resolve_target({"kind": "native", "num-cores": threads}), caches=SMALL)
+    assert_right(measurer, GuidedGemm(parse_workload(workload), target, **options, **OPEN))
+
+
+def test_a_task_packs_the_panels_that_it_uses() -> None:
+    target = resolve_target({"kind": "native", "num-cores": 2})
+    space = GuidedGemm(gemm(49, 512, 4608), target, pack_a=False, pack_b="panel", **OPEN)
+    script = space.schedule(Config({"tile": f"4x{2 * space.lanes}", "kc": 256})).mod.script()
+    assert script.count("T.parallel") == 1  # no loop that packs is shared out before
+    assert script.index("T.parallel") < script.index('T.sblock("B_global")') < script.index('T.sblock("gemm_update")')
+
+
+def test_open_choices_hold_the_programs_of_the_default(native: Target) -> None:
+    workload = gemm(37, 101, 61)
+    space, default = GuidedGemm(workload, native, pack_b="places", **OPEN), GuidedGemm(workload, native)
+    nr = 2 * space.lanes
+    chosen = Config({"tile": f"5x{nr}", "pack_b": "block", "kc": 61})
+    assert structural_equal(space.schedule(chosen).mod, default.schedule(Config({"mr": 5, "nr": nr})).mod)
+
+
+def test_fitting_tiles_neither_spill_nor_stall_and_kc_is_cut_evenly() -> None:
+    def knobs(m: int, k: int, cpu: str = "haswell") -> dict[str, Any]:
+        return {knob.name: knob.choices for knob in GuidedGemm(gemm(m, 512, k), resolve_target(cpu), **OPEN).axes}
+
+    deep = knobs(49, 4608)
+    assert deep["tile"] == ("8x8", "4x16", "5x16", "6x16", "3x24", "4x24", "2x32")
+    assert deep["kc"] == (256, 512, 4608)
+    assert knobs(1, 2048)["tile"] == ("1x8", "1x16", "1x24", "1x32")
+    assert knobs(1, 2048)["kc"] == (8, 256, 512, 2048)
+    assert knobs(64, 576)["kc"] == (192, 288, 576)
+    assert knobs(64, 1152)["kc"] == (192, 384, 1152)  # five passes would leave a rest
+    assert knobs(64, 1153)["kc"] == (231, 385, 1153)
+    assert knobs(64, 64)["kc"] == (64,)
+    assert "14x32" in knobs(49, 64, "skylake-avx512")["tile"]
+
+
 def test_knobs_are_those_of_the_resident_micro_tile() -> None:
     target = resolve_target("haswell")
 
@@ -175,7 +235,12 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"parallel": "ic", "variant": "basic"}, "option 'parallel' cannot be 'ic'"),
         ({"blocks": "modell"}, "did you mean 'model'?"),
         ({"blocks": []}, "option 'blocks' cannot be []"),
-        ({"pack_a": 1}, "option 'pack_a' is 1; it must be true, false or \"knob\""),
+        ({"pack_a": 1}, 'option \'pack_a\' is 1; it must be true, false, "knob", "panel" or "places"'),
+        ({"pack_a": "panel"}, "option 'pack_a' cannot be 'panel' with algorithm 'B3A2C0'; it may be true"),
+        ({"pack_b": "places", "algorithm": "B3C2A0"}, "option 'pack_b' cannot be 'places' with algorithm 'B3C2A0'"),
+        ({"kc": "knob", "algorithm": "C3A2B0"}, "are for a resident C, not for algorithm 'C3A2B0'"),
+        ({"kc": "knob", "blocks": "knobs"}, "no kc with variant 'micro-kernel', blocks 'knobs'; leave out 'kc'"),
+        ({"tiles": "fitting", "variant": "basic"}, "variant 'basic' has no micro-tile; leave out 'tiles'"),
         ({"pack_b": "knob", "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
         ({"pack_b": True, "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
         ({"algorithm": "A3B2C0", "variant": "basic"}, "variant 'basic' has no blocks"),

@@ -1,0 +1,226 @@
+"""The libraries that the guided spaces are compared with, each called as its users call it.
+
+All of them read row-major operands at addresses that are multiples of 64. A library chooses its kernels by the CPU; a
+side's facts say which.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from turns import Side
+
+from searchlab.errors import SearchlabError
+from searchlab.workload import Conv2d, Gemm, Workload
+from searchlab.workload.base import Array
+
+if TYPE_CHECKING:
+    import torch
+
+LINE = 64  # bytes of a cache line
+
+MAPS = Path("/proc/self/maps")
+"""The files that are mapped into this process, libraries among them, on Linux."""
+
+
+def require(names: Iterable[str]) -> None:
+    """Raise SearchlabError, with what to install, if one of the peers is not there."""
+    for name in names:
+        package = {"openblas": "numpy", "mkl": "mkl"}.get(name, "torch")
+        if (_mkl() is None) if name == "mkl" else (importlib.util.find_spec(package) is None):
+            raise SearchlabError(
+                f"the peer {name!r} needs the package {package!r}, which is not installed: "
+                "pip install 'searchlab[peers]'"
+            )
+    if "openblas" in names and (blas := _numpy_blas()[0]) != "openblas":
+        raise SearchlabError(f"the peer 'openblas' is the BLAS of numpy, which is {blas} here: use another peer")
+
+
+def plain(workload: Workload, names: Iterable[str]) -> None:
+    """Raise SearchlabError for what one of the peers does not compute."""
+    dtypes = ("float32",) if "onednn" in names else ("float32", "float64")
+    if not isinstance(workload, Gemm) or workload.bias or workload.relu or workload.dtype not in dtypes:
+        raise SearchlabError(
+            f"{', '.join(names)} compute gemm in {' or '.join(dtypes)}, without bias and ReLU, not {workload}"
+        )
+
+
+def openblas(workload: Gemm) -> Side:
+    """numpy's matmul, which calls gemm, and gemv for a single row or column."""
+    from threadpoolctl import threadpool_info
+
+    a, b, c = _operands(workload)
+    infos = [info for info in threadpool_info() if info["internal_api"] == "openblas"]
+    facts = {"version": _numpy_blas()[1], "kernels": str(infos[0]["architecture"]) if infos else ""}
+    return Side(lambda: np.matmul(a, b, out=c), lambda: c, facts)
+
+
+def mkl(workload: Gemm) -> Side:
+    """cblas_gemm of MKL, or cblas_gemv for a single row or column."""
+    path = _mkl()
+    assert path is not None
+    library = ctypes.CDLL(str(path))
+    a, b, c = _operands(workload)
+    real, letter = (ctypes.c_float, "s") if workload.dtype == "float32" else (ctypes.c_double, "d")
+    m, n, k = (ctypes.c_int(size) for size in (workload.m, workload.n, workload.k))
+    one, zero = real(1), real(0)
+    row_major, as_is, transposed, stride = (ctypes.c_int(code) for code in (101, 111, 112, 1))
+    at = {name: array.ctypes.data_as(ctypes.c_void_p) for name, array in (("A", a), ("B", b), ("C", c))}
+    arguments: tuple[Any, ...]
+    if 1 in (workload.m, workload.n):
+        # y = op(X) x: the rows of B by columns, or the rows of A.
+        rows, columns, matrix, vector = (k, n, "B", "A") if workload.m == 1 else (m, k, "A", "B")
+        function = getattr(library, f"cblas_{letter}gemv")
+        form = transposed if matrix == "B" else as_is
+        arguments = (
+            row_major,
+            form,
+            rows,
+            columns,
+            one,
+            at[matrix],
+            columns,
+            at[vector],
+            stride,
+            zero,
+            at["C"],
+            stride,
+        )
+    else:
+        function = getattr(library, f"cblas_{letter}gemm")
+        arguments = (row_major, as_is, as_is, m, n, k, one, at["A"], k, at["B"], n, zero, at["C"], n)
+    function(*arguments)
+    # MKL loads the kernels of the CPU when it is first called; "def" has those of AMD's CPUs, too.
+    loaded = sorted(set(re.findall(r"libmkl_(def|mc\d?|avx\w*)\.so", MAPS.read_text()))) if MAPS.exists() else []
+    return Side(
+        lambda: function(*arguments), lambda: c, {"version": distribution("mkl").version, "kernels": " ".join(loaded)}
+    )
+
+
+def onednn_linear(workload: Gemm) -> Side:
+    """torch.nn.functional.linear on oneDNN's tensors: its inner product, of weights n x k as torch keeps them.
+
+    On torch's own tensors it calls MKL, not oneDNN.
+    """
+    import torch
+
+    a, b, _ = _operands(workload)
+    data, weight = torch.from_numpy(a).to_mkldnn(), torch.from_numpy(_aligned(b.T)).to_mkldnn()
+    return _onednn(lambda: torch.nn.functional.linear(data, weight), lambda result: result.to_dense())
+
+
+def onednn_conv2d(workload: Conv2d) -> Side:
+    """torch.nn.functional.conv2d on NCHW images and OIHW weights, which oneDNN reorders in every call; then ReLU."""
+    import torch
+
+    data, weight, bias = _images(workload)
+    geometry = (workload.stride, workload.padding, workload.dilation)
+
+    def run() -> torch.Tensor:
+        result = torch.nn.functional.conv2d(data, weight, bias, *geometry)
+        return result.relu_() if workload.relu else result
+
+    return _onednn(run, lambda result: result)
+
+
+def onednn_blocked(workload: Conv2d) -> Side:
+    """oneDNN's convolution in the layout that it chooses for inference, as torch.compile calls it: no reorder.
+
+    Weights are in its blocked layout, images channels last; bias and ReLU are part of the convolution.
+    """
+    import torch
+
+    data, weight, bias = _images(workload)
+    geometry = ([*workload.padding], [*workload.stride], [*workload.dilation], 1)
+    blocked = torch.ops.mkldnn._reorder_convolution_weight(weight, *geometry, list(data.shape))
+    last = data.contiguous(memory_format=torch.channels_last)
+    epilogue = ("relu" if workload.relu else "none", [], "")
+    return _onednn(
+        lambda: torch.ops.mkldnn._convolution_pointwise(last, blocked, bias, *geometry, *epilogue),
+        lambda result: result.contiguous(),
+    )
+
+
+GEMM: Mapping[str, Callable[[Gemm], Side]] = {"openblas": openblas, "mkl": mkl, "onednn": onednn_linear}
+CONV2D: Mapping[str, Callable[[Conv2d], Side]] = {"onednn": onednn_conv2d, "onednn-blocked": onednn_blocked}
+"""The peers by name."""
+
+
+def _aligned(array: Array) -> Array:
+    """A row-major copy at a multiple of LINE."""
+    memory = np.empty(array.nbytes + LINE, np.uint8)
+    start = -memory.ctypes.data % LINE
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[:] = array
+    return copy
+
+
+def _operands(workload: Workload) -> list[Array]:
+    *_, shape = workload.shapes.values()
+    return [_aligned(array) for array in [*workload.inputs().values(), np.zeros(shape, workload.out_dtype)]]
+
+
+def _images(workload: Conv2d) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The image, the weights and the bias, if any."""
+    import torch
+
+    data, weight, *bias = (torch.from_numpy(array) for array in _operands(workload)[:-1])
+    return data, weight, bias[0] if bias else None
+
+
+def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], torch.Tensor]) -> Side:
+    """A side of oneDNN's; ``dense`` makes of what ``run`` returns the result as the workload has it."""
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.set_grad_enabled(False)
+    version = re.search(r"MKL-DNN v([\d.]+)|oneDNN v([\d.]+)", torch.__config__.show())
+    facts = {
+        "version": next(filter(None, version.groups())) if version else f"of torch {torch.__version__}",
+        "kernels": ", ".join(_primitives(run)) or "PyTorch's own",  # which it prefers for a small convolution
+    }
+    return Side(run, lambda: dense(run()).numpy(), facts)
+
+
+def _primitives(run: Callable[[], object]) -> list[str]:
+    """What oneDNN executes in one call, as it says itself: each operation and its implementation."""
+    import torch
+
+    run()  # primitives are made in the first call
+    stdout, libc = os.dup(1), ctypes.CDLL(None)
+    with tempfile.TemporaryFile("w+") as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+                run()
+            libc.fflush(None)
+        finally:
+            os.dup2(stdout, 1)
+            os.close(stdout)
+        file.seek(0)
+        lines = [line.split(",") for line in file]
+    return [f"{line[5]} {line[6]}" for line in lines if line[2:4] == ["primitive", "exec"] and len(line) > 6]
+
+
+def _mkl() -> Path | None:
+    """The library of the package mkl, or None."""
+    try:
+        files = distribution("mkl").files or []
+    except PackageNotFoundError:
+        return None
+    return next((Path(str(file.locate())) for file in files if re.match(r"libmkl_rt\.so", file.name)), None)
+
+
+def _numpy_blas() -> tuple[str, str]:
+    """The name and version of numpy's BLAS."""
+    blas: dict[str, str] = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return blas["name"].removeprefix("scipy-"), blas["version"]

@@ -1,0 +1,122 @@
+"""Timing several sides in turn, each in a process of its own, with its own libraries and their pool of threads.
+
+Two pools of threads in one process spin against each other. And what disturbs the machine for a second disturbs all
+sides if they take turns: the parent tells one process to time a round, then the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from timing import environment, seconds
+
+from searchlab.workload import Workload
+from searchlab.workload.base import Array
+
+
+@dataclass(frozen=True)
+class Side:
+    """A program that is timed: ours, or that of a library."""
+
+    run: Callable[[], object]
+    result: Callable[[], Array]  # what the last run computed
+    facts: Mapping[str, str] = field(default_factory=dict)  # the version of a library, and the kernels that it chose
+
+
+def serve(workload: Workload, make: Callable[[], Side]) -> None:
+    """Make a side in this process, check its result, print its facts, and time a round for each line of input.
+
+    An answer is a line of JSON; what libraries print goes to standard error. Raises AssertionError for a wrong result.
+    """
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    side = make()
+    side.run()
+    rtol, atol = workload.tolerance()
+    np.testing.assert_allclose(side.result(), workload.reference(workload.inputs()), rtol=rtol, atol=atol)
+    print(json.dumps(side.facts), file=answers)
+    for _ in sys.stdin:
+        print(json.dumps(seconds(side.run)), file=answers)
+
+
+class SideProcess:
+    """The process of a side: ``script --worker task``, which calls :func:`serve`, with ``task["threads"]`` threads.
+
+    Raises subprocess.SubprocessError if it fails.
+    """
+
+    def __init__(self, script: str, task: Mapping[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, script, "--worker", json.dumps(task)],
+            env=environment(task["threads"]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.facts: dict[str, str] = self._answer()
+
+    def time(self) -> tuple[float, float]:
+        """Median and least seconds of one call, in a round."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("round\n")
+        self._process.stdin.flush()
+        median, least = self._answer()
+        return median, least
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise subprocess.CalledProcessError(self._process.wait(), self._process.args)
+        return json.loads(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def compare(ours: SideProcess, theirs: Mapping[str, SideProcess], rounds: int) -> dict[str, Any]:
+    """Time ours and theirs in turn, ``rounds`` times, each round from another side: seconds, and the ratios.
+
+    ``ratio`` is the median over the rounds of their seconds by ours. The ratio of the least times is given too. On a
+    busy machine it is the more reliable one, since a parallel loop waits for each thread that was held up.
+    """
+    return ratios(list(theirs), _measure([ours, *theirs.values()], rounds))
+
+
+def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
+    """Median and least seconds, by round and side."""
+    measured = np.empty((rounds, len(sides), 2))
+    for turn in range(rounds):
+        for place in range(len(sides)):
+            at = (turn + place) % len(sides)
+            measured[turn, at] = sides[at].time()
+    return measured
+
+
+def ratios(names: Sequence[str], measured: Array) -> dict[str, Any]:
+    """What :func:`compare` gives, of seconds by round, side (ours, then each of ``names``), median and least."""
+    median, least = measured[..., 0], measured[..., 1].min(axis=0)
+    peers = {}
+    for at, name in enumerate(names, 1):
+        low, ratio, high = np.percentile(median[:, at] / median[:, 0], [25, 50, 75])
+        peers[name] = {
+            "seconds": float(np.median(median[:, at])),
+            "ratio": float(ratio),
+            "ratio_quartiles": [float(low), float(high)],
+            "ratio_of_least": float(least[at] / least[0]),
+        }
+    return {"ours_seconds": float(np.median(median[:, 0])), "peers": peers}

@@ -1,0 +1,222 @@
+"""A guided space against libraries: the command line, the rows and the table that kernels.py and conv2d.py share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peers import require
+from timing import SpaceSpec, arguments, build, common_options, in_process, resnet50, search
+from turns import Side, SideProcess, compare, serve
+
+from searchlab.errors import SearchlabError
+from searchlab.machine.host import available_cores, cpu_model
+from searchlab.space import Config
+from searchlab.target import Target, resolve_target
+from searchlab.workload import Workload, parse_workload
+
+TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "onednn": "oneDNN", "onednn-blocked": "oneDNN, blocked"}
+"""What a table calls each peer."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What one script compares."""
+
+    script: str
+    description: str
+    space: SpaceSpec
+    layers: str  # of ResNet-50: "gemm" or "conv"
+    others: Mapping[int, Sequence[str]]  # workloads that are no presets, by batch; 0 is for those of no network
+    peers: Mapping[str, Callable[[Any], Side]]
+    default: Sequence[str]  # the peers if none is named
+    check: Callable[[Workload, Sequence[str]], None]  # raises SearchlabError for what these peers do not compute
+
+    def workloads(self, batches: Iterable[int]) -> dict[str, int]:
+        """The workloads if none is named, each with its batch."""
+        named = dict.fromkeys(self.others.get(0, ()), 0)
+        for batch in batches:
+            suffix = "" if batch == 1 else f":b{batch}"
+            named |= dict.fromkeys(
+                [*(name + suffix for name in resnet50(self.layers)), *self.others.get(batch, ())], batch
+            )
+        return named
+
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        parser = common_options(self.description)
+        parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="instead of the layers of ResNet-50")
+        parser.add_argument("--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers")
+        parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, available_cores()}), metavar="N")
+        parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="of the layers (1 8)")
+        parser.add_argument("--markdown", action="store_true", help="print the table of FILE, and measure nothing")
+        return parser.parse_args(argv)
+
+    def main(self, argv: Sequence[str] | None = None) -> None:
+        options = self.parse(argv)
+        if options.worker:
+            self.work(json.loads(options.worker))
+            return
+        if options.markdown:
+            if not (options.json and options.json.exists()):
+                sys.exit("--markdown prints the rows of a file: name one that exists with --json FILE")
+            print(markdown(json.loads(options.json.read_text())))
+            return
+        try:
+            require(options.peers)
+            workloads = dict.fromkeys(options.workloads, 0) or self.workloads(options.batch)
+            for name in workloads:
+                self.check(parse_workload(name), options.peers)
+        except SearchlabError as error:
+            sys.exit(str(error))
+        rows: list[dict[str, Any]] = []
+        for threads in options.threads:
+            for name, batch in workloads.items():
+                row = self.row(name, batch, threads, options)
+                rows = keep(options.json, [*rows, row])
+                print(line(row), flush=True)
+        print(*summaries(rows), sep="\n")
+
+    def row(self, name: str, batch: int, threads: int, options: argparse.Namespace) -> dict[str, Any]:
+        """One row of the table: a search, then its best program and the peers in turn."""
+        task = {"workload": name, "threads": threads}
+        found = in_process(self.script, {**task, "trials": options.trials, "seed": options.seed})
+        with ExitStack() as stack:
+            ours, *others = (
+                stack.enter_context(SideProcess(self.script, {**task, **side}))
+                for side in ({"config": found["config"]}, *({"peer": peer} for peer in options.peers))
+            )
+            theirs = dict(zip(options.peers, others, strict=True))
+            compared = compare(ours, theirs, options.rounds)
+        workload = parse_workload(name)
+        rate = workload.flops / 1e9
+        for peer, process in theirs.items():
+            result = compared["peers"][peer]
+            result |= {"gflops": rate / result.pop("seconds"), **process.facts}
+        return {
+            **task, "shape": str(workload), "batch": batch, "trials": options.trials, **found, **ours.facts,
+            "gflops": rate / compared["ours_seconds"], "peers": compared["peers"],
+        }  # fmt: skip
+
+    def work(self, task: dict[str, Any]) -> None:
+        """The work of a separate process: the search, or one side of the comparison."""
+        workload = parse_workload(task["workload"])
+        if "peer" in task:
+            serve(workload, lambda: self.peers[task["peer"]](workload))
+            return
+        target = resolve_target({"kind": "native", "num-cores": task["threads"]})
+        if "config" in task:
+            serve(workload, lambda: self.ours(workload, target, Config(task["config"])))
+            return
+        print(json.dumps(search(self.space, workload, target, task["trials"], task["seed"])))
+
+    def ours(self, workload: Workload, target: Target, config: Config) -> Side:
+        program, args = build(self.space, workload, target, config)["main"], arguments(workload, target)
+        return Side(
+            lambda: program(*args), args[-1].numpy, {"cpu": f"{cpu_model()} ({target.spec.get('mcpu', 'generic')})"}
+        )
+
+
+def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write ``rows`` to ``file``, in place of its rows of the same workload and threads. Gives all rows of the file."""
+    if file is None:
+        return list(rows)
+    known = json.loads(file.read_text()) if file.exists() else []
+    merged = {(row["workload"], row["threads"]): row for row in [*known, *rows]}
+    file.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
+    return list(merged.values())
+
+
+def choices(config: Mapping[str, Any]) -> str:
+    """A config in a few words: switches by name if they are on, numbers after their name, words alone."""
+    words = []
+    for name, value in config.items():
+        if isinstance(value, bool):
+            words += [name] * value
+        else:
+            words.append(value if isinstance(value, str) else f"{name} {value}")
+    return ", ".join(words)
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """A row as it is shown when it is measured."""
+    peers = "; ".join(
+        f"{peer} {result['gflops']:.0f}, ratio {result['ratio']:.3f} "
+        f"({result['ratio_quartiles'][0]:.3f} to {result['ratio_quartiles'][1]:.3f}), of least times "
+        f"{result['ratio_of_least']:.3f}"
+        for peer, result in row["peers"].items()
+    )
+    return f"{row['workload']} on {row['threads']}: {row['gflops']:.0f} GFLOPS ({choices(row['config'])}); {peers}"
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    return float(np.exp(np.mean(np.log(list(values)))))
+
+
+def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """By threads and batch, for each peer and for the best of them: geometric mean and least of the ratios.
+
+    In brackets is the geometric mean of the ratios of least times.
+    """
+    groups: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["threads"], row["batch"]), []).append(row)
+    lines = []
+    for (threads, batch), some in groups.items():
+        names = [name for name in some[0]["peers"] if all(name in row["peers"] for row in some)]
+        against = {TITLES[name]: [name] for name in names} | ({"the best of them": names} if len(names) > 1 else {})
+        for title, of in against.items():
+            by = {
+                kind: {row["workload"]: min(float(row["peers"][name][kind]) for name in of) for row in some}
+                for kind in ("ratio", "ratio_of_least")
+            }
+            worst, least = min(by["ratio"].items(), key=lambda item: item[1])
+            lines.append(
+                f"{len(some)} {'workload' if len(some) == 1 else 'workloads'}{f' of batch {batch}' if batch else ''} "
+                f"on {threads} {'thread' if threads == 1 else 'threads'}, against {title}: geometric mean "
+                f"{geometric_mean(by['ratio'].values()):.2f} ({geometric_mean(by['ratio_of_least'].values()):.2f}), "
+                f"least {least:.2f} ({worst})"
+            )
+    return lines
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table for README, then the geometric means, and which library ran which kernels."""
+    peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
+    head = [
+        "workload",
+        "size",
+        "threads",
+        "choices",
+        "searchlab",
+        *(h for p in peers for h in (TITLES[p], "ratio (quartiles)")),
+    ]
+    lines = [" | ".join(head), "|".join(["---"] * len(head))]
+    for row in rows:
+        cells = [
+            row["workload"].removeprefix("resnet50/"), re.sub(r"^\w+:", "", row["shape"]), str(row["threads"]),
+            choices(row["config"]), f"{row['gflops']:.0f}",
+        ]  # fmt: skip
+        for peer in peers:
+            result = row["peers"].get(peer)
+            low, high = result["ratio_quartiles"] if result else (0, 0)
+            cells += (
+                [f"{result['gflops']:.0f}", f"{result['ratio']:.2f} ({low:.2f} to {high:.2f})"] if result else ["", ""]
+            )
+        lines.append(" | ".join(cells))
+    lines = [f"| {text} |" if "---" not in text else f"|{text}|" for text in lines]
+    facts = {
+        f"- {TITLES[name]} {result.get('version', '')}: {result.get('kernels', '')}"
+        for row in rows
+        for name, result in row["peers"].items()
+    }
+    spent = [row["search_seconds"] for row in rows if "search_seconds" in row]
+    took = [f"A search took {np.median(spent):.0f} s in the median, {max(spent):.0f} s at most."] if spent else []
+    return "\n".join([*lines, "", *(f"- {text}" for text in summaries(rows)), *sorted(facts), *took])

@@ -1,0 +1,165 @@
+"""The benchmarks of the guided spaces against libraries: workloads, peers, turns between processes, the table."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.target import resolve_target
+from searchlab.workload import parse_workload
+from searchlab_spaces.guided.gemm import GuidedGemm
+
+BENCHMARKS = Path(__file__).parents[2] / "studies" / "benchmarks"
+
+
+def script(name: str) -> ModuleType:
+    """A script of studies/benchmarks as a module."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+peers, turns, versus, kernels, conv2d = map(script, ("peers", "turns", "versus", "kernels", "conv2d"))
+
+
+def test_the_workloads_are_the_layers_of_resnet50_at_each_batch() -> None:
+    gemms, convolutions = kernels.BENCHMARK.workloads([1, 8]), conv2d.BENCHMARK.workloads([8])
+    expected = {"resnet50/gemm5.1b": 1, "resnet50/gemm5.1b:b8": 8, "gemm:1x1000x2048": 1, "gemm:8x1000x2048": 8}
+    assert expected.items() <= gemms.items()
+    assert gemms["gemm:512x512x512"] == 0
+    assert set(convolutions.values()) == {8}
+    for names in (gemms, convolutions):
+        assert len({str(parse_workload(name)) for name in names}) == len(names)
+    assert str(parse_workload("resnet50/gemm5.1b:b8")) == "gemm:392x512x4608"
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "argv", "expected"),
+    [
+        (kernels, [], ["openblas"]),
+        (kernels, ["--peer", "mkl", "onednn"], ["mkl", "onednn"]),
+        (conv2d, [], ["onednn", "onednn-blocked"]),
+    ],
+)
+def test_peers_are_named_on_the_command_line(benchmark: ModuleType, argv: list[str], expected: list[str]) -> None:
+    assert benchmark.BENCHMARK.parse(argv).peers == expected
+
+
+def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        kernels.BENCHMARK.parse(["--peer", "blis"])
+    assert "openblas, mkl, onednn" in capsys.readouterr().err.replace("'", "")
+
+
+def test_a_missing_peer_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_mkl", lambda: None)
+    with pytest.raises(SystemExit, match=r"'mkl' needs the package 'mkl'.*pip install 'searchlab\[peers\]'"):
+        kernels.BENCHMARK.main(["--peer", "mkl"])
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "workload", "message"),
+    [
+        (kernels, "gemm:64x64x64:relu", "without bias and ReLU"),
+        (kernels, "resnet50/conv2.2b", "openblas compute gemm"),
+        (kernels, "gemm:64x64", "gemm:64x64"),
+        (conv2d, "gemm:64x64x64", "kernels.py is for gemm"),
+    ],
+)
+def test_other_workloads_are_refused(
+    monkeypatch: pytest.MonkeyPatch, benchmark: ModuleType, workload: str, message: str
+) -> None:
+    monkeypatch.setattr(versus, "require", lambda names: None)
+    with pytest.raises(SystemExit, match=message):
+        benchmark.BENCHMARK.main([workload])
+
+
+def test_ratios_are_taken_within_each_round() -> None:
+    # (median, least) of ours and of one peer, in three rounds; the machine was twice as slow in the second
+    measured = np.array([[[1, 0.9], [2, 1.9]], [[2, 1.8], [3, 2.8]], [[1, 0.8], [1.8, 1.6]]])
+    result = turns.ratios(["mkl"], measured)
+    assert result["ours_seconds"] == 1
+    peer = result["peers"]["mkl"]
+    assert (peer["seconds"], peer["ratio"], peer["ratio_of_least"]) == pytest.approx((2, 1.8, 1.6 / 0.8))
+    assert peer["ratio_quartiles"] == pytest.approx([1.65, 1.9])
+
+
+def test_the_sides_take_turns_in_processes_of_their_own() -> None:
+    task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1}
+    target = resolve_target({"kind": "native", "num-cores": 1})
+    space = GuidedGemm(parse_workload(task["workload"]), target, **kernels.BENCHMARK.space["options"])
+    config = space.config_at(0).to_json()
+    with (
+        turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours,
+        turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs,
+    ):
+        result = turns.compare(ours, {"openblas": theirs}, 1)
+    assert set(theirs.facts) == {"version", "kernels"}
+    assert 0 < result["ours_seconds"] < 1
+    assert 0 < result["peers"]["openblas"]["ratio"] < 1000
+
+
+def row(workload: str, threads: int, batch: int, **ratios: float) -> dict[str, Any]:
+    return {
+        "workload": workload, "threads": threads, "shape": "gemm:9x8x7", "batch": batch, "gflops": 90.0,
+        "config": {"lowering": "direct", "mr": 6, "pack_a": False, "pack_b": True}, "search_seconds": 30.0,
+        "peers": {
+            name: {"gflops": 80.0, "ratio": ratio, "ratio_quartiles": [ratio, ratio], "ratio_of_least": ratio,
+                   "version": "1.2", "kernels": "def"}
+            for name, ratio in ratios.items()
+        },
+    }  # fmt: skip
+
+
+def test_the_table_has_a_row_each_and_means_by_threads_and_batch() -> None:
+    rows = [
+        row("resnet50/gemm1", 1, 1, openblas=2.0, mkl=1.0),
+        row("resnet50/gemm2", 1, 1, openblas=0.5, mkl=4.0),
+        row("resnet50/gemm1", 2, 1, openblas=1.5),
+    ]
+    text = versus.markdown(rows)
+    assert (
+        "| gemm1 | 9x8x7 | 1 | direct, mr 6, pack_b | 90 | 80 | 2.00 (2.00 to 2.00) | 80 | 1.00 (1.00 to 1.00) |"
+    ) in text
+    assert "| gemm1 | 9x8x7 | 2 | direct, mr 6, pack_b | 90 | 80 | 1.50 (1.50 to 1.50) |  |  |" in text
+    assert "- MKL 1.2: def" in text
+    assert versus.summaries(rows) == [
+        "2 workloads of batch 1 on 1 thread, against OpenBLAS: geometric mean 1.00 (1.00), least 0.50 (resnet50/gemm2)",
+        "2 workloads of batch 1 on 1 thread, against MKL: geometric mean 2.00 (2.00), least 1.00 (resnet50/gemm1)",
+        "2 workloads of batch 1 on 1 thread, against the best of them: geometric mean 0.71 (0.71), "
+        "least 0.50 (resnet50/gemm2)",
+        "1 workload of batch 1 on 2 threads, against OpenBLAS: geometric mean 1.50 (1.50), least 1.50 (resnet50/gemm1)",
+    ]
+
+
+def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    for benchmark, name in ((kernels, "kernels"), (conv2d, "conv2d")):
+        benchmark.BENCHMARK.main(["--markdown", "--json", str(BENCHMARKS.parent / "reference" / f"{name}.json")])
+    assert capsys.readouterr().out.count("geometric mean") >= 2
+    with pytest.raises(SystemExit, match="--json FILE"):
+        kernels.BENCHMARK.main(["--markdown"])
+
+
+def test_rows_replace_those_of_the_same_workload_and_threads(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    versus.keep(file, [row("a", 1, 0, mkl=1.0), row("b", 1, 0, mkl=1.0)])
+    kept = versus.keep(file, [row("a", 1, 0, mkl=2.0), row("a", 2, 0, mkl=3.0)])
+    assert [(r["workload"], r["threads"], r["peers"]["mkl"]["ratio"]) for r in kept] == [
+        ("a", 1, 2.0), ("b", 1, 1.0), ("a", 2, 3.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "names"), [("int8", ["mkl"]), ("float64", ["mkl", "onednn"])])
+def test_a_peer_is_refused_what_it_does_not_compute(dtype: str, names: list[str]) -> None:
+    peers.plain(parse_workload("gemm:8x8x8:float64"), ["openblas", "mkl"])
+    with pytest.raises(SearchlabError, match=f"in float32.*not gemm:8x8x8:{dtype}"):
+        peers.plain(parse_workload(f"gemm:8x8x8:{dtype}"), names)
