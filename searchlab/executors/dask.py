@@ -28,11 +28,13 @@ class DaskExecutor(Executor):
     Dask replaces a lost worker of its own cluster, and gives the calls that it had to others. Workers that runs may
     measure on are started with ``--nthreads 1 --resources machine=1``, one on each host. Any worker makes one run at a
     time, so give a worker one thread. The workers need the packages that the study names.
+
+    batch: the most short runs of a call, since a call takes Dask about 20 ms.
     """
 
     exclusive = True
 
-    def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: int = 8) -> None:
+    def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: int = 40) -> None:
         try:
             from distributed import Client, LocalCluster, WorkerPlugin
         except ImportError:
