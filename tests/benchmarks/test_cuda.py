@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,21 +20,10 @@ from searchlab.errors import SearchlabError
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.trace.space import Trace
+from tests.support.benchmarks import BENCHMARKS, script
 from tests.support.measure.emulated_gpu.__main__ import install
 
-BENCHMARKS = Path(__file__).parents[2] / "studies" / "benchmarks"
-
-
-def benchmark(name: str) -> ModuleType:
-    """A script of studies/benchmarks as a module."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-
-
-cuda, cuda_timing, cuda_pack, cuda_unpack = map(benchmark, ("cuda", "cuda_timing", "cuda_pack", "cuda_unpack"))
+cuda, cuda_timing, cuda_pack, cuda_unpack = map(script, ("cuda", "cuda_timing", "cuda_pack", "cuda_unpack"))
 del sys.modules["cuda"]  # elsewhere this is the name of NVIDIA's package
 
 

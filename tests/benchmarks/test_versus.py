@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,18 +13,7 @@ from searchlab.errors import SearchlabError
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from searchlab_spaces.guided.gemm import GuidedGemm
-
-BENCHMARKS = Path(__file__).parents[2] / "studies" / "benchmarks"
-
-
-def script(name: str) -> ModuleType:
-    """A script of studies/benchmarks as a module."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-
+from tests.support.benchmarks import BENCHMARKS, script
 
 peers, turns, versus, kernels, conv2d = map(script, ("peers", "turns", "versus", "kernels", "conv2d"))
 

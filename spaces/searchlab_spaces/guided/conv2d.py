@@ -55,7 +55,6 @@ class GuidedConv2d(Space):
         self._lowerings: dict[str, Direct | Im2row] = {"direct": Direct(workload, target, lanes, searched)}
         if Im2row.suits(workload):
             self._lowerings["im2row"] = Im2row(workload, target, lanes, searched)
-
         self._memory = Memory()
 
     def decide(self, choose: Choose) -> Config:

@@ -6,7 +6,7 @@ its transformations is itself the search space. Here the draws are the knobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
@@ -46,9 +46,13 @@ TRIES = 32
 
 
 @lru_cache(maxsize=16)
+def _shared(function: TraceFunction, workload: Workload, target: Target) -> Memory:
+    return Memory()
+
+
 def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
     """One memory for all spaces of this process with the same function, workload and target."""
-    return Memory()
+    return _shared(function, workload, target) if isinstance(function, Hashable) else Memory()
 
 
 class Trace(Space):

@@ -95,6 +95,18 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
         space.knobs({**known[0], "pick_2": 2})
 
 
+def test_a_function_need_not_be_hashable(native: Target) -> None:
+    class Equal:
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal)
+
+        def __call__(self, sch: Schedule) -> None:
+            dependent(sch)
+
+    space = Trace(gemm(16, 16, 16), native, function=Equal())
+    assert space.sample(np.random.default_rng(0)) in space
+
+
 def test_what_is_remembered_is_bounded(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("searchlab_spaces.asked.KEPT", 5)
     space = Trace(gemm(16, 16, 16), native, function=dependent)
