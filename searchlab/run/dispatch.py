@@ -107,10 +107,10 @@ class Dispatch:
                 while self._waiting and len(self._pending) < self._ahead():
                     self._submit(self._waiting.popleft())
                 done, _ = wait(self._pending, LOOK_SECONDS, FIRST_COMPLETED)
-                for batch in self._pending.values():
-                    self._progress.look(batch)
-                for future in done:
+                # In the order of their submission: a run that waited for the worker of another comes after it.
+                for future in [future for future in self._pending if future in done]:
                     yield from self._ended(future, self._pending.pop(future))
+                self._look()
         finally:
             for future in self._pending:
                 future.cancel()
@@ -118,7 +118,23 @@ class Dispatch:
 
     def _ahead(self) -> int:
         """How many tasks to submit at a time: one more for each worker, which so need not wait for the next."""
-        return 1 if self._one_at_a_time else 2 * max(1, getattr(self._executor, "jobs", AHEAD // 2))
+        return 1 if self._one_at_a_time else 2 * self._jobs()
+
+    def _jobs(self) -> int:
+        """How many tasks the executor performs at the same time."""
+        return max(1, getattr(self._executor, "jobs", AHEAD // 2))
+
+    def _look(self) -> None:
+        """Tell of the runs that go on.
+
+        While as many of them have been told of as there are jobs, one of these has ended, and has not come back: a run
+        that has begun since waits for its job.
+        """
+        going = [one for batch in self._pending.values() for one in batch]
+        free = self._jobs() - sum(one.job >= 0 for one in going)
+        for one in going:
+            if one.job >= 0 or free > 0:
+                free -= self._progress.look(one)
 
     def _submit(self, batch: list[Unfinished]) -> None:
         runs = [replace(one.run, log=one.run.log.absolute()) for one in batch]
@@ -210,18 +226,20 @@ class _Progress:
         self._numbers = itertools.count(1)
         self._jobs: set[int] = set()
 
-    def look(self, runs: Sequence[Unfinished]) -> None:
-        """Tell of the trials of ``runs`` that are new, if they measure: a table answers at once."""
-        for one in runs:
-            if one.run.settings.replays or (size := _size(one.run.log)) == one.seen:
-                continue
-            one.seen = size
-            try:
-                log = read_held(one.run.log)
-            except SearchlabError:  # it is told when the run ends
-                continue
-            if log is not None and (one.held is None or len(log.records) > len(one.held.records)):
-                self._tell(one, log)
+    def look(self, one: Unfinished) -> bool:
+        """Tell of the trials of ``one`` that are new, if it measures: a table answers at once. Whether it has begun."""
+        if one.run.settings.replays or (size := _size(one.run.log)) == one.seen:
+            return False
+        one.seen = size
+        try:
+            log = read_held(one.run.log)
+        except SearchlabError:  # it is told when the run ends
+            return False
+        if log is None or (one.held is not None and len(log.records) <= len(one.held.records)):
+            return False
+        begins = one.job < 0
+        self._tell(one, log)
+        return begins
 
     def end(self, one: Unfinished, log: Log) -> None:
         """Tell of the trials of a run that has ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -204,3 +205,25 @@ class Counts(Executor):
 def test_short_runs_travel_together_unless_they_are_few(tmp_path: Path, seeds: int, sizes: list[int]) -> None:
     table_study(tmp_path, seeds=seeds).run(tmp_path / "out", executor=(counts := Counts()))
     assert counts.sizes == sizes and len(decided_in(tmp_path / "out")) == 2 * seeds
+
+
+class Late(Executor):
+    """Measures at once, one run after the other, and says so 1.2 s later, when the logs were looked at."""
+
+    jobs, exclusive = 1, True
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        threading.Timer(1.2, future.set_result, [fn(*args, **kwargs)]).start()
+        return future
+
+
+def test_a_run_that_waited_for_a_job_is_told_of_with_that_job(tmp_path: Path) -> None:
+    """The logs of both runs are there before the first has come back."""
+    study = Study.from_dict(
+        {"workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 2, "trials": 1,
+         "batch": 1, "measure": {"kind": "local", "repeat": 1}},
+    )  # fmt: skip
+    told: list[tuple[int, int]] = []
+    study.run(tmp_path, lambda run, number, count, job: told.append((number, job)), executor=Late())
+    assert told == [(1, 0), (2, 0)]
