@@ -25,6 +25,9 @@ CATEGORICAL, COMPUTE_LOCATION = "SampleCategorical", "SampleComputeLocation"
 SAMPLING = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
 """TVM's names of the instructions that sample."""
 
+ANY = -1
+"""The limit of a tile's last factor that is none. TVM looks without end for a tile within any other that is below 1."""
+
 INLINE, ROOT, DEEPEST = -2, -1, 1 << 16
 """Compute locations other than a loop's position above the block's first consumer; the last is deeper than any nest."""
 
@@ -112,9 +115,9 @@ def as_value(kind: str, attrs: Sequence[Any], decision: Any) -> Value:
 def perfect_tiles(extent: int, parts: int, max_innermost: int) -> Choices:
     """What SamplePerfectTile draws from: the products of ``parts`` factors that are ``extent``, outermost first.
 
-    The last factor is at most ``max_innermost``, or any where that is not positive.
+    The last factor is at most ``max_innermost``, or any where that is :data:`ANY`.
     """
-    return Choices(tile for tile in _tiles(extent, parts) if not 0 < max_innermost < tile[-1])
+    return Choices(tile for tile in _tiles(extent, parts) if max_innermost == ANY or tile[-1] <= max_innermost)
 
 
 @lru_cache(maxsize=256)

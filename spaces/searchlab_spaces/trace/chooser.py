@@ -6,24 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
-from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV
 
 from searchlab.space import Knob, Value
 
 from .. import decisions
+from ..unchecked import Unchecked
 
 ChooseSample = Callable[[Knob, int], Value]
 """Chooses for a knob, which is the sample at this position among all that are taken, from 0."""
-
-
-# TVM checks the type of each argument in Python first, which takes longer than what is then done with them.
-Unchecked: type = type(
-    "Unchecked",
-    (Schedule,),
-    {"__slots__": ()}
-    | {name: step.__wrapped__ for name, step in vars(Schedule).items() if hasattr(step, "__wrapped__")},
-)
 
 
 class Chooser(Unchecked):  # type: ignore[misc]
@@ -73,3 +64,16 @@ class Chooser(Unchecked):  # type: ignore[misc]
         name = self._names(decisions.knob_name(self, kind, [subject]))
         knob = Knob(name, legal, role=decisions.role_of(kind))
         return decisions.as_decision(kind, attrs, self._choose(knob, position))
+
+
+class Drawing(Unchecked):  # type: ignore[misc]
+    """A TVM schedule that draws its samples at random, as TVM does, and ends where nothing is legal."""
+
+    __slots__ = ()
+
+    def sample_perfect_tile(
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
+    ) -> list[ExprRV]:
+        if decision is None and max_innermost_factor < 1 and max_innermost_factor != decisions.ANY:
+            raise ValueError(f"no tile has a last factor of at most {max_innermost_factor}")
+        return list(super().sample_perfect_tile(loop, n, max_innermost_factor, decision=decision))

@@ -46,7 +46,8 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     place = _pick(sch, 3)
     rows = sch.sample_perfect_tile(i, n=2, max_innermost_factor=ROWS)
     columns = sch.sample_perfect_tile(j, n=2, max_innermost_factor=min(COLUMNS, ELEMENTS // int(sch.get(rows[1]))))
-    depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=0 if place else STEPS)
+    whole = int(sch.get(k).extent)
+    depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=whole if place else STEPS)
     unroll = not place or (1 < sch.get(depth[1]) <= STEPS and _pick(sch, 2))
     pack = _pick(sch, 2)
 

@@ -118,10 +118,10 @@ class Trace(Space):
         return Config(config)
 
     def draw(self, seed: int) -> Schedule:
-        from tvm.s_tir import Schedule
+        from .chooser import Drawing
 
         try:
-            schedule = self._scheduled(Schedule(self.workload.module, seed=seed, error_render_level="fast"))
+            schedule = self._scheduled(Drawing(self.workload.module, seed=seed, error_render_level="fast")).copy()
         except (RuntimeError, ValueError) as error:
             raise InvalidConfig(f"{self._name} fails: {first_line(error)}") from None
         return self._checked(schedule)

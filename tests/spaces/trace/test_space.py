@@ -52,6 +52,13 @@ def refusing(sch: Schedule) -> None:
     sch.sample_perfect_tile(sch.get_loops(sch.get_sblock("gemm"))[0], n=2)
 
 
+def endless(sch: Schedule) -> None:
+    """No tile of j has a last factor of 0: TVM looks for one without end."""
+    block = sch.get_sblock("gemm")
+    if sch.get(sch.sample_categorical([0, 1], [0.5, 0.5])):
+        sch.sample_perfect_tile(sch.get_loops(block)[1], n=2, max_innermost_factor=0)
+
+
 def given(sch: Schedule) -> None:
     """A sample whose decision is given is no choice."""
     i = sch.get_loops(sch.get_sblock("gemm"))[0]
@@ -346,3 +353,21 @@ def test_samples_are_valid_programs(native: Target) -> None:
 def test_a_function_is_found_where_it_was_in_earlier_versions(native: Target) -> None:
     space = Trace(parse_workload("gemm:8x8x8"), native, function="searchlab_spaces.stochastic:stochastic_schedule_mm")
     assert space._run_function is stochastic_schedule_mm
+
+
+@pytest.mark.parametrize("spelling", ["gemm:64x64x64", "gemm:35x70x105", "conv2d:1x7x7x8x3x5x5:p2"])
+def test_what_tvm_draws_of_a_function_of_ours_is_in_its_space(spelling: str, native: Target) -> None:
+    function = f"searchlab_spaces.trace.cpu:stochastic_schedule_{spelling.partition(':')[0]}"
+    space = Trace(parse_workload(spelling), native, function=function)
+    drawn = [space.config_of(space.draw(seed)) for seed in range(1, 20)]
+    assert len(set(drawn)) > 1
+    assert [config for config in drawn if config not in space] == []
+
+
+def test_a_draw_ends_where_no_tile_is_legal(native: Target) -> None:
+    space = Trace(gemm(8, 8, 8), native, function=endless)
+    with pytest.raises(InvalidConfig, match="last factor of at most 0"):
+        for seed in range(1, 100):
+            space.draw(seed)
+    with pytest.raises(InvalidConfig, match="nothing legal"):
+        space.schedule(Config({"pick": 1}))
