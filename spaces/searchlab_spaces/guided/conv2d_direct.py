@@ -90,13 +90,13 @@ class Direct:
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = "channels"
     ) -> Schedule:
         """The program of a tile. Where ``depth`` or ``shares`` is 0 it is computed."""
-        from tvm.s_tir import Schedule
+        from ..unchecked import Unchecked
 
         w = self.workload
         oh, ow = w.out_size
         in_parallel, parts = parallel(w, self.target), shares or self._shares(channels, height)
         cut = depth not in (0, w.ci)
-        sch = Schedule(w.module)
+        sch = Unchecked(w.module)
         conv = sch.get_sblock("conv2d")
         if not sch.get_consumers(conv):
             sch.cache_write(conv, 0, "global")
@@ -138,7 +138,7 @@ class Direct:
         if in_parallel:
             sch.parallel(task)
         sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
-        return sch
+        return sch.copy()
 
     def _store(self, sch: Schedule, result: SBlockRV, channels: int, registers: bool) -> None:
         """Write sums back as NCHW, in vectors of channels, so that loads, bias and ReLU are vectors.

@@ -88,7 +88,7 @@ class Im2row:
 
     def schedule(self, pixels: int, channels: int, depth: int = 0, outer: str = "", shares: int = 0) -> Schedule:
         """The program of a tile. Where ``depth`` or ``shares`` is 0, or ``outer`` empty, it is computed."""
-        from tvm.s_tir import Schedule
+        from ..unchecked import Unchecked
 
         w = self.workload
         in_parallel = parallel(w, self.target)
@@ -96,7 +96,7 @@ class Im2row:
         step_k = depth if cut else UNROLLED
         # Weights are read where they lie, in as many streams as a tile has rows, unless there are edges to pad.
         pack_weights = bool(w.co % channels or w.reduction % step_k)
-        sch = Schedule(w.module)
+        sch = Unchecked(w.module)
         conv = sch.get_sblock("conv2d")
         if not sch.get_consumers(conv):
             sch.cache_write(conv, 0, "global")
@@ -153,7 +153,7 @@ class Im2row:
         if in_parallel:
             sch.parallel(task)
         sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
-        return sch
+        return sch.copy()
 
     def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:
         """Make ``conv`` the GEMM result[n, o, p] += patches[n, k, p] rows[o, k]; returns what makes its operands."""

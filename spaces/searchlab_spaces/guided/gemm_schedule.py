@@ -33,9 +33,9 @@ class Plan:
 
 def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
     """The three loops of the definition, with nr elements of a row of C in vectors; ``parallel`` over the rows."""
-    from tvm.s_tir import Schedule
+    from ..unchecked import Unchecked
 
-    sch = Schedule(workload.module)
+    sch = Unchecked(workload.module)
     gemm = sch.get_sblock("gemm")
     sch.pad_einsum(gemm, [1, nr, 1])
     if workload.n % nr:
@@ -52,7 +52,7 @@ def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
     if parallel:
         sch.parallel(i)
     sch.decompose_reduction(gemm, p)
-    return sch
+    return sch.copy()
 
 
 def blocked(workload: Gemm, plan: Plan) -> Schedule:
@@ -62,14 +62,14 @@ def blocked(workload: Gemm, plan: Plan) -> Schedule:
     either way the padding's conditions are there, and not among the multiply-adds. The result goes through a scratch
     buffer of micro-tiles.
     """
-    from tvm.s_tir import Schedule
+    from ..unchecked import Unchecked
 
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     x, y, s = algorithm.x, algorithm.y, algorithm.s
     padded = {**tile, s: cut.of(s)}
     uneven = {dim for dim, extent in extents(workload).items() if extent % padded[dim]}
 
-    sch = Schedule(workload.module)
+    sch = Unchecked(workload.module)
     gemm = sch.get_sblock("gemm")
     sch.pad_einsum(gemm, [padded[dim] for dim in "ijp"])
     copies = {name: sch.cache_read(gemm, at, "global") for at, name in enumerate("AB")}
@@ -120,7 +120,7 @@ def blocked(workload: Gemm, plan: Plan) -> Schedule:
         for loop in (loops[plan.parallel], *shared, *([rows] if first_sum == 0 else [])):
             sch.parallel(loop)
     sch.decompose_reduction(gemm, loops[order[first_sum]])  # last: unroll, vectorize and parallel are refused after it
-    return sch
+    return sch.copy()
 
 
 def _loops(sch: Schedule, gemm: SBlockRV, plan: Plan, order: Sequence[str]) -> dict[str, LoopRV]:

@@ -74,7 +74,10 @@ class KnobTemplate(FilteredProduct):
     def _instantiate(self, chosen: Mapping[str, Value] | None) -> tuple[TemplateConfig, Schedule]:
         from tvm.s_tir import Schedule, ScheduleError
 
-        schedule = Schedule(self.workload.module)
+        from ..unchecked import Unchecked
+
+        # What TVM's Python checks is seen to once, with the first choices.
+        schedule = (Schedule if chosen is None else Unchecked)(self.workload.module)
         config = TemplateConfig(schedule, chosen)
         try:
             self.template.function(config, schedule, self.target)
@@ -82,7 +85,7 @@ class KnobTemplate(FilteredProduct):
             # TVM prints the whole program before it says what is wrong.
             reason = str(error).rpartition("Error message: ")[2].strip().splitlines()[0]
             raise InvalidConfig(f"the template cannot be applied: {reason}") from None
-        return config, schedule
+        return config, schedule.copy()
 
     # --- AutoTVM's form -----------------------------------------------------------------------------------
 
