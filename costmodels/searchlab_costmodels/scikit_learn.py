@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -18,12 +19,34 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge as RidgeRegression
 from sklearn.neural_network import MLPRegressor
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
 from searchlab.costmodel import Array, CostModel, Groups
 from searchlab.options import real, whole
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a trained pipeline of SimpleImputer and StandardScaler does, number for number.
+
+    The pipeline checks its rows anew at each step, which takes longer than the model does for the few that a search
+    asks for at once. Of a column: fill for NaN, mean and scale; those ``marked`` have another that says where it was.
+    """
+
+    fill: Array
+    marked: Groups
+    mean: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, imputer: SimpleImputer, scaler: StandardScaler) -> Self:
+        return cls(imputer.statistics_, imputer.indicator_.features_, scaler.mean_, scaler.scale_)
+
+    def __call__(self, features: Array) -> Array:
+        absent = np.isnan(features)
+        filled = np.where(absent, self.fill, features)
+        return (np.concatenate([filled, absent[:, self.marked]], axis=1) - self.mean) / self.scale
 
 
 class ScikitLearn(CostModel):
@@ -37,7 +60,7 @@ class ScikitLearn(CostModel):
     def __init__(self, *, seed: int) -> None:
         super().__init__(seed=seed)
         self._mean = 0.0
-        self._prepared: Any = None
+        self._prepared: Preparation | None = None
         self._trained: Any = None
         self._blas = ThreadpoolController()
 
@@ -55,23 +78,24 @@ class ScikitLearn(CostModel):
 
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
         self._mean = float(np.mean(scores))
-        self._trained = None
+        self._prepared = self._trained = None
         if not features.shape[1]:
             return
         kept = self.kept(scores)
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-        self._prepared = make_pipeline(imputer, StandardScaler())
+        scaler = StandardScaler()
         with self._blas.limit(limits=1), warnings.catch_warnings():
             # The number of steps is an option here; a user needs no warning when all are used.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            rows = self._prepared.fit_transform(features[kept])
+            rows = scaler.fit_transform(imputer.fit_transform(features[kept]))
             self._trained = self.regressor(rows).fit(rows, scores[kept])
+        self._prepared = Preparation.of(imputer, scaler)
 
     def predict(self, features: Array) -> Array:
-        if self._trained is None or not len(features):
+        if self._prepared is None or not len(features):
             return np.full(len(features), self._mean)
         with self._blas.limit(limits=1):
-            return np.asarray(self.predicted(self._prepared.transform(features)), dtype=np.float64)
+            return np.asarray(self.predicted(self._prepared(features)), dtype=np.float64)
 
 
 class Forest(ScikitLearn):

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from searchlab.costmodel import CostModel, OtherTask, Rows, Surrogate, make_cost_model, scores_of
 from searchlab.costmodel.features import Features, KnobFeatures
@@ -89,9 +92,12 @@ def test_a_forest_predicts_what_scikit_learn_does_to_the_last_bit(forest: type[F
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 7)) * 10.0 ** rng.integers(-8, 8, 7)
     rows[rng.random(rows.shape) < 0.1] = np.nan
+    rows[:, 2], rows[:120, 4] = 1.5, np.nan
     model = forest(seed=3)
     model.fit(rows[:120], rng.random(120), np.zeros(120, np.int64))
-    assert np.array_equal(model.predict(rows), model._trained.predict(model._prepared.transform(rows)))
+    imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+    prepared = make_pipeline(imputer, StandardScaler()).fit(rows[:120])
+    assert np.array_equal(model.predict(rows), model._trained.predict(prepared.transform(rows)))
 
 
 def test_random_depends_on_the_row_and_the_seed() -> None:
