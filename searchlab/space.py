@@ -277,6 +277,21 @@ class ProductSpace(Space):
             values[knob.name] = value
         return Config.of(values)
 
+    def mutate(self, config: Config, rng: np.random.Generator) -> Config:
+        if not self.independent:
+            return super().mutate(config, rng)
+        self.knobs(config)  # says which knob is wrong
+        if not self._open:
+            return config
+        knob = self._open[int(rng.integers(len(self._open)))]
+        changed = knob.redrawn(config[knob.name], rng)
+        return Config.of({name: changed if name == knob.name else config[name] for name in self._names})
+
+    @cached_property
+    def _open(self) -> list[Knob]:
+        """The knobs that have more than one choice."""
+        return [knob for knob in self.axes if len(knob.choices) > 1]
+
     def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
         if not self.independent:
             return super().roles(config, weights)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.errors import InvalidConfig
@@ -217,7 +217,6 @@ def test_a_stranger_is_no_member_and_the_reason_is_given(change: dict[str, objec
         space.knobs({})
 
 
-@settings(deadline=None)
 @given(spaces, seeds)
 def test_sample_new_gives_what_is_left_and_then_nothing(space: Space, seed: int) -> None:
     rng = np.random.default_rng(seed)
