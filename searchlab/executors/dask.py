@@ -18,6 +18,13 @@ T = TypeVar("T")
 
 MACHINE = "machine"
 """The resource that a call needs which measures the machine: at most one worker of each host offers one unit of it."""
+UNWATCHED = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+}
+"""Settings of our own cluster. Dask's processes watch themselves up to a hundred times a second else, for a dashboard
+that nobody sees, and short runs take a fifth longer."""
 LOOK_SECONDS = 5.0
 """How often a cluster is asked how large it is now."""
 
@@ -36,6 +43,7 @@ class DaskExecutor(Executor):
 
     def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: int = 40) -> None:
         try:
+            import dask
             from distributed import Client, LocalCluster, WorkerPlugin
         except ImportError:
             raise SearchlabError("the executor 'dask' needs Dask: pip install 'searchlab[dask]'") from None
@@ -56,12 +64,13 @@ class DaskExecutor(Executor):
         else:
             count = jobs_here(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
-            self._cluster = LocalCluster(
-                n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
-                resources=self._resources, silence_logs=logging.CRITICAL,
-                env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
-            )  # fmt: skip
-            self._client = Client(self._cluster, set_as_default=False)
+            with dask.config.set(UNWATCHED):
+                self._cluster = LocalCluster(
+                    n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
+                    resources=self._resources, silence_logs=logging.CRITICAL,
+                    env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
+                )  # fmt: skip
+                self._client = Client(self._cluster, set_as_default=False)
             self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
         self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._looked = float("-inf")

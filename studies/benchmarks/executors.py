@@ -1,12 +1,15 @@
 """Runs per second by executor, over a recorded table, and whether the logs stay the same when workers are killed.
 
-    python studies/benchmarks/executors.py [--runs 10000] [--jobs 2] [--kill 30] [--only WAY ...] [--json FILE]
+    python studies/benchmarks/executors.py [--runs 10000] [--jobs 2] [--kill 30] [--only WAY ...] [--rounds 1]
+        [--json FILE]
 
 The same study is made in several ways: one run after the other in this process; by processes (``local``, which is
 ``--jobs``); by a Dask cluster of this machine; by both while one of their processes, in turn, is killed every so many
 seconds; by submitit's local executor, in jobs of 500 runs; and by two shards in directories of their own, merged. The
-seconds include the start of the processes. All logs are compared with those of the first way: the exit status is 1 if
-one is missing, or differs in more than clock times. Dask and submitit are the extras ``dask`` and ``slurm``.
+seconds include the start of the processes. In several rounds the ways take turns; then they are the median, and so is
+their ratio to the seconds of ``local`` in the same round. All logs are compared with those of the first way: the exit
+status is 1 if one is missing, or differs in more than clock times. Dask and submitit are the extras ``dask`` and
+``slurm``.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -31,6 +36,8 @@ from searchlab.log.format import read_header
 from searchlab.run.study import Study
 
 TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x85-knob-1t.jsonl.gz"
+FIRST = "one-by-one"
+"""The way that all others are compared with."""
 WORKERS = ("searchlab.executors.process", "multiprocessing.spawn")
 """What the command lines of the processes hold that make runs, of searchlab and of Dask."""
 
@@ -116,7 +123,7 @@ def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]
     local, dask = ({"name": name, "options": {"jobs": jobs}} for name in ("local", "dask"))
     slurm = {"name": "slurm", "options": {"cluster": "local", "jobs": 1, "batch": 500, "timeout_min": 600}}
     return {
-        "one-by-one": made(None), "local": made(local), "dask": made(dask), "local-killed": made(local, kill=True),
+        FIRST: made(None), "local": made(local), "dask": made(dask), "local-killed": made(local, kill=True),
         "dask-killed": made(dask, kill=True), "slurm": made(slurm), "shards": shards,
     }  # fmt: skip
 
@@ -131,6 +138,21 @@ def differences(reference: Path, out: Path) -> list[str]:
     ]
 
 
+def row(
+    count: int, taken: Sequence[float], local: Sequence[float] | None, killed: int, differ: int
+) -> dict[str, float | None]:
+    """The figures of a way whose rounds took so many seconds each, and those of ``local`` beside them."""
+    middle = statistics.median(taken)
+    ratios = [one / other for one, other in zip(taken, local or [], strict=False)]
+    return {
+        "seconds": middle,
+        "runs_per_second": count / middle,
+        "of_local": statistics.median(ratios) if ratios else None,
+        "killed": killed,
+        "differ": differ,
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
@@ -139,32 +161,40 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kill", type=float, default=30.0, metavar="SECONDS")
     parser.add_argument("--only", nargs="+", default=[], metavar="WAY", help="only these ways, and one-by-one")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="how often each way is timed, in turn with the others (1)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args(argv)
-    rows: dict[str, dict[str, float]] = {}
     wrong: list[str] = []
+    seconds: dict[str, list[float]] = {}
+    killed: Counter[str] = Counter()
+    differ: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         path = study_file(folder, options.runs, options.trials, options.policies)
         count = len(Study.load(path).plan()[0])
-        print(f"{count} runs of {options.trials} trials\nway           runs/s   seconds  killed  logs that differ")
-        for way, make in ways(path, options.jobs, options.kill).items():
-            if options.only and way not in (*options.only, "one-by-one"):
-                continue
+        print(f"{count} runs of {options.trials} trials", flush=True)
+        makers = ways(path, options.jobs, options.kill)
+        chosen = [way for way in makers if way != FIRST and (not options.only or way in options.only)]
+        for way in [FIRST, *chosen * options.rounds]:
             start = time.perf_counter()
-            killed = make(folder / way)
-            seconds = time.perf_counter() - start
-            differ = differences(folder / "one-by-one", folder / way)
-            wrong += differ
-            rows[way] = {
-                "seconds": seconds,
-                "runs_per_second": count / seconds,
-                "killed": killed,
-                "differ": len(differ),
-            }
-            print(f"{way:12} {count / seconds:7.1f} {seconds:9.1f} {killed:7} {len(differ):17}", flush=True)
-            if way != "one-by-one":
+            killed[way] += makers[way](folder / way)
+            seconds.setdefault(way, []).append(time.perf_counter() - start)
+            print(f"  {way} {seconds[way][-1]:.1f} s", flush=True)
+            if way != FIRST:
+                found = differences(folder / FIRST, folder / way)
+                wrong += found
+                differ[way] += len(found)
                 shutil.rmtree(folder / way)
+    rows = {way: row(count, taken, seconds.get("local"), killed[way], differ[way]) for way, taken in seconds.items()}
+    print("way           runs/s   seconds  of local  killed  logs that differ")
+    for way, one in rows.items():
+        ratio = "-" if one["of_local"] is None else f"{one['of_local']:.2f}"
+        print(
+            f"{way:12} {one['runs_per_second']:7.1f} {one['seconds']:9.1f} {ratio:>9} {one['killed']:7} "
+            f"{one['differ']:17}"
+        )
     print("\n".join(wrong[:20]))
     if options.json:
         options.json.write_text(json.dumps({"runs": count, "trials": options.trials, "ways": rows}, indent=1) + "\n")
