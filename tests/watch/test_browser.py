@@ -90,6 +90,9 @@ def test_a_real_run_is_watched_to_its_end(
             assert browser.run("document.querySelectorAll('b, i').length") < 30 and not browser.run(
                 "[...document.querySelectorAll('b')].some(b => b.textContent === 'a strategy')"
             )
+            assert browser.run("document.getAnimations().filter(a => a instanceof CSSAnimation).length") == 0, (
+                "a page that moves without end keeps a machine busy that may be measuring"
+            )
             browser.click("[data-show='waiting']")
             assert browser.run("[...document.querySelectorAll('tbody tr')].filter(r => r.offsetParent).length") == 4
             browser.click("[data-show='all']")
