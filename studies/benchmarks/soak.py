@@ -3,7 +3,8 @@
     python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # every policy, killed so often
     python studies/benchmarks/soak.py --faults [--kills 500]               # the file system fails instead
 
-Each run replays a table, the first that its policy can search, in a process of its own. When its log has grown by a
+Each run replays a table, the first that its policy can search, in a process of its own; policies that take seconds for
+a batch search less than by default. When its log has grown by a
 random number of bytes, the process is killed by SIGKILL, SIGTERM or SIGINT, and started again, until the run has all
 its trials. With ``--faults`` no process is killed, but some of its writes are short, or fail with EIO or ENOSPC when
 half is written (``faults.c``, which takes a C compiler): then the run must end with one sentence. After every
@@ -35,6 +36,14 @@ from searchlab.policy import POLICIES
 
 HERE = Path(__file__).parent
 TABLES = [HERE.parent / f"suite/v1/tables/gemm-{name}-1t.jsonl.gz" for name in ("31x256x128-knob", "64x64x64-trace")]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "autotvm-xgb": {"chains": 16, "steps": 10},
+    "autotvm-xgb-rank": {"chains": 16, "steps": 10},
+    "ansor": {"population": 48},
+    "metaschedule": {"population": 48, "n_startup": 48},
+    "gp": {"memory": 64},
+}
+"""Options of the policies that take seconds for a batch: what is lost at an interruption does not hang on them."""
 CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 REFUSED, LOST = 3, 4
@@ -46,8 +55,9 @@ def run(policy: str, table: Path, log: Path, trials: int) -> None:
     """One run, in this process."""
     header = read_header(table)
     searchlab.tune(
-        header.workload, space={"name": header.space.name, "options": header.space.options}, policy=policy, log=log,
-        trials=trials, measure={"kind": "table", "path": str(table)}, progress=False,
+        header.workload, space={"name": header.space.name, "options": header.space.options},
+        policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log, trials=trials,
+        measure={"kind": "table", "path": str(table)}, progress=False,
     )  # fmt: skip
 
 
