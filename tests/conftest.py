@@ -7,11 +7,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 import searchlab
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import Target, resolve_target
+
+settings.register_profile("searchlab", deadline=None)  # a test that is slow on a machine with other work is not wrong
+settings.load_profile("searchlab")
 
 collect_ignore = ["example_plugin"]  # a package of its own, whose tests run where it is installed
 

@@ -297,7 +297,7 @@ found = st.floats(0.1, 100) | st.sampled_from(FAILURES)
 runs = st.lists(st.lists(found, min_size=1, max_size=6), min_size=2, max_size=6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(runs, st.randoms(use_true_random=False))
 def test_the_order_of_seeds_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, made: list[list[float]], order: random.Random

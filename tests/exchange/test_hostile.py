@@ -199,7 +199,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     refused(tmp_path, "cannot read.*database_workload.json")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(source=st.sampled_from([AUTOTVM, ANSOR]), data=st.data())
 def test_a_byte_more_or_less_is_an_error_or_a_log(source: Path, data: st.DataObject, tmp_path_factory: Any) -> None:
     text = bytearray(source.read_bytes())

@@ -213,7 +213,7 @@ def test_a_damaged_record_is_named(tmp_path: Path, field: str, value: Any) -> No
 
 
 @given(cut=st.integers(0, 2000))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_that_is_cut_anywhere_gives_its_whole_records_or_one_sentence(tmp_path: Path, cut: int) -> None:
     text = gzip.decompress(CACHE.read_bytes()).decode()
     path, out = tmp_path / "c.json", tmp_path / "t.jsonl"
@@ -236,7 +236,7 @@ JSON = st.recursive(
 
 
 @given(data=st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_anywhere_is_read_or_refused_in_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
     result = {"configuration": {"x": 1}, "times": {"runtimes": [5.0]}, "measurements": [{"name": "time", "value": 5.0}],
               "invalidity": "correct", "correctness": 1, "objectives": ["time"]}  # fmt: skip

@@ -63,7 +63,7 @@ RUNS = st.lists(st.lists(st.lists(TRIALS, min_size=1, max_size=5), max_size=3), 
 SIZES = st.integers(1, 6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(RUNS, SIZES, SIZES, SIZES, SECONDS)
 def test_no_work_is_lost_and_none_is_done_in_less_time_than_it_takes(
     runs: list[list[list[TrialTimes]]], devices: int, builders: int, jobs: int, start: float
@@ -90,7 +90,7 @@ def test_no_work_is_lost_and_none_is_done_in_less_time_than_it_takes(
     assert sum(spent.waited.values()) <= jobs * spent.seconds + 1e-9
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(RUNS, SIZES, SIZES, SIZES)
 def test_more_devices_are_not_slower_for_one_job(
     runs: list[list[list[TrialTimes]]], devices: int, builders: int, more: int

@@ -55,7 +55,7 @@ def agrees(follower: Follower, path: Path) -> None:
         }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(count=st.integers(0, 20), cuts=st.lists(st.floats(0, 1), max_size=8))
 def test_it_may_grow_by_any_number_of_bytes(
     count: int, cuts: list[float], tmp_path_factory: pytest.TempPathFactory

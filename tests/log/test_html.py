@@ -66,7 +66,7 @@ def test_text_is_text(values: list[str], caption: str) -> None:
     assert words(paragraphs(values)) == values
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(NASTY, NASTY)
 def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
     with TemporaryDirectory() as folder:

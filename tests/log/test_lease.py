@@ -59,7 +59,7 @@ def test_a_writer_whose_log_was_taken_over_does_not_remove_it(tmp_path: Path) ->
     assert len(read_log(path).records) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["open", "append", "append", "close"])), max_size=30)
 )

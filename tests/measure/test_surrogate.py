@@ -155,7 +155,7 @@ def booster(seed: int, classes: int = 1) -> tuple[lightgbm.Booster, np.ndarray]:
     return lightgbm.train(parameters, lightgbm.Dataset(rows, labels), 15), rows
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000), st.sampled_from([1, 3]))
 def test_trees_predict_as_lightgbm_does(seed: int, classes: int) -> None:
     trained, rows = booster(seed, classes)

@@ -63,7 +63,7 @@ def shares(trials: Sequence[Trial]) -> float:
 # --- credit -----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40))
 def test_credit_is_the_area_under_the_curve(history: list[tuple[int, bool]]) -> None:
     policy = bandit("random", "random", "random")

@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.conformance import run_checks, space_checks
@@ -41,7 +41,6 @@ def listings(draw: st.DrawFn) -> tuple[dict[str, list[Any]], list[dict[str, Any]
 
 
 @given(listings())
-@settings(deadline=None)
 def test_the_list_is_the_space(listing: tuple[dict[str, list[Any]], list[dict[str, Any]]]) -> None:
     parameters, configs = listing
     space, rng = space_of(parameters, configs), np.random.default_rng(0)

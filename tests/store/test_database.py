@@ -89,7 +89,7 @@ def test_a_store_that_was_altered(store: Store, statement: str, said: str) -> No
         store.results()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_store_with_damaged_bytes(data: Any, store: Store, tmp_path: Path, log: Path) -> None:
     """It is refused in a sentence, or the damage is where no one looks."""

@@ -52,7 +52,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(runs=RUNS, order=st.randoms(use_true_random=False), data=st.data())
 def test_it_tells_what_the_logs_hold_in_whatever_order_and_pieces_they_come(
     runs: list[Run], order: Any, data: Any

@@ -27,7 +27,7 @@ def test_it_gives_what_baycomp_gave() -> None:
         assert shares(bayesian_signed_rank(one - other, rope)) == pytest.approx(expected, abs=0.015)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.integers(-9, 9).map(lambda value: value / 100 + 0.001), min_size=1, max_size=20))
 def test_probabilities_sum_to_one_and_do_not_hang_on_the_order(differences: list[float]) -> None:
     found = bayesian_signed_rank(np.array(differences), draws=2000)

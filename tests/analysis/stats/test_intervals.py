@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, binom, ttest_1samp
@@ -76,7 +76,6 @@ def test_a_median_may_be_censored() -> None:
     assert ends(median_interval(np.concatenate((np.arange(1.0, 22), np.full(9, INF)))))[1] < 21
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.data())
 def test_shares_are_seen_from_both_sides(number: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, number))
@@ -131,7 +130,6 @@ def test_the_interval_of_a_chance_solves_newcombes_equation() -> None:
     assert 0.5 < lower < 0.8 and upper == 1, "it does not collapse where one always wins"
 
 
-@settings(deadline=None)
 @given(samples, samples)
 def test_the_chances_of_two_strategies_mirror_each_other(one: list[Floats], other: list[Floats]) -> None:
     number = min(len(one), len(other))

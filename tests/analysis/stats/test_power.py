@@ -50,7 +50,7 @@ def test_seeds_by_hand() -> None:
     assert seeds_for(Variation(2.0, None), 1.0, 1, power=0.8, alpha=0.05) == 34
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.floats(0.01, 0.2), st.floats(0.0, 0.1), st.integers(1, 20), st.floats(0.01, 0.1))
 def test_numbers_are_the_least(seeds: float, workloads: float, count: int, difference: float) -> None:
     varies = Variation(seeds, workloads)

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
@@ -42,7 +42,6 @@ def test_signed_rank_is_the_part_of_all_signs(pairs: list[tuple[float, float]]) 
     assert signed_rank_test(first, second) == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12))
 def test_without_ties_they_are_scipys_exact_ones(seed: int, m: int, n: int) -> None:
     random = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tvm.s_tir import Schedule, transform
 from tvm.s_tir import meta_schedule as ms
@@ -253,7 +253,6 @@ def test_even_blocks_cover_the_total_within_the_limit(total: int, limit: int) ->
 SIZE = st.one_of(st.integers(1, 40), st.integers(1, 5000), st.sampled_from([127, 509, 997, 1024, 4099]))
 
 
-@settings(deadline=None)
 @given(SIZE, SIZE, SIZE, st.integers(1, 16), st.integers(1, 4), st.integers(1, 64), st.booleans())
 def test_blocks_cover_any_problem(m: int, n: int, k: int, mr: int, vectors: int, cores: int, double: bool) -> None:
     target = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": cores}, GENERIC_CACHES)

@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tvm.s_tir import Schedule
 
@@ -58,7 +58,6 @@ def brute(space: Filtered) -> list[Config]:
     return [config for config in everything if space.holds(config)]
 
 
-@settings(deadline=None)
 @given(filtered())
 def test_enumeration_size_and_index_are_those_of_the_filtered_product(space: Filtered) -> None:
     left = brute(space)
@@ -73,7 +72,6 @@ def test_enumeration_size_and_index_are_those_of_the_filtered_product(space: Fil
             space.config_at(index)
 
 
-@settings(deadline=None)
 @given(filtered())
 def test_members_are_those_of_the_filtered_product(space: Filtered) -> None:
     for index in range(space.range_length):
@@ -85,7 +83,6 @@ def test_members_are_those_of_the_filtered_product(space: Filtered) -> None:
     assert {**space.sample(np.random.default_rng(0)), "z": 1} not in space
 
 
-@settings(deadline=None)
 @given(filtered(), st.integers(0, 2**32))
 def test_samples_mutants_and_children_stay_inside(space: Filtered, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -95,7 +92,6 @@ def test_samples_mutants_and_children_stay_inside(space: Filtered, seed: int) ->
     assert len(space.sample_new(rng, len(space), {a})) == len(space) - 1
 
 
-@settings(deadline=None)
 @given(filtered(), st.data())
 def test_no_choice_is_a_dead_end_and_none_is_held_back(space: Filtered, data: st.DataObject) -> None:
     left = brute(space)
