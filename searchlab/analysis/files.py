@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Mapping, Sequence
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,8 @@ def _write_groups(path: Path, table: Groups) -> None:
 
 
 def _csv_row(values: Sequence[Any]) -> bytes:
-    csv.writer(row := StringIO(), lineterminator="\n").writerow(values)
-    return row.getvalue()[:-1].encode()
+    csv.writer(row := StringIO()).writerow(values)  # lines end with \r\n, or a text with \r would not be quoted
+    return row.getvalue()[:-2].encode()
 
 
 _AS_PYTHON = re.compile(rb"(?<![\d.])0\.0000\d+|[\d.]+e-?\d+")
@@ -85,7 +86,5 @@ def _numbers(rows: Sequence[Sequence[float | None]]) -> bytes:
 
 
 def _write_csv(path: Path, table: Rows) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(table.columns)
-        writer.writerows(table.rows)
+    with path.open("wb") as file:
+        file.writelines(_csv_row(row) + b"\n" for row in chain([table.columns], table.rows))

@@ -19,6 +19,7 @@ groups = st.tuples(st.tuples(st.text(), st.integers()), st.lists(st.tuples(numbe
 @settings(max_examples=40)
 @given(st.lists(groups, max_size=3))
 @example([(("a,b", 1), [(5e-5, 10.00001), (1e-7, 1e16), (-0.0, 1e-5)]), (('"', 2), []), (("\n", 3), [(None, 1.0)])])
+@example([(("\r", 1), [(1.0, 2.0)])])
 def test_rows_in_groups_are_written_as_any_others(made: list[tuple[tuple[str, int], list[tuple[object, ...]]]]) -> None:
     columns = ("name", "number", "x", "y")
     with TemporaryDirectory() as folder:

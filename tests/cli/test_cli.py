@@ -277,7 +277,7 @@ class Other(Copy):
         (["show", "costmodel", "lightgbm"], "a whole number from 2 to 1024"),
         (["show", "workload", "resnet50/conv3.2b"], "conv2d:1x28x28x128x128x3x3:p1"),
         (["list", "policies"], "(original: MetaSchedule's EvolutionarySearch"),
-        (["space", "gemm:64x64x64", "--space", "guided-gemm,blocks=knobs"], "256 configs"),
+        (["space", "gemm:64x64x64", "--space", "guided-gemm,blocks=knobs", "--target", "haswell"], "256 configs"),
     ],
 )  # fmt: skip
 def test_what_there_is_can_be_found_out(words: list[str], said: str) -> None:
