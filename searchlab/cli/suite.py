@@ -146,22 +146,26 @@ def suite_run(
 @suites.command(name="report")
 def suite_report(
     suite: Name,
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Results to compare with them: directories that `suite run --out` wrote, or their files."),
+    ] = None,
     against: Annotated[
         str, typer.Option("--baselines", help="Of these alone, as `xgb,tpe,random` [default: all that the suite has].")
     ] = "",
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs over each table [default: the protocol's].")] = None,
     directory: Annotated[Path, typer.Option("--out", help="The directory for the report.")] = Path("results/baselines"),
 ) -> None:
-    """Compare the baselines of a suite, from the runs that it has: nothing is searched."""
+    """Compare the baselines of a suite, and results over it, from the runs that there are: nothing is searched."""
     from ..analysis.report import write_report
     from ..analysis.tables import overall_tables
     from ..measure.suite import find_suite
     from ..suite.compare import compare
-    from ..suite.trajectories import baselines
+    from ..suite.trajectories import baselines, read_results
 
     found = find_suite(suite)
-    shipped = baselines(found, against.split(",") if against else None)
-    summary = write_report(compare(found, shipped, range(seeds or found.spec.seeds)), directory, traces=0)
+    sets = [*read_results(results or ()), *baselines(found, against.split(",") if against else None)]
+    summary = write_report(compare(found, sets, range(seeds or found.spec.seeds)), directory, traces=0)
     out.print(*overall_tables(summary))
     out.print(f"the report: {directory / 'report.html'}", soft_wrap=True)
 
@@ -212,18 +216,22 @@ def suite_seal(suite: Directory) -> None:
 def suite_baselines(
     suite: Directory,
     results: Annotated[list[Path], typer.Argument(help="Logs of runs over the suite, or directories of them.")],
+    directory: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where the runs are put that are to be no baselines: `suite report` takes them."),
+    ] = None,
 ) -> None:
-    """Make the baselines of a suite from the logs of a study over it; then seal it."""
+    """Make the baselines of a suite from the logs of a study over it. Seal it then."""
     from ..log.format import find_logs
     from ..measure.suite import find_suite
-    from ..suite.trajectories import baseline_path, collect, write_trajectories
+    from ..suite.trajectories import collect, trajectories_path, write_trajectories
 
     found = find_suite(suite).part(None)
     logs = [path for given in results for path in find_logs(given) if "report" not in path.parts]
     if not logs:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, results))}")
     for one in collect(found, logs):
-        path = baseline_path(found, one.strategy)
+        path = trajectories_path(directory or found.directory / "baselines", one.strategy)
         write_trajectories(path, one)
         runs = sum(len(on_table.runs) for on_table in one.tables.values())
         out.print(f"{runs:,} runs of {one.strategy}: {path}", soft_wrap=True)

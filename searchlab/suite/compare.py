@@ -43,7 +43,11 @@ def compare(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) 
     """The runs of ``sets`` over the tables of ``suite`` from ``seeds``, as a report compares them.
 
     Seconds are those of building and running: what the strategies spent on other machines is not charged.
+    Raises SearchlabError if two of ``sets`` have one name.
     """
+    names = [one.strategy for one in sets]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SearchlabError(f"two of the results are called {twice[0]!r}; leave one out, or make it with a --label")
     return compared(_rebuilt(suite, sets, seeds))
 
 

@@ -237,9 +237,23 @@ def read_trajectories(path: Path) -> Trajectories:
     return read
 
 
-def baseline_path(suite: Suite, strategy: str) -> Path:
-    """The file of a baseline of ``suite``."""
-    return suite.directory / "baselines" / (re.sub(r"[^\w.+-]+", "_", strategy) + ENDING)
+def read_results(places: Iterable[Path]) -> list[Trajectories]:
+    """The trajectories in files, and in directories of them such as ``suite run --out`` writes.
+
+    Raises SearchlabError for a directory without any, and for a damaged file.
+    """
+    found: list[Path] = []
+    for place in places:
+        files = sorted(place.glob(f"*{ENDING}")) if place.is_dir() else [place]
+        if not files:
+            raise SearchlabError(f"there are no runs (*{ENDING}) in {place}; `suite run --out` writes result{ENDING}")
+        found += files
+    return [read_trajectories(path) for path in found]
+
+
+def trajectories_path(directory: Path, strategy: str) -> Path:
+    """The file of a strategy in a directory of trajectories."""
+    return directory / (re.sub(r"[^\w.+-]+", "_", strategy) + ENDING)
 
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:

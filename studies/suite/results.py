@@ -1,7 +1,7 @@
 """Writes the tables of a suite's baselines into studies/RESULTS.md, from the runs that the suite has.
 
     python studies/suite/results.py                                     # v1/test
-    python studies/suite/results.py --logs results/costmodels --part costmodels     # of logs over a suite
+    python studies/suite/results.py --runs studies/reference/costmodels --baselines random,xgb --part costmodels
 
 What stands in RESULTS.md between `<!-- PART -->` and `<!-- end of PART -->` is replaced; nothing else is.
 """
@@ -19,13 +19,12 @@ import numpy as np
 
 from searchlab.analysis import summarize
 from searchlab.analysis.model import OverallStrategy, PairClaims, Summary, WorkloadSummary
-from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.stats.inference import Answer, paired_difference
 from searchlab.analysis.words import p_text
 from searchlab.measure.suite import find_suite
 from searchlab.suite.compare import compare
-from searchlab.suite.trajectories import baselines
+from searchlab.suite.trajectories import baselines, read_results
 
 BASELINE = "random"
 RESULTS = Path(__file__).parent.parent / "RESULTS.md"
@@ -175,11 +174,13 @@ def put(part: str, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default="v1/test", help="the suite, or one split of it (v1/test)")
-    parser.add_argument("--logs", type=Path, metavar="DIR", help="runs over the suite, in place of its baselines")
+    parser.add_argument("--runs", type=Path, nargs="*", default=[], metavar="DIR", help="results to compare with them")
+    parser.add_argument("--baselines", metavar="NAMES", help="of these alone, as random,xgb")
     parser.add_argument("--part", default="baselines", help="the part of RESULTS.md (baselines)")
     options = parser.parse_args()
     suite = find_suite(options.suite)
-    comparison = read_runs(options.logs) if options.logs else compare(suite, baselines(suite), range(suite.spec.seeds))
+    sets = [*read_results(options.runs), *baselines(suite, options.baselines and options.baselines.split(","))]
+    comparison = compare(suite, sets, range(suite.spec.seeds))
     summary = summarize(comparison)
     if summary.overall is None:
         sys.exit("no two strategies have runs on all tables")

@@ -10,7 +10,7 @@ import pytest
 from searchlab.measure.suite import find_suite
 from searchlab.run.study import Study
 from searchlab.suite.manifest import seal
-from searchlab.suite.trajectories import baseline_path, collect, write_trajectories
+from searchlab.suite.trajectories import collect, trajectories_path, write_trajectories
 from tests.support.suites import write_suite
 
 POLICIES = [
@@ -39,7 +39,7 @@ def sealed(bare: Path, results: Path, tmp_path_factory: pytest.TempPathFactory) 
     shutil.copytree(bare, directory)
     suite = find_suite(directory)
     for one in collect(suite, sorted(results.rglob("*.jsonl"))):
-        write_trajectories(baseline_path(suite, one.strategy), one)
+        write_trajectories(trajectories_path(directory / "baselines", one.strategy), one)
     seal(suite)
     return directory
 

@@ -22,10 +22,10 @@ from searchlab.suite.manifest import seal
 from searchlab.suite.trajectories import (
     RecordedTable,
     RecordedTables,
-    baseline_path,
     baselines,
     collect,
     read_trajectories,
+    trajectories_path,
     write_trajectories,
 )
 from searchlab.suite.verify import verify_bundle, verify_suite
@@ -202,7 +202,7 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
     changed = msgspec.structs.replace(first, configs=(*first.configs[:5], *first.configs[:4:-1]))
     runs = msgspec.structs.replace(one.tables[name], runs=(changed, *others))
     spoilt = msgspec.structs.replace(one, tables={**one.tables, name: runs}, versions={"xgboost": "0.1"})
-    write_trajectories(baseline_path(suite, "random"), spoilt)
+    write_trajectories(trajectories_path(copy / "baselines", "random"), spoilt)
     seal(suite)
     (said,) = problems(copy, None)
     assert said.startswith(f"random over mini/{name} from seed 0: trial 5 was config ")
@@ -279,6 +279,23 @@ def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> N
     assert gone.returncode == 1 and "baselines/random.json.gz is missing" in gone.stdout
     unknown = searchlab("suite", "run", copy, "--policy", "random", "--against", "evolutionry")
     assert unknown.returncode == 2 and "no baseline 'evolutionry'; did you mean 'evolutionary'" in unknown.stderr
+
+
+def test_results_are_compared_with_each_other_and_with_baselines(sealed: Path, results: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    made = searchlab("suite", "baselines", sealed, results, "--out", kept)
+    assert made.returncode == 0 and len(list(kept.iterdir())) == 3 and problems(sealed) == []
+    words = ("suite", "report", f"{sealed}/test", kept, "--baselines", "random", "--out", tmp_path / "page")
+    twice = searchlab(*words)
+    assert twice.returncode == 2 and "two of the results are called 'random'; leave one out" in twice.stderr
+    (kept / "random.json.gz").unlink()
+    report = searchlab(*words)
+    assert report.returncode == 0, report.stderr
+    compared = json.loads((tmp_path / "page" / "summary.json").read_text())["overall"]["strategies"]
+    assert sorted(one["strategy"] for one in compared) == ["evolutionary", "random", "xgb"]
+    (tmp_path / "none").mkdir()
+    none = searchlab("suite", "report", sealed, tmp_path / "none")
+    assert none.returncode == 2 and "there are no runs (*.json.gz) in" in none.stderr
 
 
 def test_a_suite_is_described_without_tvm(copy: Path) -> None:
