@@ -49,6 +49,9 @@ class Space(ABC):
     has_programs = True
     """Whether its configs have programs. A space of configs that another tuner measured has none: a table answers."""
 
+    error_factor = 1.0
+    """How many times as far from the right result its programs may be as :meth:`Workload.tolerance` says."""
+
     made_with: Mapping[str, Any]
     """The options that were given; a log holds them, so that the space can be made again."""
 

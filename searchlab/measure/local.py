@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..costmodel import Array
 from ..errors import SearchlabError
@@ -69,6 +69,16 @@ def survives(kind: str, failure: Failure) -> bool:
     return kind != "cuda" and failure in ("run_error", "wrong_answer")
 
 
+class _Checked(NamedTuple):
+    """What the run process is ready to check the programs of."""
+
+    workload: Workload
+    error_factor: float
+
+    def __str__(self) -> str:
+        return str(self.workload)
+
+
 class LocalMeasurer(Remeasurer):
     """Measures with ``workers`` build processes and one run process, all of them kept for the next batch.
 
@@ -103,7 +113,7 @@ class LocalMeasurer(Remeasurer):
         def is_known(program: str) -> bool:
             return self.settings.is_known(program, self.known, best)
 
-        self._tell_runner(space.workload)  # it gets ready while programs are built
+        self._tell_runner(space)  # it gets ready while programs are built
         builds = self._builders.build(space, configs, is_known)
         self.known.update(builds.failed_programs)
         for index in range(len(configs)):
@@ -129,7 +139,7 @@ class LocalMeasurer(Remeasurer):
             raise CannotMeasure(f"{', '.join(sorted(absent))} is now another program: {now}")
         # Their code is kept, since they may be asked for often.
         self._kept |= {program: (0.0, built.objects) for program, built in builds.built.items()}
-        runner = self._ready_runner(space.workload)
+        runner = self._ready_runner(space)
         code = {program: self._code(program) for program in set(programs)}  # one that comes twice is sent once
         runner.send(Remeasure([code[program] for program in programs], rounds))
         answer = self._answer(runner, self.settings.run_timeout * len(trials))
@@ -140,7 +150,7 @@ class LocalMeasurer(Remeasurer):
 
     def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
         """Run a program that this measurer keeps, by its hash, on inputs drawn from ``seed``: how it failed, if so."""
-        runner = self._ready_runner(space.workload)
+        runner = self._ready_runner(space)
         runner.send(CheckProgram(self._code(program), seed))
         answer = self._answer(runner, START_SECONDS)  # the inputs and the reference
         if isinstance(answer, Drawn):
@@ -182,10 +192,10 @@ class LocalMeasurer(Remeasurer):
 
     # --- running --------------------------------------------------------------------------------------
 
-    def _tell_runner(self, workload: Workload) -> MeasuringWorker:
-        """The run process, started where there is none, and told to get ready for ``workload``."""
-        runner = self._runner
-        if runner is not None and not (runner.alive and (runner.ready or runner.told == workload)):
+    def _tell_runner(self, space: Space) -> MeasuringWorker:
+        """The run process, started where there is none, and told to get ready for programs of ``space``."""
+        runner, subject = self._runner, _Checked(space.workload, space.error_factor)
+        if runner is not None and not (runner.alive and (runner.ready or runner.told == subject)):
             self._end_runner()
             runner = None
         if runner is None:
@@ -195,13 +205,14 @@ class LocalMeasurer(Remeasurer):
             limit = self.settings.memory_limit_mb if on_cpu else 0
             threads = self.target.cores if on_cpu else available_cores()
             runner = self._runner = MeasuringWorker(threads, self._scratch, limit)
-        if runner.told != workload:
-            runner.tell(workload, SetUpRunner(workload, self.settings.for_worker(), self.target.kind))
+        if runner.told != subject:
+            setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target.kind, space.error_factor)
+            runner.tell(subject, setup)
         return runner
 
-    def _ready_runner(self, workload: Workload) -> MeasuringWorker:
+    def _ready_runner(self, space: Space) -> MeasuringWorker:
         while True:
-            runner = self._tell_runner(workload)
+            runner = self._tell_runner(space)
             try:
                 if runner.ready or runner.set_up():
                     return runner
@@ -210,7 +221,7 @@ class LocalMeasurer(Remeasurer):
                 raise
 
     def _run(self, space: Space, program: str, built: Built, best: float) -> Measurement:
-        runner = self._ready_runner(space.workload)
+        runner = self._ready_runner(space)
         runner.send(RunProgram(built.objects, best))
         match self._answer(runner, self.settings.run_timeout):
             case Ran(seconds, pruned, run_seconds):

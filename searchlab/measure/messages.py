@@ -54,21 +54,29 @@ class SetUpBuilder(NamedTuple):
 
 
 class SetUpRunner(NamedTuple):
-    """Get ready to run programs of a workload here, on a device for this ``kind`` of target."""
+    """Get ready to run programs of a workload here, on a device for this ``kind`` of target.
+
+    error_factor: of the space, see :class:`~searchlab.space.Space`.
+    """
 
     workload: Workload
     settings: RunSettings
     kind: str
+    error_factor: float
 
 
 class SetUpSessions(NamedTuple):
-    """Get ready to run programs of a workload on the devices of a fleet; see ``RpcSettings`` for the last two."""
+    """Get ready to run programs of a workload on the devices of a fleet.
+
+    connect_timeout, cc: see ``RpcSettings``. error_factor: of the space, see :class:`~searchlab.space.Space`.
+    """
 
     workload: Workload
     settings: RunSettings
     target: Target
     connect_timeout: float
     cc: str
+    error_factor: float
 
 
 class Started(NamedTuple):

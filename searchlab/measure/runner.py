@@ -39,6 +39,7 @@ class Runner:
 
     local: whether the runs can be timed by the clock of this process, as they cannot across a network.
     case: the inputs and the right result, where the caller has them already.
+    error_factor: how many times as far as the workload's tolerance a right result may be from that.
     """
 
     def __init__(
@@ -48,11 +49,12 @@ class Runner:
         device: tvm.runtime.Device,
         local: bool = True,
         case: Case | None = None,
+        error_factor: float = 1.0,
     ) -> None:
         self.settings = settings
         self.device = device
         self.local = local
-        self.tolerance = workload.tolerance()
+        self.tolerance = [error_factor * part for part in workload.tolerance()]
         inputs, self.expected = case or case_of(workload, settings.check)
         *_, result = workload.shapes.values()
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]

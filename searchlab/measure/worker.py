@@ -87,9 +87,9 @@ class Workbench:
                 case SetUpBuilder(data):
                     self.space = pickle.loads(data)
                     self.features = {}
-                case SetUpRunner(workload, settings, kind):
+                case SetUpRunner(workload, settings, kind, error_factor):
                     self.workload = workload
-                    self.runner = Runner(workload, settings, device_of(kind))
+                    self.runner = Runner(workload, settings, device_of(kind), error_factor=error_factor)
                 case SetUpSessions():
                     from .rpc.session import RemoteRunner  # it imports TVM's RPC, which no other worker needs
 

@@ -113,7 +113,7 @@ class Workload(ABC):
 
         return tvm.IRModule({"main": self.prim_func().with_attr("global_symbol", "main")})
 
-    def _epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
+    def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
         """``args -> relu(result + bias)``, each if this workload has it; ``channel`` is the axis of the bias."""
         import tvm
         from tvm import te
@@ -130,7 +130,7 @@ class Workload(ABC):
         return te.create_prim_func([*args, result])
 
     def _finished(self, result: Array, inputs: dict[str, Array], channel: int) -> Array:
-        """The numpy twin of :meth:`_epilogue`."""
+        """The numpy twin of :meth:`epilogue`."""
         if self.bias:
             shape = [1] * result.ndim
             shape[channel] = -1

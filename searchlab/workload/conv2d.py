@@ -128,7 +128,7 @@ class Conv2d(Workload):
             ),
             name="conv2d",
         )
-        return self._epilogue([data, weight], conv, 1)
+        return self.epilogue([data, weight], conv, 1)
 
 
 def conv2d(

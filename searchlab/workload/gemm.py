@@ -52,7 +52,7 @@ class Gemm(Workload):
             lambda i, j: te.sum(a[i, p].astype(self.out_dtype) * b[p, j].astype(self.out_dtype), axis=p),
             name="gemm",
         )
-        return self._epilogue([a, b], c, 1)
+        return self.epilogue([a, b], c, 1)
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, relu: bool = False) -> Gemm:

@@ -3,10 +3,10 @@
     python studies/benchmarks/conv2d.py [WORKLOAD ...] [--peer onednn onednn-blocked] [--threads 1 2] [--batch 1 8]
         [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
-Without workloads: every distinct convolution of ResNet-50 v1.5. For the peer ``onednn`` both sides get NCHW images and
-OIHW weights and return NCHW, so any change of layout is part of their time. The peer ``onednn-blocked`` gets weights
-and images in the layout that oneDNN chooses, and reorders nothing. All sides are timed in turn, each in a process of
-its own.
+Without workloads: every distinct convolution of ResNet-50 v1.5. The search may take Winograd programs. For the peer
+``onednn`` both sides get NCHW images and OIHW weights and return NCHW, so any change of layout is part of their time.
+The peer ``onednn-blocked`` gets weights and images in the layout that oneDNN chooses, and reorders nothing. All sides
+are timed in turn, each in a process of its own.
 
 FILE keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
 ``--markdown`` prints the table of FILE.
@@ -31,7 +31,7 @@ def check(workload: Workload, peers: Sequence[str]) -> None:
 BENCHMARK = Benchmark(
     script=__file__,
     description=__doc__ or "",
-    space="guided-conv2d",
+    space={"name": "guided-conv2d", "options": {"winograd": True}},
     layers="conv",
     others={},
     peers=CONV2D,

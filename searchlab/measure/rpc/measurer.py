@@ -140,7 +140,10 @@ class RpcMeasurer(Measurer):
             return self.settings.is_known(program, self.known, best)
 
         settings = self.settings
-        setup = SetUpSessions(space.workload, settings.for_worker(), self.target, settings.connect_timeout, settings.cc)
+        setup = SetUpSessions(
+            space.workload, settings.for_worker(), self.target, settings.connect_timeout, settings.cc,
+            space.error_factor,
+        )  # fmt: skip
         self._sessions.prepare(min(self._devices(), len(configs)), setup)  # they get ready while programs are built
         builds = self._builders.build(space, configs, is_known)
         self.known.update(builds.failed_programs)

@@ -29,7 +29,7 @@ class RemoteRunner:
     """Runs programs of one workload on whatever device is lent for each."""
 
     def __init__(self, setup: SetUpSessions) -> None:
-        self.workload, self.settings, self.target, self.connect_timeout, self.cc = setup
+        self.workload, self.settings, self.target, self.connect_timeout, self.cc, self.error_factor = setup
         self.case = case_of(self.workload, self.settings.check)
 
     def run(
@@ -47,7 +47,7 @@ class RemoteRunner:
             if self.target.kind == "llvm":
                 with contextlib.suppress(AttributeError):  # a server without a thread pool
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
-            runner = Runner(self.workload, self.settings, device, local=False, case=self.case)
+            runner = Runner(self.workload, self.settings, device, False, self.case, self.error_factor)
             load = self._loader(session, objects)
         except LinkFailed as failed:
             return Failed("build_error", str(failed))

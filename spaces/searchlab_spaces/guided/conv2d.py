@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from searchlab.errors import UnsupportedWorkload
+from searchlab.errors import SearchlabError, UnsupportedWorkload
 from searchlab.options import one_of
 from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
@@ -16,19 +16,24 @@ from searchlab.workload import Conv2d, Workload
 from ..asked import Memory
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
+from .conv2d_winograd import ERROR, Winograd
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 
 class GuidedConv2d(Space):
-    """Two lowerings of an NCHW conv2d, each over the tile of the result that it holds in registers.
+    """Lowerings of an NCHW conv2d, each over the tile of the result that it holds in registers.
 
     ``direct`` (:mod:`.conv2d_direct`) vectorises over output channels: ``channels`` of them by ``height`` x
     ``width`` pixels, over weights packed by blocks of channels. ``im2row`` (:mod:`.conv2d_im2row`) is the GEMM
     of the weights and the image's patches, vectorised over output pixels: ``channels`` rows by ``pixels`` columns;
     it is there if neither of the operands is a single column.
     A tile takes 3/8 to 3/4 of the vector registers, where the workload has as much to compute.
+
+    winograd: whether there is a third lowering, ``winograd`` (:mod:`.conv2d_winograd`), where the kernel is 3x3, moves
+    by one pixel and is in float32 or float64: ``channels`` by ``pixels`` that are corners of 4x4 results. It has a
+    quarter of the multiplications and is less exact; what it gives may be four times as far from the right result.
 
     blocks: ``"model"``, where every other choice is computed, or ``"knobs"`` to search some of them. A tile then takes
     1/8 to 5/4 of the registers. ``depth`` is the block of the sum, of input channels in ``direct`` and of products
@@ -44,17 +49,22 @@ class GuidedConv2d(Space):
 
     workload: Conv2d
 
-    def __init__(self, workload: Workload, target: Target, *, blocks: str = "model") -> None:
+    def __init__(self, workload: Workload, target: Target, *, blocks: str = "model", winograd: bool = False) -> None:
         if not isinstance(workload, Conv2d):
             raise UnsupportedWorkload(f"guided-conv2d takes conv2d workloads, not {workload}; use guided-gemm for it")
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-conv2d is for CPUs (llvm), not {target.kind}; use knob-template there")
+        if not isinstance(winograd, bool):
+            raise SearchlabError(f"winograd must be true or false, not {winograd!r}")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         searched = one_of("blocks", blocks, ("model", "knobs")) == "knobs"
-        self._lowerings: dict[str, Direct | Im2row] = {"direct": Direct(workload, target, lanes, searched)}
+        self._lowerings: dict[str, Direct | Im2row | Winograd] = {"direct": Direct(workload, target, lanes, searched)}
         if Im2row.suits(workload):
             self._lowerings["im2row"] = Im2row(workload, target, lanes, searched)
+        if winograd and Winograd.suits(workload):
+            self._lowerings["winograd"] = Winograd(workload, target, lanes)
+            self.error_factor = ERROR
         self._memory = Memory()
 
     def decide(self, choose: Choose) -> Config:

@@ -1,0 +1,280 @@
+"""The Winograd lowering of guided-conv2d: F(4x4, 3x3), which has a quarter of the multiplications.
+
+Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016): tiles of 6 x 6 pixels, 4 apart, and
+the kernels are transformed; 36 GEMMs over the input channels give the transforms of tiles of 4 x 4 results. Vectors run
+over tiles, and kernels are broadcast. All operands lie in panels, as they are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.space import Choose, Knob
+from searchlab.target import Target
+from searchlab.workload import Conv2d
+
+from .common import EDGE
+from .conv2d_common import accumulators, finish, pad, parallel, vectors
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import LoopRV
+
+RESULTS, KERNEL = 4, 3
+"""The sides of a tile of results and of a kernel."""
+SIDE = RESULTS + KERNEL - 1
+"""The side of a tile of the image."""
+POINTS = (0.0, 5 / 8, -5 / 8, 3 / 2, -3 / 2)
+"""Where the polynomials of the transforms are evaluated, besides infinity.
+
+The error of a result hangs on them: Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd Convolution
+for Deep Neural Networks" (2020). With 0, 1, -1, 2 and -2 it is about four times as large.
+"""
+ERROR = 4.0
+"""How much farther from the right result one may be than the result of any order of the sum."""
+UNROLLED = 4
+"""Channels in one trip of the innermost loop."""
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """The Winograd lowering of one workload. Its tile is ``channels`` by ``pixels``, each the corner of 4x4 results."""
+
+    workload: Conv2d
+    target: Target
+    lanes: int
+
+    @staticmethod
+    def suits(workload: Conv2d) -> bool:
+        """Whether this lowering is for ``workload``: a 3x3 kernel that moves by one pixel, in float32 or float64."""
+        geometry = ((workload.kh, workload.kw), workload.stride, workload.dilation)
+        return geometry == ((KERNEL, KERNEL), (1, 1), (1, 1)) and workload.dtype in ("float32", "float64")
+
+    @property
+    def tiled(self) -> tuple[int, int]:
+        """How many tiles of results cover an image, by height and width."""
+        oh, ow = self.workload.out_size
+        return ceil(oh / RESULTS), ceil(ow / RESULTS)
+
+    @property
+    def corners(self) -> int:
+        """Tiles of results of all images."""
+        rows, columns = self.tiled
+        return self.workload.n * rows * columns
+
+    def ask(self, choose: Choose) -> None:
+        """Ask for the tile: whole vectors of corners, and channels within the registers."""
+        pixels = choose(Knob("pixels", tuple(self.tiles)))
+        choose(Knob("channels", self.tiles[int(pixels)]))  # type: ignore[arg-type]
+
+    @cached_property
+    def tiles(self) -> dict[int, tuple[int, ...]]:
+        """pixels -> channels."""
+        budget = accumulators(self.target)
+        table = {}
+        for count in vectors(self.lanes, self.corners):
+            most = min((budget.stop - 1) // count, self.workload.co)
+            table[count * self.lanes] = tuple(range(min(ceil(budget.start / count), most), most + 1))
+        return table
+
+    def schedule(self, pixels: int, channels: int) -> Schedule:
+        """The program of a tile."""
+        from ..unchecked import Unchecked
+
+        in_parallel = parallel(self.workload, self.target)
+        sch = Unchecked(self._module(pixels, channels))
+        for matrix in ("of_image", "of_kernel", "of_result"):
+            sch.compute_inline(matrix)
+        tiles = sch.get_sblock("tiles")
+        sch.transform_layout(tiles, ("write", 0), lambda n, c, y, x, o, p: (n, c, o, y, p, x))
+        result = finish(sch, tiles)
+
+        panel, a, b, c, p, s = sch.get_loops("image")
+        vector, lane = sch.split(p, [None, self.lanes])
+        sch.reorder(panel, c, vector, a, b, s, lane)
+        self._transform(sch, "image_rows", "image", vector)
+        sch.transform_layout("patches", ("write", 0), lambda n, c, p, y, x: (n, c, y, x, p))
+        sch.compute_at("patches", vector, preserve_unit_loops=True)
+        # Read in vectors and stored one by one. Left to itself, LLVM gathers what it stores in vectors: that is slower.
+        *_, row, x = sch.get_loops("patches")
+        sch.unroll(row)
+        sch.vectorize(x)
+        images = sch.fuse(panel, c)
+
+        stripe, a, b, c, o, lane, s = sch.get_loops("kernels")
+        sch.reorder(stripe, c, o, a, b, s, lane)
+        self._transform(sch, "kernel_rows", "kernels", o)
+        sch.transform_layout("taken", ("write", 0), lambda n, c, o, lane, y, x: (n, c, o, y, x, lane))
+        sch.compute_at("taken", o, preserve_unit_loops=True)
+        sch.vectorize(sch.fuse(*sch.get_loops("taken")[-2:]))
+        kernels = sch.fuse(stripe, c)
+
+        panel, stripe, y, x, o, p, s = sch.get_loops(tiles)
+        vector, lane = sch.split(p, [None, self.lanes])
+        sch.reorder(panel, stripe, o, vector, y, x, s, lane)
+        self._transform(sch, "tile_rows", "tiles", vector)
+        sch.compute_at("gemm", stripe, preserve_unit_loops=True)
+        task = sch.fuse(panel, stripe)
+
+        *_, o, p, c = sch.get_loops("gemm")
+        vector, lane = sch.split(p, [None, self.lanes])
+        chunks, step, unrolled = sch.split(c, [None, self._chunk // UNROLLED, UNROLLED])
+        sch.reorder(chunks, step, unrolled, o, vector, lane)
+        sch.vectorize(lane)
+        for loop in (unrolled, o, vector):
+            sch.unroll(loop)
+
+        image, channel, y, x = sch.get_loops(result)
+        corner, _ = sch.split(x, [None, RESULTS])
+        sch.annotate(corner, EDGE, 1)
+        pad(sch, self.workload, in_parallel)
+        if in_parallel:
+            for loop in (images, kernels, task, sch.fuse(image, channel)):
+                sch.parallel(loop)
+        # Last: unroll, vectorize and parallel are refused after it.
+        sch.decompose_reduction("gemm", chunks)
+        for half in ("image", "image_rows", "kernels", "kernel_rows", "tiles", "tile_rows"):
+            sch.decompose_reduction(half, sch.get_loops(half)[-2])
+        return sch.copy()
+
+    def _transform(self, sch: Schedule, first: str, second: str, at: LoopRV) -> None:
+        """A transform without loops, in vectors: its ``first`` half within the loop ``at`` of the second."""
+        sch.compute_at(first, at, preserve_unit_loops=True)
+        *_, a, b, lane, summed = sch.get_loops(first)
+        sch.reorder(a, b, summed, lane)
+        for half in (first, second):
+            *_, a, b, summed, lane = sch.get_loops(half)
+            sch.vectorize(lane)
+            for loop in (a, b, summed):
+                sch.unroll(loop)
+
+    @property
+    def _chunk(self) -> int:
+        """Input channels that lie side by side in a panel of kernels."""
+        return min(self.lanes, ceil(self.workload.ci / UNROLLED) * UNROLLED)
+
+    def _module(self, pixels: int, channels: int) -> tvm.IRModule:
+        """The computation for tiles of so many ``pixels`` and ``channels``, its operands in panels."""
+        import tvm
+        from tvm import te
+        from tvm.tirx import const, if_then_else
+        from tvm.tirx import min as least
+        from tvm.topi.utils import const_matrix
+
+        w, dtype, chunk = self.workload, self.workload.dtype, self._chunk
+        rows, columns = self.tiled
+        panels, stripes, chunks = ceil(self.corners / pixels), ceil(w.co / channels), ceil(w.ci / chunk)
+        of_image, of_kernel, of_result = (matrix.astype(dtype) for matrix in transforms())
+        image_by = const_matrix(of_image, "of_image")
+        kernel_by = const_matrix(of_kernel, "of_kernel")
+        result_by = const_matrix(of_result, "of_result")
+        zero = const(0, dtype)
+        py, px = w.padding
+
+        data = te.placeholder(w.shapes["data"], name="data", dtype=dtype)
+        weight = te.placeholder(w.shapes["weight"], name="weight", dtype=dtype)
+        padded = te.compute(
+            (w.n, w.ci, rows * RESULTS + KERNEL - 1, columns * RESULTS + KERNEL - 1),
+            lambda n, c, y, x: if_then_else(
+                tvm.tirx.all(y >= py, y < w.h + py, x >= px, x < w.w + px), data[n, c, y - py, x - px], zero
+            ),
+            name="pad",
+        )  # fmt: skip
+
+        def corner(panel: Any, pixel: Any) -> tuple[Any, Any, Any]:
+            """The image and the first pixel of a tile. Behind the last tile a panel holds that tile again."""
+            at = least(panel * pixels + pixel, self.corners - 1)
+            return at // (rows * columns), at // columns % rows * RESULTS, at % columns * RESULTS
+
+        def of_tile(panel: Any, c: Any, pixel: Any, y: Any, x: Any) -> Any:
+            n, top, left = corner(panel, pixel)
+            return padded[n, least(c, w.ci - 1), top + y, left + x]
+
+        patches = te.compute((panels, chunks * chunk, pixels, SIDE, SIDE), of_tile, name="patches")
+        r = te.reduce_axis((0, SIDE), "r")
+        image_rows = te.compute(
+            (panels, chunks * chunk, SIDE, SIDE, pixels),
+            lambda panel, c, a, s, p: te.sum(patches[panel, c, p, r, s] * image_by[a, r], axis=r),
+            name="image_rows",
+        )
+        s = te.reduce_axis((0, SIDE), "s")
+        image = te.compute(
+            (panels, SIDE, SIDE, chunks * chunk, pixels),
+            lambda panel, a, b, c, p: te.sum(image_rows[panel, c, a, s, p] * image_by[b, s], axis=s),
+            name="image",
+        )
+        t = te.reduce_axis((0, KERNEL), "t")
+        taken = te.compute(
+            (stripes, chunks, channels, chunk, KERNEL, KERNEL),
+            lambda stripe, block, o, lane, y, x: weight[
+                least(stripe * channels + o, w.co - 1), least(block * chunk + lane, w.ci - 1), y, x
+            ],
+            name="taken",
+        )
+        kernel_rows = te.compute(
+            (stripes, chunks, channels, SIDE, KERNEL, chunk),
+            lambda stripe, block, o, a, s, lane: te.sum(taken[stripe, block, o, lane, t, s] * kernel_by[a, t], axis=t),
+            name="kernel_rows",
+        )
+        u = te.reduce_axis((0, KERNEL), "u")
+        kernels = te.compute(
+            (stripes, SIDE, SIDE, chunks, channels, chunk),
+            lambda stripe, a, b, block, o, lane: te.sum(
+                if_then_else(
+                    block * chunk + lane < w.ci,
+                    kernel_rows[stripe, block, o, a, u, lane] * kernel_by[b, u],
+                    zero,
+                ),
+                axis=u,
+            ),
+            name="kernels",
+        )  # fmt: skip
+        c = te.reduce_axis((0, chunks * chunk), "c")
+        gemm = te.compute(
+            (panels, stripes, SIDE, SIDE, channels, pixels),
+            lambda panel, stripe, a, b, o, p: te.sum(
+                kernels[stripe, a, b, c // chunk, o, c % chunk] * image[panel, a, b, c, p], axis=c
+            ),
+            name="gemm",
+        )
+        v = te.reduce_axis((0, SIDE), "v")
+        tile_rows = te.compute(
+            (panels, stripes, RESULTS, SIDE, channels, pixels),
+            lambda panel, stripe, y, b, o, p: te.sum(gemm[panel, stripe, v, b, o, p] * result_by[y, v], axis=v),
+            name="tile_rows",
+        )
+        z = te.reduce_axis((0, SIDE), "z")
+        tiles = te.compute(
+            (panels, stripes, RESULTS, RESULTS, channels, pixels),
+            lambda panel, stripe, y, x, o, p: te.sum(tile_rows[panel, stripe, y, z, o, p] * result_by[x, z], axis=z),
+            name="tiles",
+        )
+
+        def result(n: Any, o: Any, y: Any, x: Any) -> Any:
+            at = (n * rows + y // RESULTS) * columns + x // RESULTS
+            return tiles[at // pixels, o // channels, y % RESULTS, x % RESULTS, o % channels, at % pixels]
+
+        conv = te.compute((w.n, w.co, *w.out_size), result, name="conv2d")
+        return tvm.IRModule({"main": w.epilogue([data, weight], conv, 1).with_attr("global_symbol", "main")})
+
+
+def transforms() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The matrices (rows by columns) that are multiplied from the left by the rows of an image's tile (6, 6), of a
+    kernel (6, 3), and of a transformed result (4, 6).
+
+    Toom and Cook: products of polynomials are known by their values at POINTS and infinity.
+    """
+    infinity = np.eye(1, SIDE, SIDE - 1)
+    values = np.vstack([np.vander(POINTS, SIDE, increasing=True), infinity])
+    of_result = np.vstack([np.vander(POINTS, RESULTS, increasing=True), infinity[:, -RESULTS:]]).T
+    of_kernel = np.vstack([np.vander(POINTS, KERNEL, increasing=True), infinity[:, -KERNEL:]])
+    of_image = np.linalg.inv(values).T
+    # What divides the rows of one multiplies those of the other: the image's get small numbers.
+    scale = np.array([np.prod([x - y for y in POINTS if y != x]) for x in POINTS] + [1.0])[:, None]
+    return np.round(of_image * scale, 12), of_kernel / scale, of_result

@@ -1,0 +1,110 @@
+"""The Winograd lowering of the guided conv2d: right answers where it is offered, and how exact they are."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from searchlab.apply.script import python_script
+from searchlab.errors import SearchlabError
+from searchlab.measure.local import LocalMeasurer
+from searchlab.space import Config
+from searchlab.target import Target, resolve_target
+from searchlab.workload import parse_workload
+from searchlab_spaces.guided.conv2d import GuidedConv2d
+from searchlab_spaces.guided.conv2d_winograd import ERROR, transforms
+
+
+def native(cores: int = 1) -> Target:
+    return resolve_target({"kind": "native", "num-cores": cores})
+
+
+def space_of(spelling: str, cores: int = 1) -> GuidedConv2d:
+    return GuidedConv2d(parse_workload(spelling), native(cores), winograd=True)
+
+
+def programs(space: GuidedConv2d, count: int = 2) -> list[Config]:
+    found = [config for config in space.enumerate() if config["lowering"] == "winograd"]
+    return [found[i] for i in np.random.default_rng(0).permutation(len(found))[:count]]
+
+
+@settings(max_examples=20)
+@given(
+    arrays.arrays(np.int64, (6, 6), elements=st.integers(-99, 99)),
+    arrays.arrays(np.int64, (3, 3), elements=st.integers(-99, 99)),
+)
+def test_the_transforms_give_a_convolution(image: np.ndarray, kernel: np.ndarray) -> None:  # type: ignore[type-arg]
+    of_image, of_kernel, of_result = transforms()
+    made = of_result @ ((of_kernel @ kernel @ of_kernel.T) * (of_image @ image @ of_image.T)) @ of_result.T
+    right = sum(kernel[i, j] * image[i : i + 4, j : j + 4] for i in range(3) for j in range(3))
+    assert np.abs(made - right).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("spelling", "cores"),
+    [
+        ("conv2d:1x8x8x32x16x3x3:p1", 1),  # whole tiles, panels and chunks
+        ("conv2d:1x3x3x1x1x3x3", 1),  # one result
+        ("conv2d:2x9x10x24x12x3x3:p1:float64:bias", 1),
+        ("conv2d:1x13x7x37x33x3x3:p0x2:bias:relu", 1),  # edges in every index
+        ("conv2d:3x14x14x40x20x3x3:p1:bias", 2),  # panels across images
+        ("conv2d:1x28x30x17x48x3x3:p2:relu", 2),
+    ],
+)
+def test_result_is_right(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
+    space = space_of(spelling, cores)
+    configs = programs(space)
+    assert all(("T.parallel" in space.schedule(config).mod.script()) == (cores > 1) for config in configs)
+    results = list(measurer.measure(space, configs))
+    assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
+
+
+def test_it_is_offered_where_it_is_asked_for_and_can_be() -> None:
+    def lowerings(spelling: str, **options: bool) -> set[object]:
+        space = GuidedConv2d(parse_workload(spelling), native(), **options)
+        found = {config["lowering"] for config in space.enumerate()}
+        assert space.error_factor == (ERROR if "winograd" in found else 1)
+        return found
+
+    assert lowerings("conv2d:1x8x8x16x8x3x3:p1") == {"direct", "im2row"}
+    assert lowerings("conv2d:1x8x8x16x8x3x3:p1", winograd=True) == {"direct", "im2row", "winograd"}
+    for other in ("3x3:p1:s2", "3x3:p2:d2", "3x3:p1:int8", "3x3:p1:float16", "5x5:p2", "1x1"):
+        assert "winograd" not in lowerings(f"conv2d:1x8x8x16x8x{other}", winograd=True)
+    with pytest.raises(SearchlabError, match="winograd must be true or false, not 'yes'"):
+        GuidedConv2d(parse_workload("conv2d:1x8x8x16x8x3x3"), native(), winograd="yes")  # type: ignore[arg-type]
+
+
+class Exact(GuidedConv2d):
+    """Takes no Winograd program for right."""
+
+    def __init__(self, *given: object, **options: object) -> None:
+        super().__init__(*given, **options)  # type: ignore[arg-type]
+        self.error_factor = 1e-3
+
+
+def test_results_are_held_to_the_error_that_the_space_says(measurer: LocalMeasurer) -> None:
+    config, *_ = programs(space_of("conv2d:1x8x8x32x24x3x3:p1"))
+    exact = Exact(parse_workload("conv2d:1x8x8x32x24x3x3:p1"), native(), winograd=True)
+    (result,) = measurer.measure(exact, [config])
+    assert result.failure == "wrong_answer" and "elements are off" in result.message
+
+
+def test_it_gathers_nothing_and_multiplies_in_vectors() -> None:
+    target = resolve_target({"kind": "llvm", "mcpu": "znver4", "mtriple": "x86_64-unknown-linux-gnu"})
+    space = GuidedConv2d(parse_workload("conv2d:1x14x14x32x16x3x3:p1"), target, winograd=True)
+    schedule = space.schedule(Config({"lowering": "winograd", "pixels": 16, "channels": 16}))
+    assembly = tvm.compile(schedule.mod, target=target.tvm).mod.inspect_source("asm")
+    assert "gather" not in assembly
+    assert len(re.findall(r"vfmadd231ps\s.*1to16.*%zmm", assembly)) >= 16 * 4
+
+
+def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
+    space = space_of("conv2d:1x8x8x16x8x3x3:p1")
+    with pytest.raises(SearchlabError, match="cannot be written as"):
+        python_script(space.schedule(programs(space)[0]), space.workload, space.target, "a title")
