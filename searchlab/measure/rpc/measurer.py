@@ -139,16 +139,13 @@ class RpcMeasurer(Measurer):
         def is_known(program: str) -> bool:
             return self.settings.is_known(program, self.known, best)
 
-        settings = self.settings
-        setup = SetUpSessions(
-            space.workload, settings.for_worker(), self.target, settings.connect_timeout, settings.cc,
-            space.error_factor,
-        )  # fmt: skip
+        sent = self.settings.for_worker(), self.target, self.settings.connect_timeout, self.settings.cc
+        setup = SetUpSessions(space.workload, *sent, space.error_factor)
         self._sessions.prepare(min(self._devices(), len(configs)), setup)  # they get ready while programs are built
         builds = self._builders.build(space, configs, is_known)
         self.known.update(builds.failed_programs)
         tasks = [_Task(program, built) for program, built in builds.built.items()]
-        runs = _run_all(self._sessions, settings, setup, tasks, best)
+        runs = _run_all(self._sessions, self.settings, setup, tasks, best)
         fresh: dict[str, Measurement] = {}
         try:
             for index in range(len(configs)):
