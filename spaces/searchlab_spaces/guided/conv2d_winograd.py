@@ -157,7 +157,7 @@ class Winograd:
     @property
     def _chunk(self) -> int:
         """Input channels that lie side by side in a panel of kernels."""
-        return min(self.lanes, ceil(self.workload.ci / UNROLLED) * UNROLLED)
+        return min(max(self.lanes, UNROLLED), ceil(self.workload.ci / UNROLLED) * UNROLLED)
 
     def _module(self, pixels: int, channels: int) -> tvm.IRModule:
         """The computation for tiles of so many ``pixels`` and ``channels``, its operands in panels."""

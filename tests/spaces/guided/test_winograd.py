@@ -19,6 +19,7 @@ from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.conv2d_winograd import ERROR, transforms
+from tests.support.spaces.programs import assert_right
 
 
 def native(cores: int = 1) -> Target:
@@ -63,6 +64,14 @@ def test_result_is_right(spelling: str, cores: int, measurer: LocalMeasurer) -> 
     assert all(("T.parallel" in space.schedule(config).mod.script()) == (cores > 1) for config in configs)
     results = list(measurer.measure(space, configs))
     assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
+
+
+def test_vectors_of_two_are_wide_enough() -> None:
+    target = resolve_target({"kind": "llvm", "mcpu": "x86-64", "num-cores": 1})
+    space = GuidedConv2d(parse_workload("conv2d:1x6x7x10x9x3x3:p1:float64"), target, winograd=True)
+    (config, *_) = programs(space)
+    assert config["pixels"] in (2, 4, 6, 8)
+    assert_right(space.workload, space.schedule(config), target)
 
 
 def test_it_is_offered_where_it_is_asked_for_and_can_be() -> None:
