@@ -26,6 +26,7 @@ from searchlab.target import Cache, Target
 from searchlab.workload import Gemm
 
 from .gemm_algorithms import Algorithm, extents
+from .gemm_words import Words
 
 KC = ("whole", "paper")
 """How kc is decided where C is resident: all of k while the micro-panels keep to L2, or the paper's formula always."""
@@ -92,7 +93,7 @@ def even(total: int, limit: int) -> int:
 
 
 def blocking(
-    workload: Gemm,
+    workload: Gemm | Words,
     target: Target,
     algorithm: Algorithm,
     tile: Mapping[str, int],

@@ -18,6 +18,7 @@ from .blis_model import KC, Blocking, blocking
 from .common import FORK, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, extents
 from .gemm_schedule import Plan, basic, blocked
+from .gemm_words import Words, suits
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -85,6 +86,9 @@ class GuidedGemm(ProductSpace):
       resident: all of k, passes of up to PASSES, and of STREAM where one micro-tile has all rows.
     - ``tiles``: ``"all"``, the knobs mr and nr; or ``"fitting"``, one knob ``tile`` of those micro-tiles, as ``6x16``,
       that neither spill nor have too few sums to hide the latency of a multiply-add, and are no higher than A.
+    - ``vnni``: whether int8 takes the instruction that sums four products at once (:mod:`.gemm_words`). It is off by
+      default, since such a program is no transformation of the workload's own, and not every CPU has it. A kc that is
+      searched then counts words of four elements.
 
     Raises UnsupportedWorkload for a conv2d and for a target that is no CPU, SearchlabError for a wrong option.
     """
@@ -104,6 +108,7 @@ class GuidedGemm(ProductSpace):
         blocks: str = "model",
         kc: str = "whole",
         tiles: str = "all",
+        vnni: bool = False,
     ) -> None:
         if not isinstance(workload, Gemm):
             raise UnsupportedWorkload(f"guided-gemm takes gemm workloads, not {workload}; use knob-template for it")
@@ -138,9 +143,22 @@ class GuidedGemm(ProductSpace):
             )
         if tiles == "fitting" and variant == "basic":
             raise SearchlabError("variant 'basic' has no micro-tile; leave out 'tiles'")
+        if not isinstance(vnni, bool):
+            raise SearchlabError(f"option 'vnni' is {vnni!r}; it must be true or false")
+        if vnni and (lacks := self._lacks(workload, target)):
+            raise SearchlabError(f"option 'vnni' cannot be true: {lacks}")
+        self.product: Gemm | Words = Words(workload) if vnni else workload
         self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        super().__init__(workload, target, self._knobs(extents(workload), registers(target)))
+        super().__init__(workload, target, self._knobs(extents(self.product), registers(target)))
+
+    def _lacks(self, workload: Gemm, target: Target) -> str:
+        """Why there is no instruction that sums four products of bytes; empty if there is."""
+        if workload.dtype != "int8":
+            return f"it is for int8, not {workload.dtype}"
+        if self.variant != "micro-kernel" or self.algorithm.resident != "C":
+            return "it is for variant 'micro-kernel' with C in registers, as algorithm 'B3A2C0' has it"
+        return "" if suits(target) else "the target's CPU has no AVX-512 VNNI"
 
     def _spatial_loops(self) -> tuple[str, ...]:
         """The loops that may be parallel: those over i and j, except for the micro-kernel's own."""
@@ -197,7 +215,7 @@ class GuidedGemm(ProductSpace):
         packed = frozenset(name for name, place in places.items() if place not in (False, "no"))
         by_panel = frozenset(name for name, place in places.items() if place == "panel")
         return blocked(
-            self.workload,
+            self.product,
             Plan(
                 self.algorithm, tile, cut, self.lanes, packed, by_panel, self.variant == "micro-kernel", parallel_loop
             ),
@@ -205,7 +223,7 @@ class GuidedGemm(ProductSpace):
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
         """The blocks for a micro-tile, and the name of the parallel loop, empty where there is none."""
-        algorithm, extent, auto = self.algorithm, extents(self.workload), self.parallel == "auto"
+        algorithm, extent, auto = self.algorithm, extents(self.product), self.parallel == "auto"
         if not auto:
             dim = self.parallel[0] if self.parallel.endswith("c") else ""
         elif algorithm.resident == "C":
@@ -217,7 +235,7 @@ class GuidedGemm(ProductSpace):
             cut = Blocking(block["i"], block["j"], block["p"], block[algorithm.x])
         else:
             cores = self.target.cores if auto or dim else 1
-            cut = blocking(self.workload, self.target, algorithm, tile, cores, dim, sizes.get("kc", self.kc))
+            cut = blocking(self.product, self.target, algorithm, tile, cores, dim, sizes.get("kc", self.kc))
         if not auto:
             return cut, "" if self.parallel == "none" else self.parallel
         dim = dim or algorithm.y

@@ -14,6 +14,8 @@ from itertools import permutations
 
 from searchlab.workload import Gemm
 
+from .gemm_words import Words
+
 UNROLLED = 4
 """Steps of the micro-kernel's loop in one trip of it, and in one chunk of a packed row of its scalar operand."""
 
@@ -24,7 +26,7 @@ EXTENT = {"i": "m", "j": "n", "p": "k"}
 """The letter of each index's extent, which also names its cache block (mc, nc, kc) and micro-tile (mr, nr, kr)."""
 
 
-def extents(workload: Gemm) -> dict[str, int]:
+def extents(workload: Gemm | Words) -> dict[str, int]:
     """How far each index runs."""
     return {"i": workload.m, "j": workload.n, "p": workload.k}
 

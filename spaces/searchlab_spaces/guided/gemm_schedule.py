@@ -11,6 +11,7 @@ from searchlab.workload import Gemm
 from .blis_model import Blocking
 from .common import EDGE
 from .gemm_algorithms import DIMS, UNROLLED, Algorithm, extents
+from .gemm_words import Words, dot, joined
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -55,7 +56,7 @@ def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
     return sch.copy()
 
 
-def blocked(workload: Gemm, plan: Plan) -> Schedule:
+def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     """Blocks of the operands in the caches and a micro-tile of one in registers, as the plan's algorithm says.
 
     Operands, padded to whole micro-panels, become packed copies, or are loaded in place right before they are used:
@@ -74,16 +75,23 @@ def blocked(workload: Gemm, plan: Plan) -> Schedule:
     sch.pad_einsum(gemm, [padded[dim] for dim in "ijp"])
     copies = {name: sch.cache_read(gemm, at, "global") for at, name in enumerate("AB")}
     in_place = copies.keys() - plan.packed
+    words = workload if isinstance(workload, Words) else None
     for name in copies:
+        operand = f"{name}_words" if words else name
         if uneven.intersection(DIMS[name]):
-            sch.compute_inline(f"{name}_pad")
+            sch.compute_inline(f"{operand}_pad")
+        if words and not (name == "A" and words.a_is_words):
+            sch.compute_inline(operand)
     result = _epilogue(sch, gemm)
     for name, copy in copies.items():
         if name in plan.packed or name == algorithm.resident:
             sch.transform_layout(copy, ("write", 0), _layout(name, plan))
     sch.transform_layout(gemm, ("write", 0), _layout("C", plan))
     order = algorithm.order(one_pass=cut.kc >= workload.k)
-    loops = _loops(sch, gemm, plan, order)
+    product = gemm
+    if words:
+        gemm = _vectors(sch, product, plan.lanes)
+    loops = _loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
     # X is packed outside the loop over blocks of y, so as not to be packed for each again, Y inside all loops over
     # blocks, and Z, for which no cache is meant, once for each block of x. A task may pack X itself, right before it
@@ -100,7 +108,10 @@ def blocked(workload: Gemm, plan: Plan) -> Schedule:
     if first_sum > 0:
         sch.reverse_compute_at(result, loops[order[first_sum - 1]], preserve_unit_loops=True)
 
-    sch.vectorize(loops["lane"])
+    if words:
+        _sum_rows(sch, bool(plan.parallel))
+    else:
+        sch.vectorize(loops["lane"])
     for name in ("step", "row", "vector") if plan.register_tile else ("vector",):
         sch.unroll(loops[name])
     edges = [f"{x}r", f"{y}r"]
@@ -119,14 +130,43 @@ def blocked(workload: Gemm, plan: Plan) -> Schedule:
         shared = [loop for name, loop in packing.items() if order.index(places[name]) < at]
         for loop in (loops[plan.parallel], *shared, *([rows] if first_sum == 0 else [])):
             sch.parallel(loop)
-    sch.decompose_reduction(gemm, loops[order[first_sum]])  # last: unroll, vectorize and parallel are refused after it
+    # Last: unroll, vectorize and parallel are refused after it.
+    sch.decompose_reduction(gemm, loops[order[first_sum]])
+    if words:
+        sch.vectorize(sch.get_loops("gemm_init")[-1])
+        sch.tensorize(sch.get_loops(product)[-1], dot(plan.lanes))
+        return joined(sch)
     return sch.copy()
 
 
-def _loops(sch: Schedule, gemm: SBlockRV, plan: Plan, order: Sequence[str]) -> dict[str, LoopRV]:
+def _sum_rows(sch: Schedule, parallel: bool) -> None:
+    """Sum the rows of A in vectors, before all else."""
+    row, summed = sch.get_loops("sums")
+    sch.unroll(summed)
+    sch.compute_at("part", row, preserve_unit_loops=True)
+    *_, lane, chunk = sch.get_loops("part")
+    sch.reorder(chunk, lane)
+    sch.vectorize(lane)
+    if parallel:
+        sch.parallel(row)
+    sch.decompose_reduction("part", chunk)
+
+
+def _vectors(sch: Schedule, gemm: SBlockRV, lanes: int) -> SBlockRV:
+    """The block of one vector of the result in one step, around ``gemm``: what an intrinsic takes the place of."""
+    i, j, p = sch.get_loops(gemm)
+    vector, lane = sch.split(j, [None, lanes])
+    sch.reorder(i, vector, p, lane)
+    return sch.blockize(lane)
+
+
+def _loops(
+    sch: Schedule, gemm: SBlockRV, plan: Plan, order: Sequence[str], lane: Mapping[str, int]
+) -> dict[str, LoopRV]:
     """Cut the loops of the computation and put them in ``order``, those of the micro-kernel innermost; all by name.
 
-    To the names of the order come, in the micro-tile, ``step`` along s, ``row`` along u, and ``vector`` and ``lane``.
+    To the names of the order come, in the micro-tile, ``step`` along s, ``row`` along u, ``vector``, and that of
+    ``lane`` with its extent, if the block computes single elements.
     """
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     x, y, s = algorithm.x, algorithm.y, algorithm.s
@@ -138,13 +178,13 @@ def _loops(sch: Schedule, gemm: SBlockRV, plan: Plan, order: Sequence[str]) -> d
         nest.insert(nest.index(f"{y}c") + 1, "share")
     sizes[s]["step"] = UNROLLED
     sizes[algorithm.u]["row"] = tile[algorithm.u]
-    sizes[algorithm.v] |= {"vector": tile[algorithm.v] // plan.lanes, "lane": plan.lanes}
+    sizes[algorithm.v] |= {"vector": tile[algorithm.v] // plan.lanes, **lane}
 
     loops: dict[str, LoopRV] = {}
     for dim, loop in zip("ijp", sch.get_loops(gemm), strict=True):
         loops |= zip(sizes[dim], sch.split(loop, list(sizes[dim].values())), strict=True)
     nest += [f"{s}r", "step", "row"] if plan.register_tile else ["row", f"{s}r", "step"]
-    sch.reorder(*(loops[name] for name in (*nest, "vector", "lane")))
+    sch.reorder(*(loops[name] for name in (*nest, "vector", *lane)))
     if "share" in loops:
         loops[f"{y}c"] = sch.fuse(loops[f"{y}c"], loops["share"])
     return loops
