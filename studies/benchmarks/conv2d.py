@@ -31,7 +31,7 @@ def check(workload: Workload, peers: Sequence[str]) -> None:
 BENCHMARK = Benchmark(
     script=__file__,
     description=__doc__ or "",
-    space={"name": "guided-conv2d", "options": {"winograd": True}},
+    space=lambda *_: {"name": "guided-conv2d", "options": {"winograd": True}},
     layers="conv",
     others={},
     peers=CONV2D,

@@ -45,13 +45,22 @@ def require(names: Iterable[str]) -> None:
         raise SearchlabError(f"the peer 'openblas' is the BLAS of numpy, which is {blas} here: use another peer")
 
 
+COMPUTED: Mapping[str, tuple[str, ...]] = {
+    "openblas": ("float32", "float64"),
+    "mkl": ("float32", "float64"),
+    "onednn": ("float32", "int8"),
+}
+"""The dtypes of which each peer computes products here."""
+
+
 def plain(workload: Workload, names: Iterable[str]) -> None:
     """Raise SearchlabError for what one of the peers does not compute."""
-    dtypes = ("float32",) if "onednn" in names else ("float32", "float64")
-    if not isinstance(workload, Gemm) or workload.bias or workload.relu or workload.dtype not in dtypes:
-        raise SearchlabError(
-            f"{', '.join(names)} compute gemm in {' or '.join(dtypes)}, without bias and ReLU, not {workload}"
-        )
+    for name in names:
+        dtypes = COMPUTED[name]
+        if not isinstance(workload, Gemm) or workload.bias or workload.relu or workload.dtype not in dtypes:
+            raise SearchlabError(
+                f"{name} computes gemm in {' or '.join(dtypes)}, without bias and ReLU, not {workload}"
+            )
 
 
 def openblas(workload: Gemm) -> Side:
@@ -109,11 +118,14 @@ def mkl(workload: Gemm) -> Side:
 def onednn_linear(workload: Gemm) -> Side:
     """torch.nn.functional.linear on oneDNN's tensors: its inner product, of weights n x k as torch keeps them.
 
-    On torch's own tensors it calls MKL, not oneDNN.
+    On torch's own tensors it calls MKL, not oneDNN. For int8 it is torch._int_mm, which gives oneDNN's GEMM in int32.
     """
     import torch
 
-    a, b, _ = _operands(workload)
+    a, b, c = _operands(workload)
+    if workload.dtype == "int8":
+        operands, result = (torch.from_numpy(a), torch.from_numpy(b)), torch.from_numpy(c)
+        return _onednn(lambda: torch._int_mm(*operands, out=result), lambda made: made)
     data, weight = torch.from_numpy(a).to_mkldnn(), torch.from_numpy(_aligned(b.T)).to_mkldnn()
     return _onednn(lambda: torch.nn.functional.linear(data, weight), lambda result: result.to_dense())
 

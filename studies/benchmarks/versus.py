@@ -33,14 +33,15 @@ class Benchmark:
 
     script: str
     description: str
-    space: SpaceSpec
+    space: Callable[[Workload, Target], SpaceSpec]
     layers: str  # of ResNet-50: "gemm" or "conv"
     others: Mapping[int, Sequence[str]]  # workloads that are no presets, by batch; 0 is for those of no network
     peers: Mapping[str, Callable[[Any], Side]]
     default: Sequence[str]  # the peers if none is named
     check: Callable[[Workload, Sequence[str]], None]  # raises SearchlabError for what these peers do not compute
+    dtypes: Sequence[str] = ("float32",)
 
-    def workloads(self, batches: Iterable[int]) -> dict[str, int]:
+    def workloads(self, batches: Iterable[int], dtype: str = "float32") -> dict[str, int]:
         """The workloads if none is named, each with its batch."""
         named = dict.fromkeys(self.others.get(0, ()), 0)
         for batch in batches:
@@ -48,7 +49,7 @@ class Benchmark:
             named |= dict.fromkeys(
                 [*(name + suffix for name in resnet50(self.layers)), *self.others.get(batch, ())], batch
             )
-        return named
+        return named if dtype == "float32" else {f"{name}:{dtype}": batch for name, batch in named.items()}
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         parser = common_options(self.description)
@@ -56,6 +57,7 @@ class Benchmark:
         parser.add_argument("--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers")
         parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, available_cores()}), metavar="N")
         parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="of the layers (1 8)")
+        parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="of the layers (float32)")
         parser.add_argument("--markdown", action="store_true", help="print the table of FILE, and measure nothing")
         return parser.parse_args(argv)
 
@@ -71,7 +73,7 @@ class Benchmark:
             return
         try:
             require(options.peers)
-            workloads = dict.fromkeys(options.workloads, 0) or self.workloads(options.batch)
+            workloads = dict.fromkeys(options.workloads, 0) or self.workloads(options.batch, options.dtype)
             for name in workloads:
                 self.check(parse_workload(name), options.peers)
         except SearchlabError as error:
@@ -115,10 +117,13 @@ class Benchmark:
         if "config" in task:
             serve(workload, lambda: self.ours(workload, target, Config(task["config"])))
             return
-        print(json.dumps(search(self.space, workload, target, task["trials"], task["seed"])))
+        print(json.dumps(search(self.space(workload, target), workload, target, task["trials"], task["seed"])))
 
     def ours(self, workload: Workload, target: Target, config: Config) -> Side:
-        program, args = build(self.space, workload, target, config)["main"], arguments(workload, target)
+        program, args = (
+            build(self.space(workload, target), workload, target, config)["main"],
+            arguments(workload, target),
+        )
         return Side(
             lambda: program(*args), args[-1].numpy, {"cpu": f"{cpu_model()} ({target.spec.get('mcpu', 'generic')})"}
         )

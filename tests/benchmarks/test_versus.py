@@ -41,6 +41,17 @@ def test_peers_are_named_on_the_command_line(benchmark: ModuleType, argv: list[s
     assert benchmark.BENCHMARK.parse(argv).peers == expected
 
 
+def test_layers_may_be_of_int8() -> None:
+    names = [*kernels.BENCHMARK.workloads([1, 8], "int8")]
+    assert {"resnet50/gemm5.1b:int8", "resnet50/gemm5.1b:b8:int8", "gemm:1x1000x2048:int8"} <= {*names}
+    assert {parse_workload(name).dtype for name in names} == {"int8"}
+    for cpu, vnni in (("cascadelake", {"vnni": True}), ("haswell", {})):
+        target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": "x86_64-unknown-linux-gnu"})
+        spec = kernels.space(parse_workload("gemm:8x8x8:int8"), target)
+        assert {name: on for name, on in spec["options"].items() if name == "vnni"} == vnni
+        GuidedGemm(parse_workload("gemm:8x8x8:int8"), target, **spec["options"])
+
+
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         kernels.BENCHMARK.parse(["--peer", "blis"])
@@ -57,7 +68,7 @@ def test_a_missing_peer_is_refused_with_what_to_install(monkeypatch: pytest.Monk
     ("benchmark", "workload", "message"),
     [
         (kernels, "gemm:64x64x64:relu", "without bias and ReLU"),
-        (kernels, "resnet50/conv2.2b", "openblas compute gemm"),
+        (kernels, "resnet50/conv2.2b", "openblas computes gemm"),
         (kernels, "gemm:64x64", "gemm:64x64"),
         (conv2d, "gemm:64x64x64", "kernels.py is for gemm"),
     ],
@@ -83,7 +94,8 @@ def test_ratios_are_taken_within_each_round() -> None:
 def test_the_sides_take_turns_in_processes_of_their_own() -> None:
     task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1}
     target = resolve_target({"kind": "native", "num-cores": 1})
-    space = GuidedGemm(parse_workload(task["workload"]), target, **kernels.BENCHMARK.space["options"])
+    workload = parse_workload(task["workload"])
+    space = GuidedGemm(workload, target, **kernels.space(workload, target)["options"])
     config = space.config_at(0).to_json()
     with (
         turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours,
@@ -148,5 +160,6 @@ def test_rows_replace_those_of_the_same_workload_and_threads(tmp_path: Path) -> 
 @pytest.mark.parametrize(("dtype", "names"), [("int8", ["mkl"]), ("float64", ["mkl", "onednn"])])
 def test_a_peer_is_refused_what_it_does_not_compute(dtype: str, names: list[str]) -> None:
     peers.plain(parse_workload("gemm:8x8x8:float64"), ["openblas", "mkl"])
+    peers.plain(parse_workload("gemm:8x8x8:int8"), ["onednn"])
     with pytest.raises(SearchlabError, match=f"in float32.*not gemm:8x8x8:{dtype}"):
         peers.plain(parse_workload(f"gemm:8x8x8:{dtype}"), names)
