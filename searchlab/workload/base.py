@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes  # noqa: F401  numpy then knows bfloat16
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-ACCUMULATED_IN = {"float16": "float16", "float32": "float32", "float64": "float64", "int8": "int32"}
+ACCUMULATED_IN = {
+    "bfloat16": "float32",
+    "float16": "float16",
+    "float32": "float32",
+    "float64": "float64",
+    "int8": "int32",
+}
 """dtype of the operands -> dtype of the sum and of the result."""
 
 
@@ -142,4 +149,4 @@ class Workload(ABC):
     @property
     def _exact(self) -> str:
         """The dtype of numpy's sums; the error of the reference is then far below the tolerance."""
-        return "int32" if self.dtype == "int8" else "float32" if self.dtype == "float16" else self.dtype
+        return {"int8": "int32", "bfloat16": "float32", "float16": "float32"}.get(self.dtype, self.dtype)

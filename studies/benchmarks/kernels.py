@@ -1,18 +1,18 @@
 """Compares the best guided-gemm program of a short search with libraries of linear algebra.
 
     python studies/benchmarks/kernels.py [WORKLOAD ...] [--peer openblas mkl onednn] [--threads 1 2] [--batch 1 8]
-        [--dtype float32 int8] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
+        [--dtype float32 int8 bfloat16] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
 Without workloads: three nearly square GEMMs, and of ResNet-50 v1.5 every distinct GEMM that im2row makes of a
 convolution (output pixels x output channels x products), and the fully connected layer, which at batch 1 is a product
-of a row and a matrix. A is read in place; the search chooses the micro-tile, where B is packed, and kc. With int8 it
-takes AVX-512 VNNI where the CPU has it.
+of a row and a matrix. A is read in place; the search chooses the micro-tile, where B is packed, and kc. With int8 and
+bfloat16 it takes the CPU's instructions for sums of products, if there are.
 
 The peers: ``openblas``, the BLAS of numpy's wheels (the default); ``mkl``, from Intel's wheel; ``onednn``, called by
-PyTorch, its inner product, and for int8, which only this peer has, its GEMM. The last two are in the extra ``peers``.
-All sides are timed in turn, each in a process of its own. A library chooses its kernels by the CPU: any setting that
-changes the choice, for example OPENBLAS_CORETYPE, is dropped, and the chosen kernels are in the rows. On an AMD CPU MKL
-takes other kernels than on an Intel one.
+PyTorch: its inner product, or for int8, which no other has, its GEMM. OpenBLAS has no bfloat16. The last two are in the
+extra ``peers``. All sides are timed in turn, each in a process of its own. A library chooses its kernels by the CPU:
+any setting that changes the choice, for example OPENBLAS_CORETYPE, is dropped, and the chosen kernels are in the rows.
+On an AMD CPU MKL takes other kernels than on an Intel one.
 
 FILE keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
 ``--markdown`` prints the table of FILE.
@@ -20,19 +20,22 @@ FILE keeps its other rows, so a table can be made in several runs; rows of the s
 
 from __future__ import annotations
 
+from typing import Any
+
 from peers import GEMM, plain
 from timing import SpaceSpec
 from versus import Benchmark
 
 from searchlab.target import Target
-from searchlab.workload import Workload
-from searchlab_spaces.guided.gemm_words import suits
+from searchlab.workload import Gemm, Workload
+from searchlab_spaces.guided.gemm_words import Words, lacks
 
 
 def space(workload: Workload, target: Target) -> SpaceSpec:
-    options = {"pack_a": False, "pack_b": "places", "kc": "knob", "tiles": "fitting"}
-    vnni = {"vnni": True} if workload.dtype == "int8" and suits(target) else {}
-    return {"name": "guided-gemm", "options": options | vnni}
+    options: dict[str, Any] = {"pack_a": False, "pack_b": "places", "kc": "knob", "tiles": "fitting"}
+    if isinstance(workload, Gemm) and not lacks(workload.dtype, target):
+        options |= {"dot": True, "pack_a": not Words(workload).a_is_words}
+    return {"name": "guided-gemm", "options": options}
 
 
 BENCHMARK = Benchmark(
@@ -48,7 +51,7 @@ BENCHMARK = Benchmark(
     peers=GEMM,
     default=("openblas",),
     check=plain,
-    dtypes=("float32", "int8"),
+    dtypes=("float32", "int8", "bfloat16"),
 )
 
 if __name__ == "__main__":

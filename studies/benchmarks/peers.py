@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,8 +48,8 @@ def require(names: Iterable[str]) -> None:
 
 COMPUTED: Mapping[str, tuple[str, ...]] = {
     "openblas": ("float32", "float64"),
-    "mkl": ("float32", "float64"),
-    "onednn": ("float32", "int8"),
+    "mkl": ("float32", "float64", "bfloat16"),
+    "onednn": ("float32", "int8", "bfloat16"),
 }
 """The dtypes of which each peer computes products here."""
 
@@ -74,18 +75,19 @@ def openblas(workload: Gemm) -> Side:
 
 
 def mkl(workload: Gemm) -> Side:
-    """cblas_gemm of MKL, or cblas_gemv for a single row or column."""
+    """cblas_gemm of MKL, or cblas_gemv for a single row or column; of bfloat16 it, too, makes float32."""
     path = _mkl()
     assert path is not None
     library = ctypes.CDLL(str(path))
     a, b, c = _operands(workload)
-    real, letter = (ctypes.c_float, "s") if workload.dtype == "float32" else (ctypes.c_double, "d")
+    real = ctypes.c_double if workload.dtype == "float64" else ctypes.c_float
+    letter = {"float32": "s", "float64": "d", "bfloat16": ""}[workload.dtype]
     m, n, k = (ctypes.c_int(size) for size in (workload.m, workload.n, workload.k))
     one, zero = real(1), real(0)
     row_major, as_is, transposed, stride = (ctypes.c_int(code) for code in (101, 111, 112, 1))
     at = {name: array.ctypes.data_as(ctypes.c_void_p) for name, array in (("A", a), ("B", b), ("C", c))}
     arguments: tuple[Any, ...]
-    if 1 in (workload.m, workload.n):
+    if letter and 1 in (workload.m, workload.n):
         # y = op(X) x: the rows of B by columns, or the rows of A.
         rows, columns, matrix, vector = (k, n, "B", "A") if workload.m == 1 else (m, k, "A", "B")
         function = getattr(library, f"cblas_{letter}gemv")
@@ -105,7 +107,7 @@ def mkl(workload: Gemm) -> Side:
             stride,
         )
     else:
-        function = getattr(library, f"cblas_{letter}gemm")
+        function = getattr(library, f"cblas_{letter}gemm" if letter else "cblas_gemm_bf16bf16f32")
         arguments = (row_major, as_is, as_is, m, n, k, one, at["A"], k, at["B"], n, zero, at["C"], n)
     function(*arguments)
     # MKL loads the kernels of the CPU when it is first called; "def" has those of AMD's CPUs, too.
@@ -119,6 +121,7 @@ def onednn_linear(workload: Gemm) -> Side:
     """torch.nn.functional.linear on oneDNN's tensors: its inner product, of weights n x k as torch keeps them.
 
     On torch's own tensors it calls MKL, not oneDNN. For int8 it is torch._int_mm, which gives oneDNN's GEMM in int32.
+    Of bfloat16 it makes bfloat16, where the workload makes float32.
     """
     import torch
 
@@ -126,8 +129,14 @@ def onednn_linear(workload: Gemm) -> Side:
     if workload.dtype == "int8":
         operands, result = (torch.from_numpy(a), torch.from_numpy(b)), torch.from_numpy(c)
         return _onednn(lambda: torch._int_mm(*operands, out=result), lambda made: made)
-    data, weight = torch.from_numpy(a).to_mkldnn(), torch.from_numpy(_aligned(b.T)).to_mkldnn()
-    return _onednn(lambda: torch.nn.functional.linear(data, weight), lambda result: result.to_dense())
+    halves = workload.dtype == "bfloat16"
+    dense = [
+        torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if halves else torch.from_numpy(x)
+        for x in (a, _aligned(b.T))
+    ]
+    data, weight = (tensor.to_mkldnn() for tensor in dense)
+    side = _onednn(lambda: torch.nn.functional.linear(data, weight), lambda result: result.to_dense().float())
+    return replace(side, rounding=2**-8) if halves else side
 
 
 def onednn_conv2d(workload: Conv2d) -> Side:

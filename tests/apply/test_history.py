@@ -64,9 +64,9 @@ def test_what_relax_fused_is_replaced(
     np.testing.assert_array_equal(found.ravel(), result.space.workload.reference(inputs).ravel())
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int8"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int8"])
 def test_what_relax_did_not_fuse_is_replaced(dtype: str, tmp_path: Path) -> None:
-    out = "int32" if dtype == "int8" else dtype
+    out = {"int8": "int32", "bfloat16": "float32"}.get(dtype, dtype)
     module = legal(lambda _, a, b: relax.op.matmul(a, b, out), (8, 20), (20, 12), dtype=dtype)
     made = apply_history_best(module, log_of(tmp_path / "a.jsonl", f"gemm:8x12x20:{dtype}"))
     assert scheduled(made) == {"matmul"}

@@ -45,10 +45,10 @@ def test_layers_may_be_of_int8() -> None:
     names = [*kernels.BENCHMARK.workloads([1, 8], "int8")]
     assert {"resnet50/gemm5.1b:int8", "resnet50/gemm5.1b:b8:int8", "gemm:1x1000x2048:int8"} <= {*names}
     assert {parse_workload(name).dtype for name in names} == {"int8"}
-    for cpu, vnni in (("cascadelake", {"vnni": True}), ("haswell", {})):
+    for cpu, dot in (("cascadelake", {"dot": True}), ("haswell", {})):
         target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": "x86_64-unknown-linux-gnu"})
         spec = kernels.space(parse_workload("gemm:8x8x8:int8"), target)
-        assert {name: on for name, on in spec["options"].items() if name == "vnni"} == vnni
+        assert {name: on for name, on in spec["options"].items() if name == "dot"} == dot
         GuidedGemm(parse_workload("gemm:8x8x8:int8"), target, **spec["options"])
 
 

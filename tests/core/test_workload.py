@@ -14,7 +14,7 @@ from searchlab.workload import Conv2d, Workload, conv2d, gemm, parse_workload
 from searchlab.workload.resnet50 import im2row, preset_names
 
 sizes = st.integers(1, 9)
-dtypes = st.sampled_from(["float16", "float32", "float64", "int8"])
+dtypes = st.sampled_from(["bfloat16", "float16", "float32", "float64", "int8"])
 gemms = st.builds(gemm, sizes, sizes, sizes, dtypes, bias=st.booleans(), relu=st.booleans())
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
@@ -124,6 +124,7 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
     [
         "gemm:5x6x7:float64:bias:relu",
         "gemm:17x3x64:float16",
+        "gemm:17x3x64:bfloat16:bias:relu",
         "gemm:9x8x300:int8:bias",
         "conv2d:2x7x5x4x3x3x3:s2x1:p1:d2x1:bias:relu",
         "conv2d:1x6x6x4x4x1x1:relu",

@@ -18,7 +18,7 @@ from .blis_model import KC, Blocking, blocking
 from .common import FORK, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, extents
 from .gemm_schedule import Plan, basic, blocked
-from .gemm_words import Words, suits
+from .gemm_words import Words, lacks
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -86,9 +86,9 @@ class GuidedGemm(ProductSpace):
       resident: all of k, passes of up to PASSES, and of STREAM where one micro-tile has all rows.
     - ``tiles``: ``"all"``, the knobs mr and nr; or ``"fitting"``, one knob ``tile`` of those micro-tiles, as ``6x16``,
       that neither spill nor have too few sums to hide the latency of a multiply-add, and are no higher than A.
-    - ``vnni``: whether int8 takes the instruction that sums four products at once (:mod:`.gemm_words`). It is off by
-      default, since such a program is no transformation of the workload's own, and not every CPU has it. A kc that is
-      searched then counts words of four elements.
+    - ``dot``: whether int8 and bfloat16 take the CPU's instruction that sums the products of four or two elements at
+      once (:mod:`.gemm_words`). It is off by default, since such a program is no transformation of the workload's own,
+      and not every CPU has the instruction. A kc that is searched then counts words of 32 bits.
 
     Raises UnsupportedWorkload for a conv2d and for a target that is no CPU, SearchlabError for a wrong option.
     """
@@ -108,7 +108,7 @@ class GuidedGemm(ProductSpace):
         blocks: str = "model",
         kc: str = "whole",
         tiles: str = "all",
-        vnni: bool = False,
+        dot: bool = False,
     ) -> None:
         if not isinstance(workload, Gemm):
             raise UnsupportedWorkload(f"guided-gemm takes gemm workloads, not {workload}; use knob-template for it")
@@ -143,22 +143,16 @@ class GuidedGemm(ProductSpace):
             )
         if tiles == "fitting" and variant == "basic":
             raise SearchlabError("variant 'basic' has no micro-tile; leave out 'tiles'")
-        if not isinstance(vnni, bool):
-            raise SearchlabError(f"option 'vnni' is {vnni!r}; it must be true or false")
-        if vnni and (lacks := self._lacks(workload, target)):
-            raise SearchlabError(f"option 'vnni' cannot be true: {lacks}")
-        self.product: Gemm | Words = Words(workload) if vnni else workload
+        if not isinstance(dot, bool):
+            raise SearchlabError(f"option 'dot' is {dot!r}; it must be true or false")
+        if dot and (variant != "micro-kernel" or self.algorithm.resident != "C"):
+            raise SearchlabError("option 'dot' is for variant 'micro-kernel' with C in registers, as B3A2C0 has it")
+        if dot and (why := lacks(workload.dtype, target)):
+            raise SearchlabError(f"option 'dot' cannot be true: {why}")
+        self.product: Gemm | Words = Words(workload) if dot else workload
         self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         super().__init__(workload, target, self._knobs(extents(self.product), registers(target)))
-
-    def _lacks(self, workload: Gemm, target: Target) -> str:
-        """Why there is no instruction that sums four products of bytes; empty if there is."""
-        if workload.dtype != "int8":
-            return f"it is for int8, not {workload.dtype}"
-        if self.variant != "micro-kernel" or self.algorithm.resident != "C":
-            return "it is for variant 'micro-kernel' with C in registers, as algorithm 'B3A2C0' has it"
-        return "" if suits(target) else "the target's CPU has no AVX-512 VNNI"
 
     def _spatial_loops(self) -> tuple[str, ...]:
         """The loops that may be parallel: those over i and j, except for the micro-kernel's own."""
@@ -217,9 +211,26 @@ class GuidedGemm(ProductSpace):
         return blocked(
             self.product,
             Plan(
-                self.algorithm, tile, cut, self.lanes, packed, by_panel, self.variant == "micro-kernel", parallel_loop
+                self.algorithm,
+                tile,
+                cut,
+                self._vector(packed),
+                packed,
+                by_panel,
+                self.variant == "micro-kernel",
+                parallel_loop,
             ),
         )
+
+    def _vector(self, packed: frozenset[str]) -> int:
+        """Elements of a vector: as many as a register holds, or half, if then no vector of a B in place has an edge.
+
+        Where the tasks have different edges, such a vector is read element by element. With a single row of A, which
+        is as fast as B arrives, that takes longer than vectors of half the width.
+        """
+        n, half = self.workload.n, self.lanes // 2
+        streams = self.workload.m == 1 and "B" not in packed
+        return half if streams and half > 1 and n % self.lanes and n % half == 0 else self.lanes
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
         """The blocks for a micro-tile, and the name of the parallel loop, empty where there is none."""

@@ -108,10 +108,10 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     if first_sum > 0:
         sch.reverse_compute_at(result, loops[order[first_sum - 1]], preserve_unit_loops=True)
 
-    if words:
-        _sum_rows(sch, bool(plan.parallel))
-    else:
+    if not words:
         sch.vectorize(loops["lane"])
+    elif words.has_sums:
+        _sum_rows(sch, bool(plan.parallel))
     for name in ("step", "row", "vector") if plan.register_tile else ("vector",):
         sch.unroll(loops[name])
     edges = [f"{x}r", f"{y}r"]
@@ -133,8 +133,10 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     # Last: unroll, vectorize and parallel are refused after it.
     sch.decompose_reduction(gemm, loops[order[first_sum]])
     if words:
+        name, function = dot(words.workload.dtype, plan.lanes)
         sch.vectorize(sch.get_loops("gemm_init")[-1])
-        sch.tensorize(sch.get_loops(product)[-1], dot(plan.lanes))
+        sch.tensorize(sch.get_loops(product)[-1], name)
+        sch.annotate(loops[order[0]], "pragma_import_llvm", function)
         return joined(sch)
     return sch.copy()
 

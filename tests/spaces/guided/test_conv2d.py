@@ -40,6 +40,7 @@ SPELLINGS = [
     "conv2d:1x7x7x64x64x3x3:p1:bias:relu",
     "conv2d:2x9x10x24x12x3x3:p1:float64:bias",
     "conv2d:1x9x9x16x8x3x3:p1:float16",
+    "conv2d:1x9x9x16x8x3x3:p1:bfloat16",
     "conv2d:1x9x9x16x8x3x3:p1:int8:relu",
 ]
 

@@ -78,7 +78,13 @@ def test_every_algorithm_is_right_however_packed(
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(
     "workload",
-    ["gemm:64x48x96:float64:relu", "gemm:23x41x19:int8:bias", "gemm:9x70x13:float16", "gemm:1x1x1"],
+    [
+        "gemm:64x48x96:float64:relu",
+        "gemm:23x41x19:int8:bias",
+        "gemm:9x70x13:float16",
+        "gemm:9x40x13:bfloat16",
+        "gemm:1x1x1",
+    ],
 )
 def test_every_algorithm_is_right_in_every_dtype_and_at_the_edges(
     algorithm: str, workload: str, measurer: LocalMeasurer, native: Target
@@ -283,3 +289,18 @@ def test_int8_is_widened_in_vectors() -> None:
     config = Config({"mr": 4, "nr": 2 * space.lanes})
     assembly = tvm.compile(space.schedule(config).mod, target=space.target.tvm).mod.inspect_source("asm")
     assert len(re.findall(r"smlal2?\s+v\d+\.4s", assembly)) >= 4 * 2 * UNROLLED
+
+
+@pytest.mark.parametrize(("n", "lanes"), [(1000, 8), (1024, 16), (1001, 16)])
+def test_a_single_row_has_whole_vectors_of_b(n: int, lanes: int, measurer: LocalMeasurer, native: Target) -> None:
+    target = resolve_target({"kind": "llvm", "mcpu": "skylake-avx512", "mtriple": X86, "num-cores": 2})
+    options: dict[str, Any] = {"pack_a": False, "pack_b": False, "kc": "knob"}
+    space = GuidedGemm(gemm(1, n, 2048), target, **options)
+    script = space.schedule(Config({"mr": 1, "nr": 16, "kc": 8})).mod.script()
+    assert f"T.vectorized({lanes})" in script and f"T.vectorized({24 - lanes})" not in script
+    assert "T.vectorized(16)" in GuidedGemm(gemm(2, n, 2048), target, **options).schedule(
+        Config({"mr": 2, "nr": 16, "kc": 8})
+    ).mod.script()  # fmt: skip
+    assert_right(
+        measurer, GuidedGemm(gemm(1, n, 96), replace(native, spec={**native.spec, "num-cores": 2}), **options), 2
+    )
