@@ -229,7 +229,7 @@ class GuidedGemm(ProductSpace):
         is as fast as B arrives, that takes longer than vectors of half the width.
         """
         n, half = self.workload.n, self.lanes // 2
-        streams = self.workload.m == 1 and "B" not in packed
+        streams = self.workload.m == 1 and self.algorithm.v == "j" and "B" not in packed
         return half if streams and half > 1 and n % self.lanes and n % half == 0 else self.lanes
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
