@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from searchlab.target import Target
-from searchlab.workload import Gemm
+from searchlab.workload import ACCUMULATED_IN, Gemm
 
 if TYPE_CHECKING:
     import tvm
@@ -99,7 +99,7 @@ def dot(dtype: str, lanes: int) -> tuple[str, str]:
     from tvm.script import from_source
 
     instruction, name = INSTRUCTIONS[dtype], f"{_DOT}_{dtype}x{lanes}"
-    sums = {"int8": "int32", "bfloat16": "float32"}[dtype]
+    sums = ACCUMULATED_IN[dtype]
     names = {
         "lanes": lanes, "count": lanes * 4 // np.dtype(dtype).itemsize, "name": name, "dot": _DOT, "sum": sums,
         "ctype": {"int32": "i32", "float32": "float"}[sums], "element": instruction.element,
@@ -152,10 +152,6 @@ class Words:
         return self.workload.dtype == "int8"
 
     @property
-    def flops(self) -> int:
-        return self.workload.flops
-
-    @property
     def dtype(self) -> str:
         """Of a word."""
         return "int32"
@@ -179,14 +175,8 @@ class Words:
             args.append(a_words := te.placeholder((w.m, self.k), name="A_words", dtype="int32"))
         else:
             a_words = te.compute((w.m, self.k), lambda i, q: self._word(lambda p: a[i, p], q), name="A_words")
-        signs = int.from_bytes([OFFSET] * 4, "little", signed=True)  # adds OFFSET to each byte
-        b_words = te.compute(
-            (self.k, w.n),
-            lambda q, j: (
-                self._word(lambda p: b[p, j], q) ^ signs if self.has_sums else self._word(lambda p: b[p, j], q)
-            ),
-            name="B_words",
-        )
+        signs = int.from_bytes([OFFSET] * 4, "little", signed=True) if self.has_sums else 0  # adds OFFSET to each byte
+        b_words = te.compute((self.k, w.n), lambda q, j: self._word(lambda p: b[p, j], q) ^ signs, name="B_words")
         q = te.reduce_axis((0, self.k), "q")
         result = te.compute(
             (w.m, w.n),
