@@ -28,7 +28,8 @@ from versus import Benchmark
 
 from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
-from searchlab_spaces.guided.gemm_words import Words, lacks
+from searchlab_spaces.guided.gemm_words import Words
+from searchlab_spaces.guided.words import lacks
 
 
 def space(workload: Workload, target: Target) -> SpaceSpec:

@@ -18,7 +18,8 @@ from .blis_model import KC, Blocking, blocking
 from .common import FORK, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, extents
 from .gemm_schedule import Plan, basic, blocked
-from .gemm_words import Words, lacks
+from .gemm_words import Words
+from .words import lacks
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -87,7 +88,7 @@ class GuidedGemm(ProductSpace):
     - ``tiles``: ``"all"``, the knobs mr and nr; or ``"fitting"``, one knob ``tile`` of those micro-tiles, as ``6x16``,
       that neither spill nor have too few sums to hide the latency of a multiply-add, and are no higher than A.
     - ``dot``: whether int8 and bfloat16 take the CPU's instruction that sums the products of four or two elements at
-      once (:mod:`.gemm_words`). It is off by default, since such a program is no transformation of the workload's own,
+      once (:mod:`.words`). It is off by default, since such a program is no transformation of the workload's own,
       and not every CPU has the instruction. A kc that is searched then counts words of 32 bits.
 
     Raises UnsupportedWorkload for a conv2d and for a target that is no CPU, SearchlabError for a wrong option.

@@ -11,7 +11,8 @@ from searchlab.workload import Gemm
 from .blis_model import Blocking
 from .common import EDGE
 from .gemm_algorithms import DIMS, UNROLLED, Algorithm, extents
-from .gemm_words import Words, dot, joined
+from .gemm_words import VIEWS, Words
+from .words import has_offset, sum_rows, tensorized, vectors
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -90,7 +91,7 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     order = algorithm.order(one_pass=cut.kc >= workload.k)
     product = gemm
     if words:
-        gemm = _vectors(sch, product, plan.lanes)
+        gemm = vectors(sch, product, 1, plan.lanes)
     loops = _loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
     # X is packed outside the loop over blocks of y, so as not to be packed for each again, Y inside all loops over
@@ -110,8 +111,8 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
 
     if not words:
         sch.vectorize(loops["lane"])
-    elif words.has_sums:
-        _sum_rows(sch, bool(plan.parallel))
+    elif has_offset(words.workload.dtype):
+        sum_rows(sch, bool(plan.parallel))
     for name in ("step", "row", "vector") if plan.register_tile else ("vector",):
         sch.unroll(loops[name])
     edges = [f"{x}r", f"{y}r"]
@@ -133,33 +134,8 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     # Last: unroll, vectorize and parallel are refused after it.
     sch.decompose_reduction(gemm, loops[order[first_sum]])
     if words:
-        name, function = dot(words.workload.dtype, plan.lanes)
-        sch.vectorize(sch.get_loops("gemm_init")[-1])
-        sch.tensorize(sch.get_loops(product)[-1], name)
-        sch.annotate(loops[order[0]], "pragma_import_llvm", function)
-        return joined(sch)
+        return tensorized(sch, product, loops[order[0]], words.workload.dtype, plan.lanes, VIEWS)
     return sch.copy()
-
-
-def _sum_rows(sch: Schedule, parallel: bool) -> None:
-    """Sum the rows of A in vectors, before all else."""
-    row, summed = sch.get_loops("sums")
-    sch.unroll(summed)
-    sch.compute_at("part", row, preserve_unit_loops=True)
-    *_, lane, chunk = sch.get_loops("part")
-    sch.reorder(chunk, lane)
-    sch.vectorize(lane)
-    if parallel:
-        sch.parallel(row)
-    sch.decompose_reduction("part", chunk)
-
-
-def _vectors(sch: Schedule, gemm: SBlockRV, lanes: int) -> SBlockRV:
-    """The block of one vector of the result in one step, around ``gemm``: what an intrinsic takes the place of."""
-    i, j, p = sch.get_loops(gemm)
-    vector, lane = sch.split(j, [None, lanes])
-    sch.reorder(i, vector, p, lane)
-    return sch.blockize(lane)
 
 
 def _loops(

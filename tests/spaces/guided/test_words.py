@@ -18,7 +18,7 @@ from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.guided.gemm_algorithms import UNROLLED
-from searchlab_spaces.guided.gemm_words import lacks
+from searchlab_spaces.guided.words import lacks
 
 CACHES = (Cache(32 << 10, 8), Cache(1 << 20, 16), Cache(32 << 20, 16))
 SMALL = (Cache(32 << 10, 8), Cache(64 << 10, 8), Cache(1 << 20, 8))

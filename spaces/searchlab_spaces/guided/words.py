@@ -1,0 +1,213 @@
+"""Products of int8 or bfloat16 in words of 32 bits, for the instructions that sum the products of two words' elements.
+
+``vpdpbusd`` (AVX-512 VNNI) adds four products of an unsigned and a signed byte to each int32 of a vector,
+``vdpbf16ps`` (AVX512-BF16) two products of bfloat16 to each float32. In a product of A and B, a word of A is
+broadcast. It is neighbours in a row, so A needs no copy. The words of B are in vectors, put together from its rows.
+
+With int8, B is made unsigned by adding 128, and 128 times the sum of its row of A is taken from each result:
+``sum a b = sum a (b + 128) - 128 sum a``, exact in arithmetic modulo 2^32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from searchlab.target import Target
+from searchlab.workload import ACCUMULATED_IN
+
+if TYPE_CHECKING:
+    from tvm import te
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import LoopRV, SBlockRV
+    from tvm.tirx import PrimExpr
+
+OFFSET = 128
+"""What makes a signed byte unsigned."""
+
+DOT = "searchlab_dot"
+"""The operation on two words, an external function that no library has: every call of it is tensorized."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One that adds the products of the elements of two words to each element of a vector."""
+
+    title: str
+    intrinsic: str  # of LLVM, without the width in bits
+    element: str  # in LLVM's words
+    feature: str  # of the CPU
+
+
+INSTRUCTIONS = {
+    "int8": Instruction("AVX-512 VNNI", "llvm.x86.avx512.vpdpbusd", "i8", "avx512vnni"),
+    "bfloat16": Instruction("AVX512-BF16", "llvm.x86.avx512bf16.dpbf16ps", "bfloat", "avx512bf16"),
+}
+"""By the dtype of the elements."""
+
+_INTRINSIC = """\
+# from tvm.script import tirx as T
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((1,), "int32", offset_factor=1), B: T.Buffer(({lanes},), "int32", offset_factor=1),
+         C: T.Buffer(({lanes},), "{sum}", offset_factor=1)):
+    with T.sblock("root"):
+        T.reads(C[0:{lanes}], A[0:1], B[0:{lanes}])
+        T.writes(C[0:{lanes}])
+{body}
+"""
+_DESCRIPTION = """\
+        for j in T.serial(0, {lanes}):
+            with T.sblock("dot"):
+                vj = T.axis.remap("S", [j])
+                C[vj] = C[vj] + T.call_pure_extern("{sum}", "{dot}", A[0], B[vj])"""
+_IMPLEMENTATION = """\
+        C[T.ramp(0, 1, {lanes})] = T.call_pure_extern(
+            "{sum}x{lanes}", "{name}", C.vload([0], "{sum}x{lanes}"), B.vload([0], "int32x{lanes}"),
+            T.broadcast(A[0], {lanes}))"""
+_FUNCTION = """\
+declare <{lanes} x {ctype}> @{intrinsic}(<{lanes} x {ctype}>, <{count} x {element}>, <{count} x {element}>)
+define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <{lanes} x i32> %a) alwaysinline {{
+  %elements_b = bitcast <{lanes} x i32> %b to <{count} x {element}>
+  %elements_a = bitcast <{lanes} x i32> %a to <{count} x {element}>
+  %sum = call <{lanes} x {ctype}> @{intrinsic}(
+    <{lanes} x {ctype}> %c, <{count} x {element}> %elements_b, <{count} x {element}> %elements_a)
+  ret <{lanes} x {ctype}> %sum
+}}
+"""
+
+
+def lacks(dtype: str, target: Target) -> str:
+    """Why there is no instruction for ``dtype`` and vectors as wide as the target's; empty if there is one."""
+    from tvm.target.codegen import target_has_features
+
+    if dtype not in INSTRUCTIONS:
+        return f"there is such an instruction for {' and '.join(INSTRUCTIONS)}, not for {dtype}"
+    instruction = INSTRUCTIONS[dtype]
+    features = {64: [instruction.feature], 32: [instruction.feature, "avx512vl"]}.get(target.simd_bytes, [""])
+    if all(feature and target_has_features(feature, target.tvm) for feature in features):
+        return ""
+    return f"the target's CPU has no {instruction.title}"
+
+
+def elements(dtype: str) -> int:
+    """How many a word has."""
+    return 4 // np.dtype(dtype).itemsize
+
+
+def has_offset(dtype: str) -> bool:
+    """Whether B is made unsigned, and sums of rows of A are taken from the result."""
+    return dtype == "int8"
+
+
+def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: int) -> PrimExpr:
+    """The elements of word ``q`` of a row of ``k`` as an int32, the first in the lowest bits; those from k on are 0."""
+    from tvm.tirx import const, if_then_else, reinterpret
+
+    count = elements(dtype)
+    bits = 32 // count
+    made = None
+    for place in range(count):
+        p = q * count + place
+        value = reinterpret(f"uint{bits}", element(p)).astype("int32")
+        if k % count:
+            value = if_then_else(p < k, value, const(0, "int32"))
+        value = value << const(bits * place, "int32") if place else value
+        made = value if made is None else made | value
+    return made
+
+
+def unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
+    """A word of B as the instruction takes it."""
+    return word ^ int.from_bytes([OFFSET] * 4, "little", signed=True) if has_offset(dtype) else word
+
+
+def row_sums(a: te.Tensor) -> te.Tensor:
+    """The blocks ``part`` and ``sums``: vectors of a row are added to each other, and then their elements."""
+    from tvm import te
+
+    m, k = (int(size) for size in a.shape)
+    lanes = gcd(k, 64)
+    chunk, lane = te.reduce_axis((0, k // lanes), "chunk"), te.reduce_axis((0, lanes), "lane")
+    part = te.compute((m, lanes), lambda i, at: te.sum(a[i, chunk * lanes + at].astype("int32"), chunk), name="part")
+    return te.compute((m,), lambda i: te.sum(part[i, lane], lane), name="sums")
+
+
+def _intrinsic(dtype: str, lanes: int) -> tuple[str, str]:
+    """The name of the tensor intrinsic for vectors of ``lanes`` words, which TVM then knows, and LLVM's function."""
+    from tvm.s_tir import TensorIntrin
+    from tvm.script import from_source
+
+    instruction, name = INSTRUCTIONS[dtype], f"{DOT}_{dtype}x{lanes}"
+    sums = ACCUMULATED_IN[dtype]
+    names = {
+        "lanes": lanes, "count": lanes * elements(dtype), "name": name, "dot": DOT, "sum": sums,
+        "ctype": {"int32": "i32", "float32": "float"}[sums], "element": instruction.element,
+        "intrinsic": f"{instruction.intrinsic}.{32 * lanes}",
+    }  # fmt: skip
+    if TensorIntrin.get(name, allow_missing=True) is None:
+        desc, impl = (
+            from_source(_INTRINSIC.format(**names, body=body.format(**names)))
+            for body in (_DESCRIPTION, _IMPLEMENTATION)
+        )
+        TensorIntrin.register(name, desc, impl)
+    return name, _FUNCTION.format(**names)
+
+
+def vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
+    """A block of one vector in one step, around ``block``, whose loop number ``at`` is cut: what an intrinsic does."""
+    loops = sch.get_loops(block)
+    vector, lane = sch.split(loops[at], [None, lanes])
+    sch.reorder(*loops[:at], vector, *loops[at + 1 :], lane)
+    return sch.blockize(lane)
+
+
+def sum_rows(sch: Schedule, parallel: bool) -> None:
+    """Schedule :func:`row_sums`: in vectors, before all else."""
+    row, summed = sch.get_loops("sums")
+    sch.unroll(summed)
+    sch.compute_at("part", row, preserve_unit_loops=True)
+    *_, lane, chunk = sch.get_loops("part")
+    sch.reorder(chunk, lane)
+    sch.vectorize(lane)
+    if parallel:
+        sch.parallel(row)
+    sch.decompose_reduction("part", chunk)
+
+
+def tensorized(
+    sch: Schedule, block: SBlockRV, outermost: LoopRV, dtype: str, lanes: int, views: Mapping[str, str]
+) -> Schedule:
+    """The program, with the instruction in place of ``block``, and with the workload's own arguments.
+
+    Those of ``sch`` are more. The sums that it reads, ``sums_read``, are those that it makes, ``sums``: TVM moves the
+    block that writes the result into the loops over micro-tiles only if all that it reads is made there, and what it
+    reads only if it is there; so the two meet once both have their places. And ``views`` are other arguments' memory,
+    by name: LLVM, if it joins elements to words, forgets whose they were, and then writes the sums in registers to
+    memory at every step, for fear that they are the same.
+    """
+    import tvm
+    from tvm.s_tir import SBlock, SBlockRealize, Schedule
+    from tvm.tirx import DeclBuffer, PrimFunc, SeqStmt
+
+    name, function = _intrinsic(dtype, lanes)
+    init = sch.get(block).name_hint + "_init"
+    sch.vectorize(sch.get_loops(init)[-1])
+    sch.tensorize(sch.get_loops(block)[-1], name)
+    sch.annotate(outermost, "pragma_import_llvm", function)
+
+    func = sch.mod["main"]
+    given = {buffer.name: buffer for buffer in func.params}
+    if "sums" in given:
+        func = func.specialize({given["sums_read"]: given["sums"]})
+    buffers = {buffer.name: buffer for buffer in func.params}
+    root, sums = func.body.block, buffers.pop("sums", None)
+    declared = [DeclBuffer(buffers.pop(view), data=buffers[of].data) for view, of in views.items() if view in buffers]
+    body = SeqStmt([*declared, root.body]) if declared else root.body
+    made = [] if sums is None else [sums]
+    whole = SBlock([], [], [], "root", body, alloc_buffers=[*made, *root.alloc_buffers])
+    main = PrimFunc([*buffers.values()], SBlockRealize([], True, whole), func.ret_type, func.attrs)
+    return Schedule(tvm.IRModule({"main": main}))
