@@ -97,25 +97,13 @@ class Conv2d(Workload):
         return self._finished(np.ascontiguousarray(out.transpose(0, 3, 1, 2)), inputs, 1)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        import tvm
         from tvm import te
 
-        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        (sy, sx), (dy, dx) = self.stride, self.dilation
         oh, ow = self.out_size
         data = te.placeholder(self.shapes["data"], name="data", dtype=self.dtype)
         weight = te.placeholder(self.shapes["weight"], name="weight", dtype=self.dtype)
-        source = data
-        if py or px:
-            zero = tvm.tirx.const(0, self.dtype)
-            source = te.compute(
-                (self.n, self.ci, self.h + 2 * py, self.w + 2 * px),
-                lambda n, c, y, x: tvm.tirx.if_then_else(
-                    tvm.tirx.all(y >= py, y < self.h + py, x >= px, x < self.w + px),
-                    data[n, c, y - py, x - px],
-                    zero,
-                ),
-                name="pad",
-            )
+        source = self.padded(data)
         rc = te.reduce_axis((0, self.ci), "rc")
         ry = te.reduce_axis((0, self.kh), "ry")
         rx = te.reduce_axis((0, self.kw), "rx")
@@ -129,6 +117,25 @@ class Conv2d(Workload):
             name="conv2d",
         )
         return self.epilogue([data, weight], conv, 1)
+
+    def padded(self, data: tvm.te.Tensor) -> tvm.te.Tensor:
+        """An image with zeros around it, the block ``pad``; or itself, if there is no padding."""
+        import tvm
+        from tvm import te
+
+        py, px = self.padding
+        if not (py or px):
+            return data
+        zero = tvm.tirx.const(0, data.dtype)
+        return te.compute(
+            (self.n, self.ci, self.h + 2 * py, self.w + 2 * px),
+            lambda n, c, y, x: tvm.tirx.if_then_else(
+                tvm.tirx.all(y >= py, y < self.h + py, x >= px, x < self.w + px),
+                data[n, c, y - py, x - px],
+                zero,
+            ),
+            name="pad",
+        )
 
 
 def conv2d(

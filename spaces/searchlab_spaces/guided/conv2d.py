@@ -17,6 +17,7 @@ from ..asked import Memory
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
 from .conv2d_winograd import ERROR, Winograd
+from .words import lacks
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -35,6 +36,9 @@ class GuidedConv2d(Space):
     by one pixel and is in float32 or float64: ``channels`` by ``pixels`` that are corners of 4x4 results. It has a
     quarter of the multiplications and is less exact; what it gives may be four times as far from the right result.
 
+    dot: whether ``im2row`` takes the CPU's instruction that sums the products of four int8 or two bfloat16 at once
+    (:mod:`.words`). Its ``depth`` then counts words of 32 bits. Such a program is no transformation of the workload's.
+
     blocks: ``"model"``, where every other choice is computed, or ``"knobs"`` to search some of them. A tile then takes
     1/8 to 5/4 of the registers. ``depth`` is the block of the sum, of input channels in ``direct`` and of products
     (ci x kh x kw) in ``im2row``: the loop over these blocks is outside the tiles of a task, whose partial sums stay
@@ -49,19 +53,25 @@ class GuidedConv2d(Space):
 
     workload: Conv2d
 
-    def __init__(self, workload: Workload, target: Target, *, blocks: str = "model", winograd: bool = False) -> None:
+    def __init__(
+        self, workload: Workload, target: Target, *, blocks: str = "model", winograd: bool = False, dot: bool = False
+    ) -> None:
         if not isinstance(workload, Conv2d):
             raise UnsupportedWorkload(f"guided-conv2d takes conv2d workloads, not {workload}; use guided-gemm for it")
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-conv2d is for CPUs (llvm), not {target.kind}; use knob-template there")
         if not isinstance(winograd, bool):
             raise SearchlabError(f"winograd must be true or false, not {winograd!r}")
+        if not isinstance(dot, bool):
+            raise SearchlabError(f"option 'dot' is {dot!r}; it must be true or false")
+        if dot and (why := lacks(workload.dtype, target)):
+            raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         searched = one_of("blocks", blocks, ("model", "knobs")) == "knobs"
         self._lowerings: dict[str, Direct | Im2row | Winograd] = {"direct": Direct(workload, target, lanes, searched)}
         if Im2row.suits(workload):
-            self._lowerings["im2row"] = Im2row(workload, target, lanes, searched)
+            self._lowerings["im2row"] = Im2row(workload, target, lanes, searched, dot)
         if winograd and Winograd.suits(workload):
             self._lowerings["winograd"] = Winograd(workload, target, lanes)
             self.error_factor = ERROR

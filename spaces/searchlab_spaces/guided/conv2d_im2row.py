@@ -20,6 +20,9 @@ from searchlab.workload import Conv2d
 
 from .common import EDGE
 from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
+from .conv2d_words import VIEWS, ConvWords
+from .words import has_offset, sum_rows, tensorized
+from .words import vectors as vectors_of
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -38,12 +41,18 @@ class Im2row:
     target: Target
     lanes: int
     searched: bool = False  # whether the blocks are
+    dot: bool = False  # whether it takes the instruction that sums products of neighbours; k then counts words
 
     @staticmethod
     def suits(workload: Conv2d) -> bool:
         """Whether this lowering is for ``workload``: a GEMM whose pixels or products are but one has no such axis."""
         oh, ow = workload.out_size
         return oh * ow > 1 and workload.reduction > 1
+
+    @property
+    def reduction(self) -> int:
+        """How far k runs."""
+        return ConvWords(self.workload).k if self.dot else self.workload.reduction
 
     @property
     def columns(self) -> int:
@@ -71,13 +80,13 @@ class Im2row:
     @cached_property
     def depths(self) -> tuple[int, ...]:
         """The blocks of k to choose from: k cut into 1, 2, 4, ... of them, in whole trips of the innermost loop."""
-        trips = ceil(self.workload.reduction / UNROLLED)
+        trips = ceil(self.reduction / UNROLLED)
         return tuple(ceil(trips / 2**times) * UNROLLED for times in reversed(range(trips.bit_length())))
 
     @cached_property
     def tiles(self) -> dict[int, tuple[int, ...]]:
         """pixels -> channels, for the panels of pixels that L2 holds, or for any where blocks of k are searched."""
-        panel = self.workload.reduction * self.lanes * np.dtype(self.workload.dtype).itemsize
+        panel = self.reduction * self.lanes * (4 if self.dot else np.dtype(self.workload.dtype).itemsize)
         widest = None if self.searched else max(1, self.target.caches[1].size * 3 // 4 // panel)
         budget = accumulators(self.target, self.searched)
         table = {}
@@ -95,24 +104,32 @@ class Im2row:
         cut = depth not in (0, self.depths[-1])
         step_k = depth if cut else UNROLLED
         # Weights are read where they lie, in as many streams as a tile has rows, unless there are edges to pad.
-        pack_weights = bool(w.co % channels or w.reduction % step_k)
-        sch = Unchecked(w.module)
+        pack_weights = bool(w.co % channels or self.reduction % step_k)
+        words = ConvWords(w) if self.dot else None
+        sch = Unchecked(words.module if words else w.module)
         conv = sch.get_sblock("conv2d")
         if not sch.get_consumers(conv):
             sch.cache_write(conv, 0, "global")
-        patches, rows = self._as_gemm(sch, conv)
+        if words:
+            sch.compute_inline("bits")
+            patches, rows = "patches", None if words.rows_are_words else "rows_words"
+            named = ("patches", "rows_words")
+        else:
+            patches, rows = self._as_gemm(sch, conv)
+            named = (f"{'data' if w.padding == (0, 0) else 'pad'}_reindex", "weight_reindex")
         sch.pad_einsum(conv, [1, channels, pixels, step_k])
-        panels = sch.cache_read(conv, 0, "global")
-        if self.columns % pixels or w.reduction % step_k:
-            sch.compute_inline(f"{'data' if w.padding == (0, 0) else 'pad'}_reindex_pad")
+        panels = sch.cache_read(conv, at_patches := 1 if words else 0, "global")
+        if self.columns % pixels or self.reduction % step_k:
+            sch.compute_inline(f"{named[0]}_pad")
         sch.compute_inline(patches)
         if pack_weights:
-            packed = sch.cache_read(conv, 1, "global")
-            sch.compute_inline("weight_reindex_pad")
+            packed = sch.cache_read(conv, 1 - at_patches, "global")
+            sch.compute_inline(f"{named[1]}_pad")
             sch.transform_layout(
                 packed, ("write", 0), lambda o, k: (o // channels, k // UNROLLED, o % channels, k % UNROLLED)
             )
-        sch.compute_inline(rows)
+        if rows is not None:
+            sch.compute_inline(rows)
         result = finish(sch, conv)
         ow = w.out_size[1]
         sch.transform_block_layout(result, lambda n, o, y, x: (n, o, y * ow + x))
@@ -121,9 +138,12 @@ class Im2row:
             conv, ("write", 0), lambda n, o, p: (n, o // channels, p // pixels, o % channels, p % pixels)
         )
 
+        product = conv
+        if words:
+            conv = vectors_of(sch, product, 2, self.lanes)
         n, o, p, k = sch.get_loops(conv)
         tile_o, row = sch.split(o, [None, channels])
-        tile_p, vector, lane = sch.split(p, [None, pixels // self.lanes, self.lanes])
+        tile_p, vector, *lane = sch.split(p, [None, pixels // self.lanes, *([] if words else [self.lanes])])
         *sums, unrolled = sch.split(k, [None, depth // UNROLLED, UNROLLED] if cut else [None, UNROLLED])
         # The operand that is the smaller stays in cache while the tiles of the other one go by.
         tiles_o, tiles_p = ceil(w.co / channels), ceil(self.columns / pixels)
@@ -131,13 +151,14 @@ class Im2row:
         (around, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
         parts = shares or (even_shares(w.n * count, each, self.target.cores) if in_parallel else 1)
         share, inner = sch.split(inner, [parts, None])
-        sch.reorder(n, around, share, *sums[:-1], inner, sums[-1], unrolled, row, vector, lane)
+        sch.reorder(n, around, share, *sums[:-1], inner, sums[-1], unrolled, row, vector, *lane)
         task = sch.fuse(n, around, share)
         own = not by_channels and parts == 1
         if own:
             sch.compute_at(panels, task, preserve_unit_loops=True)
         sch.reverse_compute_at(result, task if cut else inner, preserve_unit_loops=True)
-        sch.vectorize(lane)
+        for loop in lane:
+            sch.vectorize(loop)
         for loop in (unrolled, row, vector):
             sch.unroll(loop)
         if not by_channels and w.co % channels and not cut:
@@ -146,14 +167,16 @@ class Im2row:
         self._pack_patches(sch, panels, pixels, in_parallel and not own)
         if pack_weights:
             _pack_weights(sch, packed, channels, in_parallel)
-        stored, lane = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
-        sch.vectorize(lane)
+        stored, each = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
+        sch.vectorize(each)
         sch.annotate(stored, EDGE, 1)
         pad(sch, w, in_parallel)
         if in_parallel:
             sch.parallel(task)
+        if words and has_offset(w.dtype):
+            sum_rows(sch, in_parallel)
         sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
-        return sch.copy()
+        return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS) if words else sch.copy()
 
     def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:
         """Make ``conv`` the GEMM result[n, o, p] += patches[n, k, p] rows[o, k]; returns what makes its operands."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from searchlab.workload import Gemm
 
-from .words import DOT, OFFSET, elements, has_offset, row_sums, unsigned, word
+from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, unsigned, word
 
 if TYPE_CHECKING:
     import tvm
@@ -67,9 +67,13 @@ class Words:
         if self.a_is_words:
             args.append(a_words := te.placeholder((w.m, self.k), name="A_words", dtype="int32"))
         else:
-            a_words = te.compute((w.m, self.k), lambda i, q: word(lambda p: a[i, p], w.dtype, q, w.k), name="A_words")
+            a_words = te.compute(
+                (w.m, self.k), lambda i, q: word(lambda p: bits(a[i, p], w.dtype), w.dtype, q, w.k), name="A_words"
+            )
         b_words = te.compute(
-            (self.k, w.n), lambda q, j: unsigned(word(lambda p: b[p, j], w.dtype, q, w.k), w.dtype), name="B_words"
+            (self.k, w.n),
+            lambda q, j: unsigned(word(lambda p: bits(b[p, j], w.dtype), w.dtype, q, w.k), w.dtype),
+            name="B_words",
         )
         q = te.reduce_axis((0, self.k), "q")
         result = te.compute(

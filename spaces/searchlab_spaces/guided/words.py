@@ -103,19 +103,26 @@ def has_offset(dtype: str) -> bool:
     return dtype == "int8"
 
 
+def bits(element: PrimExpr, dtype: str) -> PrimExpr:
+    """An element as an unsigned integer. What TVM makes of bfloat16 in between is float32."""
+    from tvm.tirx import reinterpret
+
+    return reinterpret(f"uint{32 // elements(dtype)}", element)
+
+
 def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: int) -> PrimExpr:
-    """The elements of word ``q`` of a row of ``k`` as an int32, the first in the lowest bits; those from k on are 0."""
-    from tvm.tirx import const, if_then_else, reinterpret
+    """Word ``q`` of a row of ``k`` elements, given as bits; the first is in the lowest bits, those from k on are 0."""
+    from tvm.tirx import const, if_then_else
 
     count = elements(dtype)
-    bits = 32 // count
+    width = 32 // count
     made = None
     for place in range(count):
         p = q * count + place
-        value = reinterpret(f"uint{bits}", element(p)).astype("int32")
+        value = element(p).astype("int32")
         if k % count:
             value = if_then_else(p < k, value, const(0, "int32"))
-        value = value << const(bits * place, "int32") if place else value
+        value = value << const(width * place, "int32") if place else value
         made = value if made is None else made | value
     return made
 

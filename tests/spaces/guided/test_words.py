@@ -1,4 +1,4 @@
-"""GEMMs whose instruction sums products of int8 or bfloat16: right where the CPU has it, and refused elsewhere."""
+"""Programs whose instruction sums products of int8 or bfloat16: right where the CPU has it, refused elsewhere."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
+from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.guided.gemm_algorithms import UNROLLED
 from searchlab_spaces.guided.words import lacks
@@ -65,6 +66,29 @@ def test_result_is_right(
     assert [result.failure for result in results] == [None] * 2, [result.message for result in results]
 
 
+@pytest.mark.parametrize(
+    ("spelling", "options"),
+    [
+        ("conv2d:1x14x14x16x16x1x1", {}),  # nothing to pad
+        ("conv2d:2x13x7x37x33x3x3:p1:bias:relu", {}),  # edges in every index, and in a word
+        ("conv2d:1x28x28x8x3x7x7:s2:p3", {}),
+        ("conv2d:3x10x10x20x12x5x5:s2:bias", {}),
+        ("conv2d:1x15x15x12x10x3x3:d2:p2:relu", {"blocks": "knobs"}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_a_convolution_is_right(
+    spelling: str, options: dict[str, Any], dtype: str, native: Target, measurer: LocalMeasurer
+) -> None:
+    target = resolve_target({**able(native, dtype).spec, "num-cores": 2})
+    space = GuidedConv2d(parse_workload(f"{spelling}:{dtype}"), target, dot=True, **options)
+    rng = np.random.default_rng(0)
+    configs = [config for config in (space.sample(rng) for _ in range(99)) if config["lowering"] == "im2row"][:3]
+    assert all("searchlab_dot" in space.schedule(config).mod.script() for config in configs)
+    results = list(measurer.measure(space, configs))
+    assert [result.failure for result in results] == [None] * 3, [result.message for result in results]
+
+
 def test_the_extremes_of_int8_are_exact(native: Target) -> None:
     m, n, k = 5, 40, 300
     space = GuidedGemm(gemm(m, n, k, "int8"), able(native, "int8"), dot=True)
@@ -111,6 +135,21 @@ def test_it_is_off_unless_asked_for_and_refused_where_it_cannot_be() -> None:
             GuidedGemm(gemm(64, 64, 64, dtype), resolve_target({**X86, "mcpu": cpu}), dot=True, **options)
     with pytest.raises(SearchlabError, match="option 'dot' is 'yes'; it must be true or false"):
         GuidedGemm(workload, target, dot="yes")  # type: ignore[arg-type]
+
+
+def test_a_convolution_takes_it_where_it_is_asked_for() -> None:
+    target = resolve_target({**X86, "mcpu": "sapphirerapids"})
+    config = Config({"lowering": "im2row", "pixels": 16, "channels": 12})
+    for dtype, name in (("int8", "vpdpbusd"), ("bfloat16", "vdpbf16ps")):
+        workload = parse_workload(f"conv2d:1x8x8x24x16x3x3:p1:{dtype}")
+        for dot in (False, True):
+            schedule = GuidedConv2d(workload, target, dot=dot).schedule(config)
+            assembly = tvm.compile(schedule.mod, target=target.tvm).mod.inspect_source("asm")
+            assert (len(re.findall(rf"{name}\s.*%zmm", assembly)) >= 12 * UNROLLED) == dot
+    with pytest.raises(SearchlabError, match="not for float32"):
+        GuidedConv2d(parse_workload("conv2d:1x8x8x24x16x3x3:p1"), target, dot=True)
+    with pytest.raises(SearchlabError, match="option 'dot' is 1; it must be true or false"):
+        GuidedConv2d(workload, target, dot=1)  # type: ignore[arg-type]
 
 
 def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
