@@ -47,7 +47,7 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
         (60000, math.inf, full, 3),  # nothing to compare with
         (60000, 3e-4, 1, 1),  # the run that is checked tells
         (60000, 0.05, full, 3),  # not slow enough
-        (4000, 3e-4, 1 + 1 + 1, 1),  # the first repeat tells
+        (1000, 3e-4, 1 + 1 + 1, 1),  # the first repeat tells
         (300, 1e-2, 1 + (1 + 1) + (1 + 2), 3),
     ):
         local.known.clear()
