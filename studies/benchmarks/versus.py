@@ -55,7 +55,9 @@ class Benchmark:
         parser = common_options(self.description)
         parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="instead of the layers of ResNet-50")
         parser.add_argument("--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers")
-        parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, available_cores()}), metavar="N")
+        parser.add_argument(
+            "--threads", nargs="+", type=int, metavar="N", help="of each side (1 and all; in a table all)"
+        )
         parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="of the layers (1 8)")
         parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="of the layers (float32)")
         parser.add_argument("--markdown", action="store_true", help="print the table of FILE, and measure nothing")
@@ -69,7 +71,8 @@ class Benchmark:
         if options.markdown:
             if not (options.json and options.json.exists()):
                 sys.exit("--markdown prints the rows of a file: name one that exists with --json FILE")
-            print(markdown(json.loads(options.json.read_text())))
+            rows = json.loads(options.json.read_text())
+            print(markdown([row for row in rows if row["threads"] in (options.threads or [row["threads"]])]))
             return
         try:
             require(options.peers)
@@ -78,8 +81,8 @@ class Benchmark:
                 self.check(parse_workload(name), options.peers)
         except SearchlabError as error:
             sys.exit(str(error))
-        rows: list[dict[str, Any]] = []
-        for threads in options.threads:
+        rows = []
+        for threads in options.threads or sorted({1, available_cores()}):
             for name, batch in workloads.items():
                 row = self.row(name, batch, threads, options)
                 rows = keep(options.json, [*rows, row])

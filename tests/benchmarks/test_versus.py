@@ -144,6 +144,10 @@ def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> 
     for benchmark, name in ((kernels, "kernels"), (conv2d, "conv2d")):
         benchmark.BENCHMARK.main(["--markdown", "--json", str(BENCHMARKS.parent / "reference" / f"{name}.json")])
     assert capsys.readouterr().out.count("geometric mean") >= 2
+    rows = BENCHMARKS.parent / "reference" / "winograd.json"
+    conv2d.BENCHMARK.main(["--markdown", "--threads", "2", "--json", str(rows)])
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split(" | ")[2] for line in lines if line.startswith("| conv")} == {"2"}
     with pytest.raises(SystemExit, match="--json FILE"):
         kernels.BENCHMARK.main(["--markdown"])
 
