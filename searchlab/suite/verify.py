@@ -57,7 +57,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
     if shipped and right:
         digest = digest_of(suite.directory / FILE)
         done = replay(suite, shipped, digest=digest, seconds=seconds)
-        step(f"{done.runs:,} of {done.of:,} runs of baselines, replayed", done.problems)
+        step(done.told("runs of baselines"), done.problems)
     return right
 
 
@@ -76,7 +76,7 @@ def verify_bundle(
         return False
     digest = digest_of(bundle / RESULT)
     done = replay(suite, [result], digest=digest, seconds=seconds, trusted=trusted)
-    on_step(f"{done.runs:,} of {done.of:,} runs, replayed", done.problems)
+    on_step(done.told("runs"), done.problems)
     return not done.problems
 
 

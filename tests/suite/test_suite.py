@@ -17,6 +17,7 @@ from searchlab.analysis.stats.random_search import draws_for, expected_draws
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
+from searchlab.suite import replay
 from searchlab.suite.cards import Card
 from searchlab.suite.manifest import seal
 from searchlab.suite.trajectories import (
@@ -207,6 +208,20 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
     (said,) = problems(copy, None)
     assert said.startswith(f"random over mini/{name} from seed 0: trial 5 was config ")
     assert "since then these changed: xgboost 0.1 -> " in said
+
+
+@pytest.mark.filterwarnings("ignore:.*NPY_DISABLE_CPU_FEATURES")
+def test_a_run_that_hangs_on_the_last_bit_of_a_logarithm_replays_as_on_other_cpus(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "avx512", lambda: ["AVX512_SKX"])
+    real = replay.Replayer.difference
+    answers = iter(["random differs", "random differs, too"])
+    monkeypatch.setattr(replay.Replayer, "difference", lambda *case: next(answers, "") or real(*case))
+    said: list[tuple[str, list[str]]] = []
+    assert verify_suite(find_suite(sealed), lambda *step: said.append(step), None)
+    assert said[-1][0].endswith("runs of baselines, replayed, 2 of them without numpy's code for AVX-512")
+    assert said[-1][1] == []
 
 
 def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results: Path, tmp_path: Path) -> None:
