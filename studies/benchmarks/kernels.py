@@ -6,7 +6,8 @@
 Without workloads: three nearly square GEMMs, and of ResNet-50 v1.5 every distinct GEMM that im2row makes of a
 convolution (output pixels x output channels x products), and the fully connected layer, which at batch 1 is a product
 of a row and a matrix. A is read in place; the search chooses the micro-tile, where B is packed, and kc. With int8 and
-bfloat16 it takes the CPU's instructions for sums of products, if there are.
+bfloat16 it takes the CPU's instructions for sums of products, if there are; A is packed then if its rows end within a
+word of 32 bits.
 
 The peers: ``openblas``, the BLAS of numpy's wheels (the default); ``mkl``, from Intel's wheel; ``onednn``, called by
 PyTorch: its inner product, or for int8, which no other has, its GEMM. OpenBLAS has no bfloat16. The last two are in the

@@ -21,8 +21,7 @@ from searchlab.workload import Conv2d
 from .common import EDGE
 from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
 from .conv2d_words import VIEWS, ConvWords
-from .words import has_offset, sum_rows, tensorized
-from .words import vectors as vectors_of
+from .words import has_offset, in_vectors, sum_rows, tensorized
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -140,7 +139,7 @@ class Im2row:
 
         product = conv
         if words:
-            conv = vectors_of(sch, product, 2, self.lanes)
+            conv = in_vectors(sch, product, 2, self.lanes)
         n, o, p, k = sch.get_loops(conv)
         tile_o, row = sch.split(o, [None, channels])
         tile_p, vector, *lane = sch.split(p, [None, pixels // self.lanes, *([] if words else [self.lanes])])

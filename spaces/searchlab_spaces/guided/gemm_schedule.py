@@ -12,7 +12,7 @@ from .blis_model import Blocking
 from .common import EDGE
 from .gemm_algorithms import DIMS, UNROLLED, Algorithm, extents
 from .gemm_words import VIEWS, Words
-from .words import has_offset, sum_rows, tensorized, vectors
+from .words import has_offset, in_vectors, sum_rows, tensorized
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -91,7 +91,7 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     order = algorithm.order(one_pass=cut.kc >= workload.k)
     product = gemm
     if words:
-        gemm = vectors(sch, product, 1, plan.lanes)
+        gemm = in_vectors(sch, product, 1, plan.lanes)
     loops = _loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
     # X is packed outside the loop over blocks of y, so as not to be packed for each again, Y inside all loops over

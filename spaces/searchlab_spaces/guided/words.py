@@ -164,7 +164,7 @@ def _intrinsic(dtype: str, lanes: int) -> tuple[str, str]:
     return name, _FUNCTION.format(**names)
 
 
-def vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
+def in_vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
     """A block of one vector in one step, around ``block``, whose loop number ``at`` is cut: what an intrinsic does."""
     loops = sch.get_loops(block)
     vector, lane = sch.split(loops[at], [None, lanes])
