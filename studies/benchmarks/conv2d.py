@@ -1,12 +1,13 @@
 """Compares the best guided-conv2d program of a short search with oneDNN, called by PyTorch.
 
     python studies/benchmarks/conv2d.py [WORKLOAD ...] [--peer onednn onednn-blocked] [--threads 1 2] [--batch 1 8]
-        [--trials 32] [--rounds 21] [--json FILE] [--markdown]
+        [--dtype float32 int8 bfloat16] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
-Without workloads: every distinct convolution of ResNet-50 v1.5. The search may take Winograd programs. For the peer
-``onednn`` both sides get NCHW images and OIHW weights and return NCHW, so any change of layout is part of their time.
-The peer ``onednn-blocked`` gets weights and images in the layout that oneDNN chooses, and reorders nothing. All sides
-are timed in turn, each in a process of its own.
+Without workloads: every distinct convolution of ResNet-50 v1.5. The search may take Winograd programs, and
+with int8 and bfloat16 the CPU's instructions for sums of products, if there are. For the peer ``onednn`` both sides get
+NCHW images and OIHW weights and return NCHW, so any change of layout is part of their time. The peer ``onednn-blocked``
+gets weights and images in the layout that oneDNN chooses, and reorders nothing; only it has int8. All sides are timed
+in turn, each in a process of its own.
 
 FILE keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
 ``--markdown`` prints the table of FILE.
@@ -16,27 +17,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peers import CONV2D
+from peers import CONV2D, require_dtype
+from timing import SpaceSpec
 from versus import Benchmark
 
 from searchlab.errors import SearchlabError
+from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
+from searchlab_spaces.guided.words import lacks
+
+
+def space(workload: Workload, target: Target) -> SpaceSpec:
+    options = {"winograd": True} if lacks(workload.dtype, target) else {"dot": True}
+    return {"name": "guided-conv2d", "options": options}
 
 
 def check(workload: Workload, peers: Sequence[str]) -> None:
-    if not isinstance(workload, Conv2d) or workload.dtype != "float32":
-        raise SearchlabError(f"this benchmark compares conv2d in float32, not {workload}; kernels.py is for gemm")
+    if not isinstance(workload, Conv2d):
+        raise SearchlabError(f"this benchmark compares conv2d, not {workload}; kernels.py is for gemm")
+    require_dtype(workload, peers)
 
 
 BENCHMARK = Benchmark(
     script=__file__,
     description=__doc__ or "",
-    space=lambda *_: {"name": "guided-conv2d", "options": {"winograd": True}},
+    space=space,
     layers="conv",
     others={},
     peers=CONV2D,
     default=("onednn", "onednn-blocked"),
     check=check,
+    dtypes=("float32", "int8", "bfloat16"),
 )
 
 if __name__ == "__main__":

@@ -21,12 +21,14 @@ FILE keeps its other rows, so a table can be made in several runs; rows of the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from peers import GEMM, plain
+from peers import GEMM, require_dtype
 from timing import SpaceSpec
 from versus import Benchmark
 
+from searchlab.errors import SearchlabError
 from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 from searchlab_spaces.guided.gemm_words import Words
@@ -38,6 +40,14 @@ def space(workload: Workload, target: Target) -> SpaceSpec:
     if isinstance(workload, Gemm) and not lacks(workload.dtype, target):
         options |= {"dot": True, "pack_a": not Words(workload).a_is_words}
     return {"name": "guided-gemm", "options": options}
+
+
+def check(workload: Workload, peers: Sequence[str]) -> None:
+    if not isinstance(workload, Gemm) or workload.bias or workload.relu:
+        raise SearchlabError(
+            f"this benchmark compares gemm without bias and ReLU, not {workload}; conv2d.py is for conv2d"
+        )
+    require_dtype(workload, peers)
 
 
 BENCHMARK = Benchmark(
@@ -52,7 +62,7 @@ BENCHMARK = Benchmark(
     },
     peers=GEMM,
     default=("openblas",),
-    check=plain,
+    check=check,
     dtypes=("float32", "int8", "bfloat16"),
 )
 

@@ -46,22 +46,22 @@ def require(names: Iterable[str]) -> None:
         raise SearchlabError(f"the peer 'openblas' is the BLAS of numpy, which is {blas} here: use another peer")
 
 
-COMPUTED: Mapping[str, tuple[str, ...]] = {
-    "openblas": ("float32", "float64"),
-    "mkl": ("float32", "float64", "bfloat16"),
-    "onednn": ("float32", "int8", "bfloat16"),
+COMPUTED: Mapping[type[Workload], Mapping[str, tuple[str, ...]]] = {
+    Gemm: {
+        "openblas": ("float32", "float64"),
+        "mkl": ("float32", "float64", "bfloat16"),
+        "onednn": ("float32", "int8", "bfloat16"),
+    },
+    Conv2d: {"onednn": ("float32", "bfloat16"), "onednn-blocked": ("float32", "int8", "bfloat16")},
 }
 """The dtypes of which each peer computes products here."""
 
 
-def plain(workload: Workload, names: Iterable[str]) -> None:
-    """Raise SearchlabError for what one of the peers does not compute."""
+def require_dtype(workload: Workload, names: Iterable[str]) -> None:
+    """Raise SearchlabError for a dtype of which one of the peers computes no such workload."""
     for name in names:
-        dtypes = COMPUTED[name]
-        if not isinstance(workload, Gemm) or workload.bias or workload.relu or workload.dtype not in dtypes:
-            raise SearchlabError(
-                f"{name} computes gemm in {' or '.join(dtypes)}, without bias and ReLU, not {workload}"
-            )
+        if workload.dtype not in (dtypes := COMPUTED[type(workload)][name]):
+            raise SearchlabError(f"{name} computes {workload.op} in {' or '.join(dtypes)}, not {workload}")
 
 
 def openblas(workload: Gemm) -> Side:
@@ -129,18 +129,16 @@ def onednn_linear(workload: Gemm) -> Side:
     if workload.dtype == "int8":
         operands, result = (torch.from_numpy(a), torch.from_numpy(b)), torch.from_numpy(c)
         return _onednn(lambda: torch._int_mm(*operands, out=result), lambda made: made)
-    halves = workload.dtype == "bfloat16"
-    dense = [
-        torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if halves else torch.from_numpy(x)
-        for x in (a, _aligned(b.T))
-    ]
-    data, weight = (tensor.to_mkldnn() for tensor in dense)
-    side = _onednn(lambda: torch.nn.functional.linear(data, weight), lambda result: result.to_dense().float())
-    return replace(side, rounding=2**-8) if halves else side
+    data, weight = (_tensor(x).to_mkldnn() for x in (a, _aligned(b.T)))
+    side = _onednn(lambda: torch.nn.functional.linear(data, weight), lambda result: result.to_dense())
+    return _rounded(side, workload)
 
 
 def onednn_conv2d(workload: Conv2d) -> Side:
-    """torch.nn.functional.conv2d on NCHW images and OIHW weights, which oneDNN reorders in every call; then ReLU."""
+    """torch.nn.functional.conv2d on NCHW images and OIHW weights, which oneDNN reorders in every call; then ReLU.
+
+    Of bfloat16 it makes bfloat16, where the workload makes float32.
+    """
     import torch
 
     data, weight, bias = _images(workload)
@@ -150,25 +148,40 @@ def onednn_conv2d(workload: Conv2d) -> Side:
         result = torch.nn.functional.conv2d(data, weight, bias, *geometry)
         return result.relu_() if workload.relu else result
 
-    return _onednn(run, lambda result: result)
+    return _rounded(_onednn(run, lambda result: result), workload)
 
 
 def onednn_blocked(workload: Conv2d) -> Side:
     """oneDNN's convolution in the layout that it chooses for inference, as torch.compile calls it: no reorder.
 
-    Weights are in its blocked layout, images channels last; bias and ReLU are part of the convolution.
+    Weights are in its blocked layout, images channels last; bias and ReLU are part of the convolution. An image of int8
+    is made unsigned beforehand, as models have it, and the result is float32. Of bfloat16 it makes bfloat16.
     """
     import torch
 
     data, weight, bias = _images(workload)
-    geometry = ([*workload.padding], [*workload.stride], [*workload.dilation], 1)
+    stride, padding, dilation = ([*pair] for pair in (workload.stride, workload.padding, workload.dilation))
+    epilogue = ("relu" if workload.relu else "none", [], "")
+    if workload.dtype == "int8":
+        scales, zeros = torch.ones(workload.co), torch.zeros(workload.co, dtype=torch.int32)
+        unsigned = (data.to(torch.int16) + 128).to(torch.uint8).contiguous(memory_format=torch.channels_last)
+        shifts = None if bias is None else bias.float()
+        geometry: Any = (stride, padding, dilation, 1)
+        packed = torch.ops.onednn.qconv_prepack(weight, scales, 1.0, 128, *geometry, list(data.shape))
+        return _onednn(
+            lambda: torch.ops.onednn.qconv2d_pointwise(
+                unsigned, 1.0, 128, packed, scales, zeros, shifts, *geometry, 1.0, 0, torch.float32, *epilogue
+            ),
+            lambda result: result.contiguous(),
+        )
+    geometry = (padding, stride, dilation, 1)
     blocked = torch.ops.mkldnn._reorder_convolution_weight(weight, *geometry, list(data.shape))
     last = data.contiguous(memory_format=torch.channels_last)
-    epilogue = ("relu" if workload.relu else "none", [], "")
-    return _onednn(
+    side = _onednn(
         lambda: torch.ops.mkldnn._convolution_pointwise(last, blocked, bias, *geometry, *epilogue),
         lambda result: result.contiguous(),
     )
+    return _rounded(side, workload)
 
 
 GEMM: Mapping[str, Callable[[Gemm], Side]] = {"openblas": openblas, "mkl": mkl, "onednn": onednn_linear}
@@ -192,10 +205,22 @@ def _operands(workload: Workload) -> list[Array]:
 
 def _images(workload: Conv2d) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """The image, the weights and the bias, if any."""
+    data, weight, *bias = map(_tensor, _operands(workload)[:-1])
+    return data, weight, bias[0] if bias else None
+
+
+def _tensor(array: Array) -> torch.Tensor:
+    """torch's view of an array; numpy's bfloat16 is not known to it."""
     import torch
 
-    data, weight, *bias = (torch.from_numpy(array) for array in _operands(workload)[:-1])
-    return data, weight, bias[0] if bias else None
+    if array.dtype == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _rounded(side: Side, workload: Workload) -> Side:
+    """The side of a peer that rounds what it makes of bfloat16 to bfloat16."""
+    return replace(side, rounding=2**-8) if workload.dtype == "bfloat16" else side
 
 
 def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], torch.Tensor]) -> Side:
@@ -209,7 +234,7 @@ def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], tor
         "version": next(filter(None, version.groups())) if version else f"of torch {torch.__version__}",
         "kernels": ", ".join(_primitives(run)) or "PyTorch's own",  # which it prefers for a small convolution
     }
-    return Side(run, lambda: dense(run()).numpy(), facts)
+    return Side(run, lambda: (made.float() if (made := dense(run())).dtype == torch.bfloat16 else made).numpy(), facts)
 
 
 def _primitives(run: Callable[[], object]) -> list[str]:

@@ -68,7 +68,7 @@ def test_a_missing_peer_is_refused_with_what_to_install(monkeypatch: pytest.Monk
     ("benchmark", "workload", "message"),
     [
         (kernels, "gemm:64x64x64:relu", "without bias and ReLU"),
-        (kernels, "resnet50/conv2.2b", "openblas computes gemm"),
+        (kernels, "resnet50/conv2.2b", "compares gemm"),
         (kernels, "gemm:64x64", "gemm:64x64"),
         (conv2d, "gemm:64x64x64", "kernels.py is for gemm"),
     ],
@@ -161,9 +161,31 @@ def test_rows_replace_those_of_the_same_workload_and_threads(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("dtype", "names"), [("int8", ["mkl"]), ("float64", ["mkl", "onednn"])])
-def test_a_peer_is_refused_what_it_does_not_compute(dtype: str, names: list[str]) -> None:
-    peers.plain(parse_workload("gemm:8x8x8:float64"), ["openblas", "mkl"])
-    peers.plain(parse_workload("gemm:8x8x8:int8"), ["onednn"])
-    with pytest.raises(SearchlabError, match=f"in float32.*not gemm:8x8x8:{dtype}"):
-        peers.plain(parse_workload(f"gemm:8x8x8:{dtype}"), names)
+@pytest.mark.parametrize(
+    ("workload", "names"),
+    [
+        ("gemm:8x8x8:int8", ["mkl"]),
+        ("gemm:8x8x8:float64", ["mkl", "onednn"]),
+        ("conv2d:1x8x8x8x8x3x3:int8", ["onednn-blocked", "onednn"]),
+    ],
+)
+def test_a_peer_is_refused_what_it_does_not_compute(workload: str, names: list[str]) -> None:
+    kernels.check(parse_workload("gemm:8x8x8:float64"), ["openblas", "mkl"])
+    kernels.check(parse_workload("gemm:8x8x8:int8"), ["onednn"])
+    conv2d.check(parse_workload("conv2d:1x8x8x8x8x3x3:int8"), ["onednn-blocked"])
+    benchmark, other = (kernels, conv2d)[:: 1 if workload.startswith("gemm") else -1]
+    with pytest.raises(SearchlabError, match=f"in float32.*not {workload}"):
+        benchmark.check(parse_workload(workload), names)
+    with pytest.raises(SearchlabError, match=f"not {workload}; .* is for"):
+        other.check(parse_workload(workload), names)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_the_space_takes_sums_of_products_where_the_cpu_has_them(dtype: str) -> None:
+    x86 = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 1}
+    able, unable = (resolve_target({**x86, "mcpu": cpu}) for cpu in ("sapphirerapids", "skylake"))
+    for benchmark, spelling in ((kernels, "gemm:8x8x8"), (conv2d, "conv2d:1x8x8x8x8x3x3")):
+        workload = parse_workload(f"{spelling}:{dtype}")
+        assert benchmark.space(workload, able)["options"]["dot"]
+        assert "dot" not in benchmark.space(workload, unable)["options"]
+    assert conv2d.space(parse_workload("conv2d:1x8x8x8x8x3x3"), able)["options"] == {"winograd": True}

@@ -36,8 +36,9 @@ class GuidedConv2d(Space):
     by one pixel and is in float32 or float64: ``channels`` by ``pixels`` that are corners of 4x4 results. It has a
     quarter of the multiplications and is less exact; what it gives may be four times as far from the right result.
 
-    dot: whether ``im2row`` takes the CPU's instruction that sums the products of four int8 or two bfloat16 at once
-    (:mod:`.words`). Its ``depth`` then counts words of 32 bits. Such a program is no transformation of the workload's.
+    dot: whether ``direct`` and ``im2row`` take the CPU's instruction that sums the products of four int8 or two
+    bfloat16 at once (:mod:`.words`). ``direct`` then packs the image, too, by words of 32 bits, and ``depth`` counts
+    words. Such a program is no transformation of the workload's.
 
     blocks: ``"model"``, where every other choice is computed, or ``"knobs"`` to search some of them. A tile then takes
     1/8 to 5/4 of the registers. ``depth`` is the block of the sum, of input channels in ``direct`` and of products
@@ -69,7 +70,9 @@ class GuidedConv2d(Space):
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
         searched = one_of("blocks", blocks, ("model", "knobs")) == "knobs"
-        self._lowerings: dict[str, Direct | Im2row | Winograd] = {"direct": Direct(workload, target, lanes, searched)}
+        self._lowerings: dict[str, Direct | Im2row | Winograd] = {
+            "direct": Direct(workload, target, lanes, searched, dot)
+        }
         if Im2row.suits(workload):
             self._lowerings["im2row"] = Im2row(workload, target, lanes, searched, dot)
         if winograd and Winograd.suits(workload):

@@ -55,11 +55,11 @@ def even_shares(tasks: int, tiles: int, cores: int) -> int:
     return next((share for share in parts if busy(share) >= BALANCED), max(parts, key=busy))
 
 
-def pad(sch: Schedule, workload: Conv2d, in_parallel: bool) -> None:
-    """Schedule the padded copy of the image, where there is one: channels in parallel, rows without bound checks."""
-    if workload.padding == (0, 0):
+def pad(sch: Schedule, workload: Conv2d, in_parallel: bool, block: str = "pad") -> None:
+    """Schedule the copy of the image, where there is one: channels in parallel, rows without bound checks."""
+    if block == "pad" and workload.padding == (0, 0):
         return
-    image, channel, _, column = sch.get_loops("pad")
+    image, channel, _, column = sch.get_loops(block)
     sch.annotate(column, EDGE, 1)
     if in_parallel:
         sch.parallel(sch.fuse(image, channel))

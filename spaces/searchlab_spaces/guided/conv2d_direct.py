@@ -2,6 +2,7 @@
 
 After Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures" (SC 2018),
 but for NCHW images: only the weights are packed, into [co/v, ci, kh, kw, v], and the tile is written back as NCHW.
+With words of input channels (:mod:`.conv2d_words`) the image is packed, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from searchlab.workload import Conv2d
 
 from .common import EDGE
 from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
+from .conv2d_words import VIEWS, ChannelWords, channel_words
+from .words import has_offset, in_vectors, sum_rows, tensorized
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -35,6 +38,12 @@ class Direct:
     target: Target
     lanes: int
     searched: bool = False  # whether the blocks are
+    dot: bool = False  # whether it takes the instruction that sums products of neighbours; depth then counts words
+
+    @property
+    def depth(self) -> int:
+        """How far the sum over input channels runs."""
+        return channel_words(self.workload) if self.dot else self.workload.ci
 
     def ask(self, choose: Choose) -> None:
         """Ask for the tile: whole vectors of channels, and pixels that cover the image in tiles about as large."""
@@ -48,8 +57,8 @@ class Direct:
     def _ask_blocks(self, choose: Choose, channels: int, height: int) -> None:
         """Ask for the blocks. A choice that changes nothing but the way in which loops are written is none."""
         w = self.workload
-        depth = choose(Knob("depth", divisors(w.ci)))
-        blocks, cut = ceil(w.co / channels), depth != w.ci
+        depth = choose(Knob("depth", divisors(self.depth)))
+        blocks, cut = ceil(w.co / channels), depth != self.depth
         alike = parallel(w, self.target) or cut  # shares of the rows of one block of channels after the other
         rows = divisors(w.out_size[0] // height) if w.out_size[0] % height == 0 else (1,)
         parts = choose(Knob("shares", rows if alike or blocks > 1 else (1,)))
@@ -90,41 +99,27 @@ class Direct:
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = "channels"
     ) -> Schedule:
         """The program of a tile. Where ``depth`` or ``shares`` is 0 it is computed."""
-        from ..unchecked import Unchecked
-
         w = self.workload
         oh, ow = w.out_size
         in_parallel, parts = parallel(w, self.target), shares or self._shares(channels, height)
-        cut = depth not in (0, w.ci)
-        sch = Unchecked(w.module)
-        conv = sch.get_sblock("conv2d")
-        if not sch.get_consumers(conv):
-            sch.cache_write(conv, 0, "global")
-        if w.co % channels:
-            # What it pads must be an einsum, in which no index is a sum: for that, the image becomes its patches.
-            patches = sch.reindex(conv, ("read", 0))
-            sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
-            sch.compute_inline(patches)
-        weights = sch.cache_read(conv, 1, "global")
-        if w.co % channels:
-            sch.compute_inline("weight_pad")
-        result = finish(sch, conv)
-        sch.transform_layout(weights, ("write", 0), lambda o, c, a, b: (o // channels, c, a, b, o % channels))
-        sch.transform_layout(conv, ("write", 0), lambda n, o, y, x: (n, o // channels, y, x, o % channels))
+        cut = depth not in (0, self.depth)
+        sch, weights, product, result = self._packed(channels)
 
+        conv = in_vectors(sch, product, 1, self.lanes) if self.dot else product
         n, o, y, x, rc, ry, rx = sch.get_loops(conv)
-        block, vector, lane = sch.split(o, [None, channels // self.lanes, self.lanes])
+        block, vector, *lane = sch.split(o, [None, channels // self.lanes, *([] if self.dot else [self.lanes])])
         share, row, tile_y = sch.split(y, [parts, None, height])
         column, tile_x = sch.split(x, [None, width])
         sums = sch.split(rc, [None, depth]) if cut else [rc]
         around = (n, block, share) if outer == "channels" else (n, share, block)
-        sch.reorder(*around, *sums[:-1], row, column, sums[-1], ry, rx, tile_y, tile_x, vector, lane)
+        sch.reorder(*around, *sums[:-1], row, column, sums[-1], ry, rx, tile_y, tile_x, vector, *lane)
         task = sch.fuse(*around)
         own = w.n == parts == 1
         if own:
             sch.compute_at(weights, task, preserve_unit_loops=True)
         sch.reverse_compute_at(result, task if cut else column, preserve_unit_loops=True)
-        sch.vectorize(lane)
+        for loop in lane:
+            sch.vectorize(loop)
         for loop in (rx, tile_y, tile_x, vector):
             sch.unroll(loop)
         if oh % height:
@@ -134,11 +129,38 @@ class Direct:
 
         self._pack(sch, weights, in_parallel and not own)
         self._store(sch, result, channels, not cut)
-        pad(sch, w, in_parallel)
+        pad(sch, w, in_parallel, "image" if self.dot else "pad")
         if in_parallel:
             sch.parallel(task)
+        if self.dot and has_offset(w.dtype):
+            sum_rows(sch, in_parallel)
         sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
-        return sch.copy()
+        return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS, "a") if self.dot else sch.copy()
+
+    def _packed(self, channels: int) -> tuple[Schedule, SBlockRV, SBlockRV, SBlockRV]:
+        """The module with packed weights and sums; the blocks of weights, sums and the result."""
+        from ..unchecked import Unchecked
+
+        w = self.workload
+        sch = Unchecked(ChannelWords(w, channels).module if self.dot else w.module)
+        conv = sch.get_sblock("conv2d")
+        if self.dot:
+            weights = sch.get_sblock("weights")
+        else:
+            if not sch.get_consumers(conv):
+                sch.cache_write(conv, 0, "global")
+            if w.co % channels:
+                # What it pads must be an einsum, in which no index is a sum: for that, the image becomes its patches.
+                patches = sch.reindex(conv, ("read", 0))
+                sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
+                sch.compute_inline(patches)
+            weights = sch.cache_read(conv, 1, "global")
+            if w.co % channels:
+                sch.compute_inline("weight_pad")
+        result = finish(sch, conv)
+        sch.transform_layout(weights, ("write", 0), lambda o, c, a, b: (o // channels, c, a, b, o % channels))
+        sch.transform_layout(conv, ("write", 0), lambda n, o, y, x: (n, o // channels, y, x, o % channels))
+        return sch, weights, conv, result
 
     def _store(self, sch: Schedule, result: SBlockRV, channels: int, registers: bool) -> None:
         """Write sums back as NCHW, in vectors of channels, so that loads, bias and ReLU are vectors.
@@ -157,14 +179,23 @@ class Direct:
             sch.unroll(vector)
 
     def _pack(self, sch: Schedule, weights: SBlockRV, in_parallel: bool) -> None:
-        """Transpose the weights into vectors of channels, TRANSPOSED products of one vector at a time."""
+        """Transpose the weights into vectors of channels, TRANSPOSED products of one vector at a time.
+
+        The elements of words are neighbours only in the row of another word, for any kernel but 1x1; so there it is the
+        words of all pixels of a kernel at a time.
+        """
+        w = self.workload
         o, c, a, b = sch.get_loops(weights)[-4:]
         vector, lane = sch.split(o, [None, self.lanes])
-        run, product = sch.split(sch.fuse(c, a, b), [None, min(TRANSPOSED, self.workload.reduction)])
+        if self.dot and w.kh * w.kw > 1:
+            run, product = c, sch.fuse(a, b)
+        else:
+            products = self.depth * w.kh * w.kw
+            run, product = sch.split(sch.fuse(c, a, b), [None, min(TRANSPOSED, products)])
+            if products % TRANSPOSED:
+                sch.annotate(run, EDGE, 1)
         sch.reorder(vector, run, lane, product)
         sch.unroll(lane)
         sch.vectorize(product)
-        if self.workload.reduction % TRANSPOSED:
-            sch.annotate(run, EDGE, 1)
         if in_parallel:
             sch.parallel(vector)

@@ -20,7 +20,7 @@ from searchlab.workload import Conv2d
 
 from .common import EDGE
 from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
-from .conv2d_words import VIEWS, ConvWords
+from .conv2d_words import VIEWS, PatchWords
 from .words import has_offset, in_vectors, sum_rows, tensorized
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Im2row:
     @property
     def reduction(self) -> int:
         """How far k runs."""
-        return ConvWords(self.workload).k if self.dot else self.workload.reduction
+        return PatchWords(self.workload).k if self.dot else self.workload.reduction
 
     @property
     def columns(self) -> int:
@@ -104,7 +104,7 @@ class Im2row:
         step_k = depth if cut else UNROLLED
         # Weights are read where they lie, in as many streams as a tile has rows, unless there are edges to pad.
         pack_weights = bool(w.co % channels or self.reduction % step_k)
-        words = ConvWords(w) if self.dot else None
+        words = PatchWords(w) if self.dot else None
         sch = Unchecked(words.module if words else w.module)
         conv = sch.get_sblock("conv2d")
         if not sch.get_consumers(conv):

@@ -1,10 +1,11 @@
-"""A conv2d of int8 or bfloat16 as the GEMM of words of its weights and its image's patches: see :mod:`.words`.
+"""A conv2d of int8 or bfloat16 as one of words, of its products or its input channels: see :mod:`.words`.
 
 Zeros around the image are as good as others: made unsigned they are 128, which the sums of the weights' rows take away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,13 +16,15 @@ from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, unsigned, 
 
 if TYPE_CHECKING:
     import tvm
+    from tvm import te
+    from tvm.tirx import PrimExpr
 
 VIEWS = {"rows": "weight", "rows_words": "weight"}
 """Arguments of the module that are the memory of others."""
 
 
 @dataclass(frozen=True)
-class ConvWords:
+class PatchWords:
     """result[n, co, pixel] = patches[n, k, pixel] rows_words[co, k], where k counts words of products (ci, kh, kw)."""
 
     workload: Conv2d
@@ -39,7 +42,6 @@ class ConvWords:
     @cached_property
     def module(self) -> tvm.IRModule:
         """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorized`."""
-        import tvm
         from tvm import te
         from tvm.tirx import call_pure_extern
 
@@ -76,12 +78,88 @@ class ConvWords:
             lambda n, o, p: te.sum(call_pure_extern(w.out_dtype, DOT, rows_words[o, q], patches[n, q, p]), q),
             name="conv2d",
         )
-        if has_offset(w.dtype):
-            read = te.placeholder((w.co,), name="sums_read", dtype="int32")
-            args += [row_sums(rows), read]
-            result = te.compute(
-                (w.n, w.co, oh, ow), lambda n, o, y, x: conv[n, o, y * ow + x] - read[o] * OFFSET, name="signed"
-            )
-        else:
-            result = te.compute((w.n, w.co, oh, ow), lambda n, o, y, x: conv[n, o, y * ow + x], name="result")
-        return tvm.IRModule({"main": w.epilogue(args, result, 1).with_attr("global_symbol", "main")})
+        return _finished(w, args, lambda n, o, y, x: conv[n, o, y * ow + x], rows)
+
+
+@dataclass(frozen=True)
+class ChannelWords:
+    """result[n, co, y, x] = image[n, q, y', x'] weights[co, q, a, b], where q counts words of input channels.
+
+    The image has its padding, and is what is made unsigned. The weights are padded to whole blocks of ``channels``.
+    """
+
+    workload: Conv2d
+    channels: int
+
+    @property
+    def count(self) -> int:
+        """Words of a pixel, the last of which may have elements of 0."""
+        return channel_words(self.workload)
+
+    @property
+    def weights_are_words(self) -> bool:
+        """Whether the elements of a word of weights are neighbours, so that it is read at once."""
+        w = self.workload
+        return w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0
+
+    @cached_property
+    def module(self) -> tvm.IRModule:
+        """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorized`."""
+        from tvm import te
+        from tvm.tirx import all as both
+        from tvm.tirx import call_pure_extern, const, if_then_else
+
+        w, (py, px), zero = self.workload, self.workload.padding, const(0, "int32")
+        outputs = -(-w.co // self.channels) * self.channels
+        data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
+        weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
+        rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
+        rows_words = te.placeholder((w.co, self.count), name="rows_words", dtype="int32")
+        args = [data, weight] + [rows] * has_offset(w.dtype) + [rows_words] * self.weights_are_words
+
+        def pixel(n: tvm.tirx.Var, q: tvm.tirx.Var, y: tvm.tirx.PrimExpr, x: tvm.tirx.PrimExpr) -> tvm.tirx.PrimExpr:
+            made = word(lambda c: bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
+            if py or px:
+                made = if_then_else(both(y >= py, y < w.h + py, x >= px, x < w.w + px), made, zero)
+            return unsigned(made, w.dtype)
+
+        def taken(o: tvm.tirx.PrimExpr, q: tvm.tirx.Var, a: tvm.tirx.Var, b: tvm.tirx.Var) -> tvm.tirx.PrimExpr:
+            if self.weights_are_words:
+                made = rows_words[o, q]
+            else:
+                made = word(lambda c: bits(weight[o, c, a, b], w.dtype), w.dtype, q, w.ci)
+            return if_then_else(o < w.co, made, zero) if outputs > w.co else made
+
+        image = te.compute((w.n, self.count, w.h + 2 * py, w.w + 2 * px), pixel, name="image")
+        weights = te.compute((outputs, self.count, w.kh, w.kw), taken, name="weights")
+        (sy, sx), (dy, dx) = w.stride, w.dilation
+        q, a, b = (te.reduce_axis((0, size), name) for size, name in ((self.count, "q"), (w.kh, "a"), (w.kw, "b")))
+        conv = te.compute(
+            (w.n, outputs, *w.out_size),
+            lambda n, o, y, x: te.sum(
+                call_pure_extern(w.out_dtype, DOT, image[n, q, y * sy + a * dy, x * sx + b * dx], weights[o, q, a, b]),
+                [q, a, b],
+            ),
+            name="conv2d",
+        )
+        return _finished(w, args, lambda n, o, y, x: conv[n, o, y, x], rows)
+
+
+def channel_words(workload: Conv2d) -> int:
+    """Words of the input channels of a pixel."""
+    return -(-workload.ci // elements(workload.dtype))
+
+
+def _finished(w: Conv2d, args: list[te.Tensor], sums: Callable[..., PrimExpr], rows: te.Tensor) -> tvm.IRModule:
+    """The module that gives the ``sums`` of products as NCHW, what makes bytes unsigned taken away."""
+    import tvm
+    from tvm import te
+
+    shape = (w.n, w.co, *w.out_size)
+    if has_offset(w.dtype):
+        read = te.placeholder((w.co,), name="sums_read", dtype="int32")
+        args = [*args, row_sums(rows), read]
+        result = te.compute(shape, lambda n, o, y, x: sums(n, o, y, x) - read[o] * OFFSET, name="signed")
+    else:
+        result = te.compute(shape, sums, name="result")
+    return tvm.IRModule({"main": w.epilogue(args, result, 1).with_attr("global_symbol", "main")})

@@ -4,8 +4,8 @@
 ``vdpbf16ps`` (AVX512-BF16) two products of bfloat16 to each float32. In a product of A and B, a word of A is
 broadcast. It is neighbours in a row, so A needs no copy. The words of B are in vectors, put together from its rows.
 
-With int8, B is made unsigned by adding 128, and 128 times the sum of its row of A is taken from each result:
-``sum a b = sum a (b + 128) - 128 sum a``, exact in arithmetic modulo 2^32.
+With int8, one operand is made unsigned by adding 128, and 128 times the sum of the other's row is taken from each
+result: ``sum a b = sum a (b + 128) - 128 sum a``, exact in arithmetic modulo 2^32.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <
   %elements_b = bitcast <{lanes} x i32> %b to <{count} x {element}>
   %elements_a = bitcast <{lanes} x i32> %a to <{count} x {element}>
   %sum = call <{lanes} x {ctype}> @{intrinsic}(
-    <{lanes} x {ctype}> %c, <{count} x {element}> %elements_b, <{count} x {element}> %elements_a)
+    <{lanes} x {ctype}> %c, <{count} x {element}> %elements_{unsigned}, <{count} x {element}> %elements_{signed})
   ret <{lanes} x {ctype}> %sum
 }}
 """
@@ -99,7 +99,7 @@ def elements(dtype: str) -> int:
 
 
 def has_offset(dtype: str) -> bool:
-    """Whether B is made unsigned, and sums of rows of A are taken from the result."""
+    """Whether one operand is made unsigned, and sums of rows of the other are taken from the result."""
     return dtype == "int8"
 
 
@@ -128,7 +128,7 @@ def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: in
 
 
 def unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
-    """A word of B as the instruction takes it."""
+    """A word of the operand that the instruction takes as unsigned."""
     return word ^ int.from_bytes([OFFSET] * 4, "little", signed=True) if has_offset(dtype) else word
 
 
@@ -143,17 +143,21 @@ def row_sums(a: te.Tensor) -> te.Tensor:
     return te.compute((m,), lambda i: te.sum(part[i, lane], lane), name="sums")
 
 
-def _intrinsic(dtype: str, lanes: int) -> tuple[str, str]:
-    """The name of the tensor intrinsic for vectors of ``lanes`` words, which TVM then knows, and LLVM's function."""
+def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
+    """The name of the tensor intrinsic for vectors of ``lanes`` words, which TVM then knows, and LLVM's function.
+
+    ``unsigned``: the operand that is, "a", of which a word is broadcast, or "b".
+    """
     from tvm.s_tir import TensorIntrin
     from tvm.script import from_source
 
-    instruction, name = INSTRUCTIONS[dtype], f"{DOT}_{dtype}x{lanes}"
+    instruction, name = INSTRUCTIONS[dtype], f"{DOT}_{dtype}x{lanes}_{unsigned}"
     sums = ACCUMULATED_IN[dtype]
     names = {
         "lanes": lanes, "count": lanes * elements(dtype), "name": name, "dot": DOT, "sum": sums,
         "ctype": {"int32": "i32", "float32": "float"}[sums], "element": instruction.element,
         "intrinsic": f"{instruction.intrinsic}.{32 * lanes}",
+        "unsigned": unsigned, "signed": {"a": "b", "b": "a"}[unsigned],
     }  # fmt: skip
     if TensorIntrin.get(name, allow_missing=True) is None:
         desc, impl = (
@@ -186,9 +190,17 @@ def sum_rows(sch: Schedule, parallel: bool) -> None:
 
 
 def tensorized(
-    sch: Schedule, block: SBlockRV, outermost: LoopRV, dtype: str, lanes: int, views: Mapping[str, str]
+    sch: Schedule,
+    block: SBlockRV,
+    outermost: LoopRV,
+    dtype: str,
+    lanes: int,
+    views: Mapping[str, str],
+    unsigned: str = "b",
 ) -> Schedule:
     """The program, with the instruction in place of ``block``, and with the workload's own arguments.
+
+    ``unsigned``: which operand is, "a", of which a word is broadcast, or "b".
 
     Those of ``sch`` are more. The sums that it reads, ``sums_read``, are those that it makes, ``sums``: TVM moves the
     block that writes the result into the loops over micro-tiles only if all that it reads is made there, and what it
@@ -200,7 +212,7 @@ def tensorized(
     from tvm.s_tir import SBlock, SBlockRealize, Schedule
     from tvm.tirx import DeclBuffer, PrimFunc, SeqStmt
 
-    name, function = _intrinsic(dtype, lanes)
+    name, function = _intrinsic(dtype, lanes, unsigned)
     init = sch.get(block).name_hint + "_init"
     sch.vectorize(sch.get_loops(init)[-1])
     sch.tensorize(sch.get_loops(block)[-1], name)

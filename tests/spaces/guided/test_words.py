@@ -13,7 +13,7 @@ import tvm
 from searchlab.apply.script import python_script
 from searchlab.errors import SearchlabError
 from searchlab.measure.local import LocalMeasurer
-from searchlab.space import Config
+from searchlab.space import Config, Space
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.guided.conv2d import GuidedConv2d
@@ -74,31 +74,48 @@ def test_result_is_right(
         ("conv2d:1x28x28x8x3x7x7:s2:p3", {}),
         ("conv2d:3x10x10x20x12x5x5:s2:bias", {}),
         ("conv2d:1x15x15x12x10x3x3:d2:p2:relu", {"blocks": "knobs"}),
+        ("conv2d:2x9x9x40x32x1x1:s2:bias", {"blocks": "knobs"}),
+        ("conv2d:1x2x2x1x4x1x1", {}),  # one word
     ],
 )
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+@pytest.mark.parametrize("lowering", ["direct", "im2row"])
 def test_a_convolution_is_right(
-    spelling: str, options: dict[str, Any], dtype: str, native: Target, measurer: LocalMeasurer
+    spelling: str, options: dict[str, Any], lowering: str, dtype: str, native: Target, measurer: LocalMeasurer
 ) -> None:
     target = resolve_target({**able(native, dtype).spec, "num-cores": 2})
     space = GuidedConv2d(parse_workload(f"{spelling}:{dtype}"), target, dot=True, **options)
     rng = np.random.default_rng(0)
-    configs = [config for config in (space.sample(rng) for _ in range(99)) if config["lowering"] == "im2row"][:3]
+    configs = [config for config in (space.sample(rng) for _ in range(99)) if config["lowering"] == lowering][:2]
     assert all("searchlab_dot" in space.schedule(config).mod.script() for config in configs)
     results = list(measurer.measure(space, configs))
-    assert [result.failure for result in results] == [None] * 3, [result.message for result in results]
+    assert [result.failure for result in results] == [None] * 2, [result.message for result in results]
 
 
-def test_the_extremes_of_int8_are_exact(native: Target) -> None:
-    m, n, k = 5, 40, 300
-    space = GuidedGemm(gemm(m, n, k, "int8"), able(native, "int8"), dot=True)
-    module = tvm.compile(space.schedule(Config({"mr": 4, "nr": 2 * space.lanes})).mod, target=native.tvm).jit()
-    least, most = np.iinfo(np.int8).min, np.iinfo(np.int8).max
-    for left, right in ((least, least), (least, most), (most, least), (most, most)):
-        a, b = np.full((m, k), left, np.int8), np.full((k, n), right, np.int8)
-        result = tvm.runtime.tensor(np.zeros((m, n), np.int32))
-        module["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), result)
-        assert (result.numpy() == k * int(left) * int(right)).all()
+EXTREMES = [-128, 127]
+
+
+@pytest.mark.parametrize("right", EXTREMES)
+@pytest.mark.parametrize("left", EXTREMES)
+def test_the_extremes_of_int8_are_exact(left: int, right: int, native: Target) -> None:
+    able(native, "int8")
+    lanes = native.simd_bytes // 4
+    product, image = parse_workload("gemm:5x40x300:int8"), parse_workload("conv2d:1x3x3x40x9x3x3:int8:p1")
+    programs: list[tuple[Space, dict[str, Any]]] = [
+        (GuidedGemm(product, native, dot=True), {"mr": 4, "nr": 2 * lanes}),
+        (GuidedConv2d(image, native, dot=True), {"lowering": "direct", "channels": lanes, "width": 3, "height": 3}),
+        (GuidedConv2d(image, native, dot=True), {"lowering": "im2row", "channels": 16, "pixels": lanes}),
+    ]
+    for space, config in programs:
+        module = tvm.compile(space.schedule(Config(config)).mod, target=native.tvm).jit()
+        shapes = list(space.workload.shapes.values())
+        operands = [np.full(shape, value, np.int8) for shape, value in zip(shapes, (left, right), strict=False)]
+        result = tvm.runtime.tensor(np.zeros(shapes[-1], np.int32))
+        module["main"](*map(tvm.runtime.tensor, operands), result)
+        names = list(space.workload.shapes)[:2]
+        expected = space.workload.reference(dict(zip(names, operands, strict=True)))
+        np.testing.assert_array_equal(result.numpy(), expected)
+        assert abs(expected).max() >= 81 * abs(left * right)
 
 
 @pytest.mark.parametrize(("width", "register"), [(512, "zmm"), (256, "ymm")])
@@ -137,19 +154,29 @@ def test_it_is_off_unless_asked_for_and_refused_where_it_cannot_be() -> None:
         GuidedGemm(workload, target, dot="yes")  # type: ignore[arg-type]
 
 
-def test_a_convolution_takes_it_where_it_is_asked_for() -> None:
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"lowering": "im2row", "pixels": 16, "channels": 12},
+        {"lowering": "direct", "channels": 16, "width": 8, "height": 2},
+    ],
+)
+def test_a_convolution_takes_it_where_it_is_asked_for(choices: dict[str, Any]) -> None:
     target = resolve_target({**X86, "mcpu": "sapphirerapids"})
-    config = Config({"lowering": "im2row", "pixels": 16, "channels": 12})
     for dtype, name in (("int8", "vpdpbusd"), ("bfloat16", "vdpbf16ps")):
         workload = parse_workload(f"conv2d:1x8x8x24x16x3x3:p1:{dtype}")
         for dot in (False, True):
-            schedule = GuidedConv2d(workload, target, dot=dot).schedule(config)
+            schedule = GuidedConv2d(workload, target, dot=dot).schedule(Config(choices))
             assembly = tvm.compile(schedule.mod, target=target.tvm).mod.inspect_source("asm")
             assert (len(re.findall(rf"{name}\s.*%zmm", assembly)) >= 12 * UNROLLED) == dot
+
+
+def test_a_convolution_refuses_it_where_it_cannot_be() -> None:
+    target = resolve_target({**X86, "mcpu": "sapphirerapids"})
     with pytest.raises(SearchlabError, match="not for float32"):
         GuidedConv2d(parse_workload("conv2d:1x8x8x24x16x3x3:p1"), target, dot=True)
     with pytest.raises(SearchlabError, match="option 'dot' is 1; it must be true or false"):
-        GuidedConv2d(workload, target, dot=1)  # type: ignore[arg-type]
+        GuidedConv2d(parse_workload("conv2d:1x8x8x24x16x3x3:int8"), target, dot=1)  # type: ignore[arg-type]
 
 
 def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
