@@ -131,8 +131,9 @@ class Winograd:
             sch.unroll(loop)
 
         image, channel, y, x = sch.get_loops(result)
-        corner, _ = sch.split(x, [None, RESULTS])
+        corner, pixel = sch.split(x, [None, RESULTS])
         sch.annotate(corner, EDGE, 1)
+        sch.vectorize(pixel)
         pad(sch, self.workload, in_parallel)
         if in_parallel:
             for loop in (images, kernels, task, sch.fuse(image, channel)):
