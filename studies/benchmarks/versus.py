@@ -42,7 +42,7 @@ class Benchmark:
     dtypes: Sequence[str] = ("float32",)
 
     def workloads(self, batches: Iterable[int], dtype: str = "float32") -> dict[str, int]:
-        """The workloads if none is named, each with its batch."""
+        """The workloads if none is named, each with its batch; another one has 0."""
         named = dict.fromkeys(self.others.get(0, ()), 0)
         for batch in batches:
             suffix = "" if batch == 1 else f":b{batch}"
@@ -76,7 +76,8 @@ class Benchmark:
             return
         try:
             require(options.peers)
-            workloads = dict.fromkeys(options.workloads, 0) or self.workloads(options.batch, options.dtype)
+            layers = self.workloads(options.batch, options.dtype)
+            workloads = {name: layers.get(name, 0) for name in options.workloads} or layers
             for name in workloads:
                 self.check(parse_workload(name), options.peers)
         except SearchlabError as error:

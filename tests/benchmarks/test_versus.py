@@ -48,11 +48,18 @@ def test_layers_may_be_of_int8() -> None:
     names = [*kernels.BENCHMARK.workloads([1, 8], "int8")]
     assert {"resnet50/gemm5.1b:int8", "resnet50/gemm5.1b:b8:int8", "gemm:1x1000x2048:int8"} <= {*names}
     assert {parse_workload(name).dtype for name in names} == {"int8"}
-    for cpu, dot in (("cascadelake", {"dot": True}), ("haswell", {})):
-        target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": "x86_64-unknown-linux-gnu"})
-        spec = kernels.space(parse_workload("gemm:8x8x8:int8"), target)
-        assert {name: on for name, on in spec["options"].items() if name == "dot"} == dot
-        GuidedGemm(parse_workload("gemm:8x8x8:int8"), target, **spec["options"])
+
+
+def test_a_layer_that_is_named_has_its_batch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(_: object, name: str, batch: int, threads: int, options: object) -> dict[str, Any]:
+        return row(name, threads, batch, openblas=1.0)
+
+    monkeypatch.setattr(versus.Benchmark, "row", measured)
+    kernels.BENCHMARK.main(["resnet50/gemm5.1b", "resnet50/gemm5.1b:b8", "gemm:9x9x9", "--threads", "1"])
+    printed = capsys.readouterr().out
+    assert [f"1 workload{batch} on 1 thread" in printed for batch in ("", " of batch 1", " of batch 8")] == [True] * 3
 
 
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,13 +95,23 @@ class Direct:
         tasks = w.n * ceil(w.co / channels)
         return even_shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
 
+    def _by_block(self, channels: int) -> bool:
+        """Whether a task takes one block of channels through all images: where the weights are more than the images.
+
+        Its weights then are packed right before, and stay in L2. The cores must have about as many blocks each.
+        """
+        w = self.workload
+        images = w.n * w.ci * w.h * w.w
+        return w.n > 1 and w.co * w.reduction > images and even_shares(ceil(w.co / channels), 2, self.target.cores) == 1
+
     def schedule(
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = "channels"
     ) -> Schedule:
         """The program of a tile. Where ``depth`` or ``shares`` is 0 it is computed."""
         w = self.workload
         oh, ow = w.out_size
-        in_parallel, parts = parallel(w, self.target), shares or self._shares(channels, height)
+        in_parallel, by_block = parallel(w, self.target), not shares and self._by_block(channels)
+        parts = shares or (1 if by_block else self._shares(channels, height))
         cut = depth not in (0, self.depth)
         sch, weights, product, result = self._packed(channels)
 
@@ -112,9 +122,11 @@ class Direct:
         column, tile_x = sch.split(x, [None, width])
         sums = sch.split(rc, [None, depth]) if cut else [rc]
         around = (n, block, share) if outer == "channels" else (n, share, block)
+        if by_block:
+            around = (block, n, share)
         sch.reorder(*around, *sums[:-1], row, column, sums[-1], ry, rx, tile_y, tile_x, vector, *lane)
-        task = sch.fuse(*around)
-        own = w.n == parts == 1
+        task = block if by_block else sch.fuse(*around)
+        own = by_block or w.n == parts == 1
         if own:
             sch.compute_at(weights, task, preserve_unit_loops=True)
         sch.reverse_compute_at(result, task if cut else column, preserve_unit_loops=True)

@@ -91,17 +91,6 @@ class ChannelWords:
     workload: Conv2d
     channels: int
 
-    @property
-    def count(self) -> int:
-        """Words of a pixel, the last of which may have elements of 0."""
-        return channel_words(self.workload)
-
-    @property
-    def weights_are_words(self) -> bool:
-        """Whether the elements of a word of weights are neighbours, so that it is read at once."""
-        w = self.workload
-        return w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0
-
     @cached_property
     def module(self) -> tvm.IRModule:
         """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorized`."""
@@ -110,12 +99,14 @@ class ChannelWords:
         from tvm.tirx import call_pure_extern, const, if_then_else
 
         w, (py, px), zero = self.workload, self.workload.padding, const(0, "int32")
+        count = channel_words(w)
         outputs = -(-w.co // self.channels) * self.channels
+        neighbours = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # in a word of weights: it is read at once
         data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
         rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
-        rows_words = te.placeholder((w.co, self.count), name="rows_words", dtype="int32")
-        args = [data, weight] + [rows] * has_offset(w.dtype) + [rows_words] * self.weights_are_words
+        rows_words = te.placeholder((w.co, count), name="rows_words", dtype="int32")
+        args = [data, weight] + [rows] * has_offset(w.dtype) + [rows_words] * neighbours
 
         def pixel(n: tvm.tirx.Var, q: tvm.tirx.Var, y: tvm.tirx.PrimExpr, x: tvm.tirx.PrimExpr) -> tvm.tirx.PrimExpr:
             made = word(lambda c: bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
@@ -124,16 +115,16 @@ class ChannelWords:
             return unsigned(made, w.dtype)
 
         def taken(o: tvm.tirx.PrimExpr, q: tvm.tirx.Var, a: tvm.tirx.Var, b: tvm.tirx.Var) -> tvm.tirx.PrimExpr:
-            if self.weights_are_words:
+            if neighbours:
                 made = rows_words[o, q]
             else:
                 made = word(lambda c: bits(weight[o, c, a, b], w.dtype), w.dtype, q, w.ci)
             return if_then_else(o < w.co, made, zero) if outputs > w.co else made
 
-        image = te.compute((w.n, self.count, w.h + 2 * py, w.w + 2 * px), pixel, name="image")
-        weights = te.compute((outputs, self.count, w.kh, w.kw), taken, name="weights")
+        image = te.compute((w.n, count, w.h + 2 * py, w.w + 2 * px), pixel, name="image")
+        weights = te.compute((outputs, count, w.kh, w.kw), taken, name="weights")
         (sy, sx), (dy, dx) = w.stride, w.dilation
-        q, a, b = (te.reduce_axis((0, size), name) for size, name in ((self.count, "q"), (w.kh, "a"), (w.kw, "b")))
+        q, a, b = (te.reduce_axis((0, size), name) for size, name in ((count, "q"), (w.kh, "a"), (w.kw, "b")))
         conv = te.compute(
             (w.n, outputs, *w.out_size),
             lambda n, o, y, x: te.sum(
@@ -146,7 +137,7 @@ class ChannelWords:
 
 
 def channel_words(workload: Conv2d) -> int:
-    """Words of the input channels of a pixel."""
+    """Words of the input channels of a pixel, the last of which may have elements of 0."""
     return -(-workload.ci // elements(workload.dtype))
 
 
