@@ -43,8 +43,9 @@ class GuidedConv2d(Space):
     blocks: ``"model"``, where every other choice is computed, or ``"knobs"`` to search some of them. A tile then takes
     1/8 to 5/4 of the registers. ``depth`` is the block of the sum, of input channels in ``direct`` and of products
     (ci x kh x kw) in ``im2row``: the loop over these blocks is outside the tiles of a task, whose partial sums stay
-    in the packed result until the last block. ``outer`` says which operand's blocks go by outermost, ``shares`` into
-    how many equal tasks the blocks of the other one are cut.
+    in the packed result until the last block. ``outer`` says which operand's blocks go by outermost, image by image,
+    and ``shares`` into how many equal tasks the blocks of the other one are cut. ``weights``, where a batch has fewer
+    pixels than there are weights, takes a block of channels through all images.
 
     Any size, stride, padding, dilation, dtype and number of cores will do; bias and ReLU are applied as the result
     is written.

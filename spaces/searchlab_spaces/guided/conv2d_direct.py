@@ -63,6 +63,8 @@ class Direct:
         rows = divisors(w.out_size[0] // height) if w.out_size[0] % height == 0 else (1,)
         parts = choose(Knob("shares", rows if alike or blocks > 1 else (1,)))
         orders = ("channels",) * alike + ("rows",) if parts != 1 and blocks > 1 else ("channels",)
+        if parts == 1 and blocks > 1 and self._weights_outweigh:
+            orders += ("weights",)
         choose(Knob("outer", orders))
 
     @cached_property
@@ -95,22 +97,27 @@ class Direct:
         tasks = w.n * ceil(w.co / channels)
         return even_shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
 
-    def _by_block(self, channels: int) -> bool:
-        """Whether a task takes one block of channels through all images: where the weights are more than the images.
-
-        Its weights then are packed right before, and stay in L2. The cores must have about as many blocks each.
-        """
+    @property
+    def _weights_outweigh(self) -> bool:
+        """Whether there are several images, and more weights than pixels of them."""
         w = self.workload
-        images = w.n * w.ci * w.h * w.w
-        return w.n > 1 and w.co * w.reduction > images and even_shares(ceil(w.co / channels), 2, self.target.cores) == 1
+        return w.n > 1 and w.co * w.reduction > w.n * w.ci * w.h * w.w
+
+    def _by_block(self, channels: int) -> bool:
+        """Whether a task takes one block of channels through all images: each core must have about as many blocks.
+
+        The block's weights are packed right before, and stay in L2.
+        """
+        return self._weights_outweigh and even_shares(ceil(self.workload.co / channels), 2, self.target.cores) == 1
 
     def schedule(
-        self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = "channels"
+        self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = ""
     ) -> Schedule:
-        """The program of a tile. Where ``depth`` or ``shares`` is 0 it is computed."""
+        """The program of a tile. Where ``depth`` or ``shares`` is 0, or ``outer`` empty, it is computed."""
         w = self.workload
         oh, ow = w.out_size
-        in_parallel, by_block = parallel(w, self.target), not shares and self._by_block(channels)
+        in_parallel = parallel(w, self.target)
+        by_block = outer == "weights" or (not outer and self._by_block(channels))
         parts = shares or (1 if by_block else self._shares(channels, height))
         cut = depth not in (0, self.depth)
         sch, weights, product, result = self._packed(channels)
@@ -121,7 +128,7 @@ class Direct:
         share, row, tile_y = sch.split(y, [parts, None, height])
         column, tile_x = sch.split(x, [None, width])
         sums = sch.split(rc, [None, depth]) if cut else [rc]
-        around = (n, block, share) if outer == "channels" else (n, share, block)
+        around = (n, share, block) if outer == "rows" else (n, block, share)
         if by_block:
             around = (block, n, share)
         sch.reorder(*around, *sums[:-1], row, column, sums[-1], ry, rx, tile_y, tile_x, vector, *lane)

@@ -73,6 +73,7 @@ def test_result_is_right(spelling: str, measurer: LocalMeasurer) -> None:
         ("conv2d:3x15x13x40x48x3x3:p1:s2:bias", 2),
         ("conv2d:1x7x7x200x128x1x1", 2),  # more channels than pixels
         ("conv2d:2x28x28x37x64x1x1:relu", 2),  # more pixels than channels
+        ("conv2d:3x6x5x130x64x3x3:p1:bias", 2),  # a block of channels goes through all images
     ],
 )
 def test_result_is_right_in_parallel(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
@@ -139,7 +140,9 @@ def test_searched_blocks_are_right_in_parallel(spelling: str, cores: int, measur
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("spelling", ["conv2d:1x14x14x64x64x1x1", "conv2d:3x13x11x37x13x3x3:p1:s2:bias"])
+@pytest.mark.parametrize(
+    "spelling", ["conv2d:1x14x14x64x64x1x1", "conv2d:3x13x11x37x13x3x3:p1:s2:bias", "conv2d:2x5x5x80x24x3x3:p1"]
+)
 def test_the_model_s_blocks_are_among_those_searched(spelling: str, cores: int) -> None:
     workload, target = parse_workload(spelling), native(cores)
     model, searched = GuidedConv2d(workload, target), GuidedConv2d(workload, target, blocks="knobs")
