@@ -54,7 +54,14 @@ class Benchmark:
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         parser = common_options(self.description)
         parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="instead of the layers of ResNet-50")
-        parser.add_argument("--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers")
+        parser.add_argument(
+            "--peer",
+            nargs="+",
+            default=[*self.default],
+            choices=[*self.peers],
+            dest="peers",
+            help="(behind the workloads)",
+        )
         parser.add_argument(
             "--threads", nargs="+", type=int, metavar="N", help="of each side (1 and all; in a table all)"
         )
@@ -162,7 +169,8 @@ def line(row: Mapping[str, Any]) -> str:
         f"{result['ratio_of_least']:.3f}"
         for peer, result in row["peers"].items()
     )
-    return f"{row['workload']} on {row['threads']}: {row['gflops']:.0f} GFLOPS ({choices(row['config'])}); {peers}"
+    unit = "GOPS" if parse_workload(row["shape"]).dtype == "int8" else "GFLOPS"
+    return f"{row['workload']} on {row['threads']}: {row['gflops']:.0f} {unit} ({choices(row['config'])}); {peers}"
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -42,17 +42,26 @@ def parallel(workload: Conv2d, target: Target) -> bool:
     return target.cores > 1 and workload.flops >= FORK
 
 
+def evenness(tasks: int, cores: int) -> float:
+    """The part of its time that a core works, in the mean, while the cores share out equal tasks: at most 1."""
+    return tasks / (cores * ceil(tasks / cores))
+
+
+def even(tasks: int, cores: int) -> bool:
+    """Whether the cores have about as much to do of equal tasks."""
+    return evenness(tasks, cores) >= BALANCED
+
+
 def even_shares(tasks: int, tiles: int, cores: int) -> int:
     """Into how many equal shares to cut each task of ``tiles`` tiles, for the cores to have about as much to do.
 
     The smallest divisor of ``tiles`` that is even enough, or else the most even.
     """
-
-    def busy(share: int) -> float:
-        return tasks * share / (cores * ceil(tasks * share / cores))
-
     parts = divisors(tiles)
-    return next((share for share in parts if busy(share) >= BALANCED), max(parts, key=busy))
+    return next(
+        (share for share in parts if even(tasks * share, cores)),
+        max(parts, key=lambda share: evenness(tasks * share, cores)),
+    )
 
 
 def pad(sch: Schedule, workload: Conv2d, in_parallel: bool, block: str = "pad") -> None:

@@ -18,7 +18,7 @@ from searchlab.target import Target
 from searchlab.workload import Conv2d
 
 from .common import EDGE
-from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
+from .conv2d_common import accumulators, divisors, even, even_shares, finish, pad, parallel, vectors
 from .conv2d_words import VIEWS, ChannelWords, channel_words
 from .words import has_offset, in_vectors, sum_rows, tensorized
 
@@ -108,7 +108,7 @@ class Direct:
 
         The block's weights are packed right before, and stay in L2.
         """
-        return self._weights_outweigh and even_shares(ceil(self.workload.co / channels), 2, self.target.cores) == 1
+        return self._weights_outweigh and even(ceil(self.workload.co / channels), self.target.cores)
 
     def schedule(
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,9 @@ PLACES = ("no", "block", "panel")
 
 STREAM = 8
 """kc where B streams by: so many of its rows are read side by side."""
+
+WASTE = 1 / 20
+"""How much more of C, with the edges of whole micro-tiles, a fitting micro-tile may compute than another one."""
 
 PASSES = (256, 512)
 """The most of k in a pass over C, where k is cut: micro-panels of B take a part of an L1 cache, or all of it."""
@@ -86,7 +89,8 @@ class GuidedGemm(ProductSpace):
       C is then written once. Where C is not resident, both are the paper's. ``"knob"`` searches it where C is
       resident: all of k, passes of up to PASSES, and of STREAM where one micro-tile has all rows.
     - ``tiles``: ``"all"``, the knobs mr and nr; or ``"fitting"``, one knob ``tile`` of those micro-tiles, as ``6x16``,
-      that neither spill nor have too few sums to hide the latency of a multiply-add, and are no higher than A.
+      that neither spill nor have too few sums to hide the latency of a multiply-add, are no higher than A, and
+      compute at most a twentieth (WASTE) more of C, edges included, than the one that computes the least.
     - ``dot``: whether int8 and bfloat16 take the CPU's instruction that sums the products of four or two elements at
       once (:mod:`.words`). It is off by default, since such a program is no transformation of the workload's own,
       and not every CPU has the instruction. A kc that is searched then counts words of 32 bits.
@@ -167,9 +171,7 @@ class GuidedGemm(ProductSpace):
             return [Knob("nr", vectors)]
         u, v = self.algorithm.u, self.algorithm.v
         if self.tiles == "fitting":
-            knobs = [
-                Knob("tile", tuple(f"{mr}x{nr}" for nr in vectors for mr in self._fitting(nr, extent[u], registers)))
-            ]
+            knobs = [Knob("tile", tuple(self._fitting(extent[u], extent[v], vectors, registers)))]
         else:
             knobs = [Knob(f"{EXTENT[u]}r", tuple(range(1, most + 1))), Knob(f"{EXTENT[v]}r", vectors)]
         for name, value in self.packing.items():
@@ -187,14 +189,19 @@ class GuidedGemm(ProductSpace):
                 knobs.append(Knob(f"{EXTENT[dim]}c", tuple(ceil(size / 2**times) for times in reversed(halvings))))
         return knobs
 
-    def _fitting(self, nr: int, rows: int, registers: int) -> range:
-        """The heights of a micro-tile of ``nr`` columns: its sums, a row of B and one element of A are in registers.
+    def _fitting(self, rows: int, columns: int, widths: Sequence[int], registers: int) -> Iterator[str]:
+        """The micro-tiles whose sums, a row of B and one element of A are in registers, and that waste little.
 
         Two multiply-adds a cycle of four cycles each are hidden by eight sums, half of the fewest registers.
         """
-        vectors = nr // self.lanes
-        highest = min((registers - 1) // vectors - 1, registers // 2)
-        return range(min(ceil(registers / 2 / vectors), rows), min(highest, rows) + 1)
+        computed = {}
+        for nr in widths:
+            vectors = nr // self.lanes
+            highest = min((registers - 1) // vectors - 1, registers // 2)
+            for mr in range(min(ceil(registers / 2 / vectors), rows), min(highest, rows) + 1):
+                computed[f"{mr}x{nr}"] = ceil(rows / mr) * mr * ceil(columns / nr) * nr
+        most = (1 + WASTE) * min(computed.values())
+        return (tile for tile, size in computed.items() if size <= most)
 
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)
