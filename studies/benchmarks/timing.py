@@ -113,12 +113,12 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     args = arguments(workload, target)
     timers = [
         build(space, workload, target, config).time_evaluator(
-            "main", device_of(target.kind), repeat=5, min_repeat_ms=20
+            "main", device_of(target.kind), number=1, repeat=1, min_repeat_ms=20
         )
         for config in front
     ]
     # The clock drifts by more than their differences, so they are timed again, in turn.
-    again = np.median([[np.median(timer(*args).results) for timer in timers] for _ in range(15)], axis=0)
+    again = np.median([[timer(*args).mean for timer in timers] for _ in range(35)], axis=0)
     return {"config": front[int(np.argmin(again))].to_json(), **took}
 
 
