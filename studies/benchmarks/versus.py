@@ -79,7 +79,16 @@ class Benchmark:
             if not (options.json and options.json.exists()):
                 sys.exit("--markdown prints the rows of a file: name one that exists with --json FILE")
             rows = json.loads(options.json.read_text())
-            print(markdown([row for row in rows if row["threads"] in (options.threads or [row["threads"]])]))
+            batches = (0, *options.batch)
+            print(
+                markdown(
+                    [
+                        row
+                        for row in rows
+                        if row["batch"] in batches and row["threads"] in (options.threads or [row["threads"]])
+                    ]
+                )
+            )
             return
         try:
             require(options.peers)

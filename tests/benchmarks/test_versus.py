@@ -171,9 +171,9 @@ def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> 
         rows = BENCHMARKS.parent / "reference" / f"{name}.json"
         benchmark.BENCHMARK.main(["--markdown", "--json", str(rows)])
     assert capsys.readouterr().out.count("geometric mean") >= 2
-    conv2d.BENCHMARK.main(["--markdown", "--threads", "2", "--json", str(rows)])
-    lines = capsys.readouterr().out.splitlines()
-    assert {line.split(" | ")[2] for line in lines if line.startswith("| conv")} == {"2"}
+    conv2d.BENCHMARK.main(["--markdown", "--threads", "2", "--batch", "8", "--json", str(rows)])
+    layers = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| conv")]
+    assert {(name.endswith(":b8"), threads) for name, _, threads, *_ in layers} == {(True, "2")}
     with pytest.raises(SystemExit, match="--json FILE"):
         kernels.BENCHMARK.main(["--markdown"])
 

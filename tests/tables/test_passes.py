@@ -168,7 +168,7 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
 def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A real table, of a machine that may be busy with other tests."""
     folder = tmp_path_factory.mktemp("table")
-    study = table_study(GEMM, "guided-gemm", measure=QUICK)
+    study = table_study(GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK)
     tables = placed(plan_tables(study)[0], folder / "a.jsonl.gz", Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.DRIFTED", 100.0)

@@ -81,7 +81,7 @@ def test_profile_and_intervals_are_those_rliable_gave() -> None:
         assert (interval.lower, interval.upper) == pytest.approx(ends, abs=0.02)
 
 
-@settings(max_examples=25)  # statsmodels takes a tenth of a second
+@settings(max_examples=10)  # statsmodels takes a tenth of a second
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_that_of_statsmodels(multitest: Any, p: list[float]) -> None:
     assert holm(np.array(p)).tolist() == pytest.approx(multitest.multipletests(p, method="holm")[1].tolist())

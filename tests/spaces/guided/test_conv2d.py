@@ -119,7 +119,7 @@ def test_inner_loop_is_vector_multiply_adds_on_registers(config: dict[str, str |
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_result_is_right_where_blocks_are_searched(spelling: str, measurer: LocalMeasurer) -> None:
     space = GuidedConv2d(parse_workload(spelling), native(), blocks="knobs")
-    results = list(measurer.measure(space, some(space)))
+    results = list(measurer.measure(space, some(space, 1)))
     assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
 
 

@@ -30,9 +30,9 @@ def space_of(spelling: str, cores: int = 1) -> GuidedConv2d:
     return GuidedConv2d(parse_workload(spelling), native(cores), winograd=True)
 
 
-def programs(space: GuidedConv2d, count: int = 2) -> list[Config]:
+def program(space: GuidedConv2d) -> Config:
     found = [config for config in space.enumerate() if config["lowering"] == "winograd"]
-    return [found[i] for i in np.random.default_rng(0).permutation(len(found))[:count]]
+    return found[np.random.default_rng(0).permutation(len(found))[0]]
 
 
 @settings(max_examples=20)
@@ -60,16 +60,16 @@ def test_the_transforms_give_a_convolution(image: np.ndarray, kernel: np.ndarray
 )
 def test_result_is_right(spelling: str, cores: int, measurer: LocalMeasurer) -> None:
     space = space_of(spelling, cores)
-    configs = programs(space)
-    assert all(("T.parallel" in space.schedule(config).mod.script()) == (cores > 1) for config in configs)
-    results = list(measurer.measure(space, configs))
-    assert [result.failure for result in results] == [None] * len(results), [result.message for result in results]
+    config = program(space)
+    assert ("T.parallel" in space.schedule(config).mod.script()) == (cores > 1)
+    (result,) = measurer.measure(space, [config])
+    assert result.failure is None, result.message
 
 
 def test_vectors_of_two_are_wide_enough() -> None:
     target = resolve_target({"kind": "llvm", "mcpu": "x86-64", "num-cores": 1})
     space = GuidedConv2d(parse_workload("conv2d:1x6x7x10x9x3x3:p1:float64"), target, winograd=True)
-    (config, *_) = programs(space)
+    config = program(space)
     assert config["pixels"] in (2, 4, 6, 8)
     assert_right(space.workload, space.schedule(config), target)
 
@@ -98,7 +98,7 @@ class Exact(GuidedConv2d):
 
 
 def test_results_are_held_to_the_error_that_the_space_says(measurer: LocalMeasurer) -> None:
-    config, *_ = programs(space_of("conv2d:1x8x8x32x24x3x3:p1"))
+    config = program(space_of("conv2d:1x8x8x32x24x3x3:p1"))
     exact = Exact(parse_workload("conv2d:1x8x8x32x24x3x3:p1"), native(), winograd=True)
     (result,) = measurer.measure(exact, [config])
     assert result.failure == "wrong_answer" and "elements are off" in result.message
@@ -116,4 +116,4 @@ def test_it_gathers_nothing_and_multiplies_in_vectors() -> None:
 def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
     space = space_of("conv2d:1x8x8x16x8x3x3:p1")
     with pytest.raises(SearchlabError, match="cannot be written as"):
-        python_script(space.schedule(programs(space)[0]), space.workload, space.target, "a title")
+        python_script(space.schedule(program(space)), space.workload, space.target, "a title")

@@ -86,10 +86,10 @@ def test_a_convolution_is_right(
     target = resolve_target({**able(native, dtype).spec, "num-cores": 2})
     space = GuidedConv2d(parse_workload(f"{spelling}:{dtype}"), target, dot=True, **options)
     rng = np.random.default_rng(0)
-    configs = [config for config in (space.sample(rng) for _ in range(99)) if config["lowering"] == lowering][:2]
+    configs = [config for config in (space.sample(rng) for _ in range(99)) if config["lowering"] == lowering][:1]
     assert all("searchlab_dot" in space.schedule(config).mod.script() for config in configs)
-    results = list(measurer.measure(space, configs))
-    assert [result.failure for result in results] == [None] * 2, [result.message for result in results]
+    (result,) = measurer.measure(space, configs)
+    assert result.failure is None, result.message
 
 
 EXTREMES = [-128, 127]
