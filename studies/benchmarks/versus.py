@@ -55,13 +55,9 @@ class Benchmark:
         parser = common_options(self.description)
         parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="instead of the layers of ResNet-50")
         parser.add_argument(
-            "--peer",
-            nargs="+",
-            default=[*self.default],
-            choices=[*self.peers],
-            dest="peers",
-            help="(behind the workloads)",
-        )
+            "--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers",
+            help="libraries; name workloads before them",
+        )  # fmt: skip
         parser.add_argument(
             "--threads", nargs="+", type=int, metavar="N", help="of each side (1 and all; in a table all)"
         )
@@ -78,17 +74,8 @@ class Benchmark:
         if options.markdown:
             if not (options.json and options.json.exists()):
                 sys.exit("--markdown prints the rows of a file: name one that exists with --json FILE")
-            rows = json.loads(options.json.read_text())
-            batches = (0, *options.batch)
-            print(
-                markdown(
-                    [
-                        row
-                        for row in rows
-                        if row["batch"] in batches and row["threads"] in (options.threads or [row["threads"]])
-                    ]
-                )
-            )
+            rows = [row for row in json.loads(options.json.read_text()) if row["batch"] in (0, *options.batch)]
+            print(markdown([row for row in rows if not options.threads or row["threads"] in options.threads]))
             return
         try:
             require(options.peers)

@@ -166,6 +166,12 @@ def test_the_table_has_a_row_each_and_means_by_threads_and_batch() -> None:
     ]
 
 
+def test_operations_on_integers_are_no_floating_point_operations() -> None:
+    measured = row("gemm:9x8x7", 1, 0, onednn=1.0)
+    assert "on 1: 90 GFLOPS (" in versus.line(measured)
+    assert "on 1: 90 GOPS (" in versus.line(measured | {"shape": "gemm:9x8x7:int8"})
+
+
 def test_the_reference_rows_make_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     for benchmark, name in ((kernels, "kernels"), (conv2d, "conv2d")):
         rows = BENCHMARKS.parent / "reference" / f"{name}.json"
