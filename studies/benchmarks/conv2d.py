@@ -1,13 +1,13 @@
 """Compares the best guided-conv2d program of a short search with oneDNN, called by PyTorch.
 
     python studies/benchmarks/conv2d.py [WORKLOAD ...] [--peer onednn onednn-blocked] [--threads 1 2] [--batch 1 8]
-        [--dtype float32 int8 bfloat16] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
+        [--dtype float32 int8 bfloat16] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
 Without workloads: every distinct convolution of ResNet-50 v1.5. The search may take Winograd programs, and
 with int8 and bfloat16 the CPU's instructions for sums of products, if there are. For the peer ``onednn`` both sides get
 NCHW images and OIHW weights and return NCHW, so any change of layout is part of their time. The peer ``onednn-blocked``
 gets weights and images in the layout that oneDNN chooses, and reorders nothing; only it has int8. All sides are timed
-in turn, each in a process of its own.
+in turn, each in a process of its own. With ``--isa avx2`` no side takes AVX-512.
 
 FILE keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
 ``--markdown`` prints the table of FILE.

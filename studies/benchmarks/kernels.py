@@ -1,7 +1,7 @@
 """Compares the best guided-gemm program of a short search with libraries of linear algebra.
 
     python studies/benchmarks/kernels.py [WORKLOAD ...] [--peer openblas mkl onednn] [--threads 1 2] [--batch 1 8]
-        [--dtype float32 int8 bfloat16] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
+        [--dtype float32 int8 bfloat16] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
 Without workloads: three nearly square GEMMs, and of ResNet-50 v1.5 every distinct GEMM that im2row makes of a
 convolution (output pixels x output channels x products), and the fully connected layer, which at batch 1 is a product
@@ -13,7 +13,8 @@ The peers: ``openblas``, the BLAS of numpy's wheels (the default); ``mkl``, from
 PyTorch: its inner product, or for int8, which no other has, its GEMM. OpenBLAS has no bfloat16. The last two are in the
 extra ``peers``. All sides are timed in turn, each in a process of its own. A library chooses its kernels by the CPU:
 any setting that changes the choice, for example OPENBLAS_CORETYPE, is dropped, and the chosen kernels are in the rows.
-On an AMD CPU MKL takes other kernels than on an Intel one.
+On an AMD CPU MKL takes other kernels than on an Intel one. With ``--isa avx2`` no side takes AVX-512; on an AMD CPU MKL
+chooses as it would without.
 
 FILE keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
 ``--markdown`` prints the table of FILE.

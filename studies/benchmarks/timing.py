@@ -41,6 +41,14 @@ THREADS = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NU
 FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "GOMP_", "KMP_")
 """Prefixes of the settings that are dropped, for example OPENBLAS_CORETYPE."""
 
+ISAS = {
+    "avx2": (
+        "haswell",
+        {"OPENBLAS_CORETYPE": "Haswell", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    )
+}
+"""The CPU that LLVM builds for, and what makes libraries take their kernels of that instruction set."""
+
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 """Makes glibc keep what is freed. A library that makes a new result in each call would wait for the system's pages.
 
@@ -138,23 +146,26 @@ def seconds(run: Callable[[], object]) -> tuple[float, float]:
     return float(np.median(times)), min(times)
 
 
-def environment(threads: int) -> dict[str, str]:
+def environment(threads: int, isa: str | None = None) -> dict[str, str]:
     """The environment of a process whose libraries use so many threads, and choose their kernels themselves.
 
-    Freed memory stays with the process.
+    With ``isa`` they take those of this instruction set. Freed memory stays with the process.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-    return {**kept, **KEPT_MEMORY, **dict.fromkeys(THREADS, str(threads))}
+    forced = ISAS[isa][1] if isa else {}
+    return {**kept, **forced, **KEPT_MEMORY, **dict.fromkeys(THREADS, str(threads))}
 
 
 def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
     """The last line that ``script --worker task`` prints, JSON, in a new process with ``task["threads"]`` threads.
 
+    With ``task["isa"]`` libraries take their kernels of this instruction set.
+
     Raises subprocess.SubprocessError if it fails, or takes more than ``timeout`` seconds.
     """
     run = subprocess.run(
         [sys.executable, script, "--worker", json.dumps(task)],
-        env=environment(task["threads"]),
+        env=environment(task["threads"], task.get("isa")),
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -59,7 +59,7 @@ class SideProcess:
     def __init__(self, script: str, task: Mapping[str, Any]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, script, "--worker", json.dumps(task)],
-            env=environment(task["threads"]),
+            env=environment(task["threads"], task.get("isa")),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

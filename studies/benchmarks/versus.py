@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from peers import require
-from timing import SpaceSpec, arguments, build, common_options, in_process, resnet50, search
+from timing import ISAS, SpaceSpec, arguments, build, common_options, in_process, resnet50, search
 from turns import Side, SideProcess, compare, serve
 
 from searchlab.errors import SearchlabError
@@ -63,6 +63,9 @@ class Benchmark:
         )
         parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="of the layers (1 8)")
         parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="of the layers (float32)")
+        parser.add_argument(
+            "--isa", choices=[*ISAS], help="the newest instructions of all sides (by default those of the CPU)"
+        )
         parser.add_argument("--markdown", action="store_true", help="print the table of FILE, and measure nothing")
         return parser.parse_args(argv)
 
@@ -95,7 +98,7 @@ class Benchmark:
 
     def row(self, name: str, batch: int, threads: int, options: argparse.Namespace) -> dict[str, Any]:
         """One row of the table: a search, then its best program and the peers in turn."""
-        task = {"workload": name, "threads": threads}
+        task = {"workload": name, "threads": threads} | ({"isa": options.isa} if options.isa else {})
         found = in_process(self.script, {**task, "trials": options.trials, "seed": options.seed})
         with ExitStack() as stack:
             ours, *others = (
@@ -120,7 +123,8 @@ class Benchmark:
         if "peer" in task:
             serve(workload, lambda: self.peers[task["peer"]](workload))
             return
-        target = resolve_target({"kind": "native", "num-cores": task["threads"]})
+        cpu = {"mcpu": ISAS[task["isa"]][0]} if "isa" in task else {}
+        target = resolve_target({"kind": "native", "num-cores": task["threads"]} | cpu)
         if "config" in task:
             serve(workload, lambda: self.ours(workload, target, Config(task["config"])))
             return
@@ -201,13 +205,17 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table for README, then the geometric means, and which library ran which kernels."""
+    """The table for README, then the geometric means, and which library ran which kernels.
+
+    Building is the time of all builds of a search; some run side by side, so it may be more than that of the search.
+    """
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     head = [
         "workload",
         "size",
         "threads",
         "choices",
+        "search (building), s",
         "searchlab",
         *(h for p in peers for h in (TITLES[p], "ratio (quartiles)")),
     ]
@@ -215,7 +223,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         cells = [
             row["workload"].removeprefix("resnet50/"), re.sub(r"^\w+:", "", row["shape"]), str(row["threads"]),
-            choices(row["config"]), f"{row['gflops']:.0f}",
+            choices(row["config"]), f"{row['search_seconds']:.0f} ({row['build_seconds']:.0f})", f"{row['gflops']:.0f}",
         ]  # fmt: skip
         for peer in peers:
             result = row["peers"].get(peer)
@@ -230,6 +238,6 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         for row in rows
         for name, result in row["peers"].items()
     }
-    spent = [row["search_seconds"] for row in rows if "search_seconds" in row]
-    took = [f"A search took {np.median(spent):.0f} s in the median, {max(spent):.0f} s at most."] if spent else []
-    return "\n".join([*lines, "", *(f"- {text}" for text in summaries(rows)), *sorted(facts), *took])
+    spent = [row["search_seconds"] for row in rows]
+    took = f"A search took {np.median(spent):.0f} s in the median, {max(spent):.0f} s at most."
+    return "\n".join([*lines, "", *(f"- {text}" for text in summaries(rows)), *sorted(facts), took])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm.target.codegen import target_has_features
 
 from searchlab.errors import SearchlabError
 from searchlab.target import resolve_target
@@ -117,6 +118,18 @@ def test_the_sides_take_turns_in_processes_of_their_own() -> None:
     assert 0 < result["peers"]["openblas"]["ratio"] < 1000
 
 
+@pytest.mark.skipif(not target_has_features("avx2", resolve_target("native").tvm), reason="needs a CPU with AVX2")
+def test_no_side_takes_newer_instructions_than_asked() -> None:
+    task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1, "isa": "avx2"}
+    target = resolve_target({"kind": "native", "num-cores": 1, "mcpu": "haswell"})
+    workload = parse_workload(task["workload"])
+    config = GuidedGemm(workload, target, **kernels.space(workload, target)["options"]).config_at(0).to_json()
+    with turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours:
+        assert ours.facts["cpu"].endswith("(haswell)")
+    with turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs:
+        assert theirs.facts["kernels"] == "Haswell"
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 def test_a_side_keeps_the_memory_that_it_frees() -> None:
     """What an array of 40 MB costs that is made anew in each call: no page is asked of the system again."""
@@ -136,7 +149,8 @@ def test_a_side_keeps_the_memory_that_it_frees() -> None:
 def row(workload: str, threads: int, batch: int, **ratios: float) -> dict[str, Any]:
     return {
         "workload": workload, "threads": threads, "shape": "gemm:9x8x7", "batch": batch, "gflops": 90.0,
-        "config": {"lowering": "direct", "mr": 6, "pack_a": False, "pack_b": True}, "search_seconds": 30.0,
+        "config": {"lowering": "direct", "mr": 6, "pack_a": False, "pack_b": True},
+        "search_seconds": 30.0, "build_seconds": 42.1,
         "peers": {
             name: {"gflops": 80.0, "ratio": ratio, "ratio_quartiles": [ratio, ratio], "ratio_of_least": ratio,
                    "version": "1.2", "kernels": "def"}
@@ -153,9 +167,10 @@ def test_the_table_has_a_row_each_and_means_by_threads_and_batch() -> None:
     ]
     text = versus.markdown(rows)
     assert (
-        "| gemm1 | 9x8x7 | 1 | direct, mr 6, pack_b | 90 | 80 | 2.00 (2.00 to 2.00) | 80 | 1.00 (1.00 to 1.00) |"
+        "| gemm1 | 9x8x7 | 1 | direct, mr 6, pack_b | 30 (42) | 90 | 80 | 2.00 (2.00 to 2.00) "
+        "| 80 | 1.00 (1.00 to 1.00) |"
     ) in text
-    assert "| gemm1 | 9x8x7 | 2 | direct, mr 6, pack_b | 90 | 80 | 1.50 (1.50 to 1.50) |  |  |" in text
+    assert "| gemm1 | 9x8x7 | 2 | direct, mr 6, pack_b | 30 (42) | 90 | 80 | 1.50 (1.50 to 1.50) |  |  |" in text
     assert "- MKL 1.2: def" in text
     assert versus.summaries(rows) == [
         "2 workloads of batch 1 on 1 thread, against OpenBLAS: geometric mean 1.00 (1.00), least 0.50 (resnet50/gemm2)",
