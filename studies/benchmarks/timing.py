@@ -117,7 +117,7 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
         "build_seconds": round(sum(trial.measurement.build_seconds or 0 for trial in result.trials), 1),
     }
     fine = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
-    front = [trial.config for trial in sorted(fine, key=lambda trial: trial.cost)[:8]]
+    front = [trial.config for trial in sorted(fine, key=lambda trial: trial.cost)[:16]]
     args = arguments(workload, target)
     timers = [
         build(space, workload, target, config).time_evaluator(
@@ -125,8 +125,9 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
         )
         for config in front
     ]
-    # The clock drifts by more than their differences, so they are timed again, in turn.
-    again = np.median([[timer(*args).mean for timer in timers] for _ in range(35)], axis=0)
+    # The clock drifts by more than their differences, and what else runs can slow a trial by half: they are timed
+    # again, in turn, and half of all, for the fastest may be far from the first.
+    again = np.median([[timer(*args).mean for timer in timers] for _ in range(21)], axis=0)
     return {"config": front[int(np.argmin(again))].to_json(), **took}
 
 
