@@ -53,6 +53,8 @@ def serve(workload: Workload, make: Callable[[], Side]) -> None:
 class SideProcess:
     """The process of a side: ``script --worker task``, which calls :func:`serve`, with ``task["threads"]`` threads.
 
+    With ``task["isa"]`` libraries take their kernels of this instruction set.
+
     Raises subprocess.SubprocessError if it fails.
     """
 
