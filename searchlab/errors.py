@@ -72,6 +72,27 @@ def last_line(error: BaseException) -> str:
     return _lines(error)[-1]
 
 
+LONGEST_TEXT = 4000
+"""The most characters that are kept of the text of a failure."""
+
+
+def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    """``text``; or its beginning and its end, ``longest`` characters in all, with the length that it had."""
+    if len(text) <= longest:
+        return text
+    mark = f" ... [{len(text)} characters, cut] ... "
+    end = longest // 4
+    return text[: longest - end - len(mark)] + mark + text[-end:]
+
+
+def text_of(error: BaseException) -> str:
+    """``str(error)``, fit for UTF-8; a sentence if the error of a plug-in cannot even be printed."""
+    try:
+        return encodable(str(error))
+    except Exception as other:
+        return f"its text cannot be read, since __str__ raises {type(other).__name__}"
+
+
 def described(error: BaseException) -> str:
     """The name of the type of ``error``, and the first line of its text: ``"ValueError: no such file"``."""
     kind, line = type(error).__name__, first_line(error)
@@ -84,4 +105,4 @@ def encodable(text: str) -> str:
 
 
 def _lines(error: BaseException) -> list[str]:
-    return [line.rstrip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    return [line.rstrip() for line in cut(text_of(error)).strip().splitlines()] or [type(error).__name__]

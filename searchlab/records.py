@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
-from .errors import encodable
+from .errors import cut, encodable
 from .space import Config
 
 Failure = Literal["invalid", "build_error", "build_timeout", "run_error", "run_timeout", "crash", "wrong_answer"]
@@ -49,7 +49,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.message:  # of a plug-in, a compiler or a candidate
-            object.__setattr__(self, "message", encodable(self.message))
+            object.__setattr__(self, "message", encodable(cut(self.message)))
 
     @cached_property
     def cost(self) -> float:

@@ -94,7 +94,7 @@ class LocalExecutor(Executor):
             try:
                 worker = worker or self._start()
                 worker.send(data)
-                result, error = worker.recv()
+                result, error = pickle.loads(worker.recv_bytes())
             except WorkerDied as death:
                 self._drop(worker)
                 worker = None

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pickle
 import sys
-from multiprocessing.connection import Connection
 
+from ..measure.channel import Channel
 from ..measure.isolation import die_with
 
 
 def main() -> None:
-    connection = Connection(int(sys.argv[1]))
+    channel = Channel(int(sys.argv[1]), 1 << 40)
     die_with(int(sys.argv[2]))
     while True:
         try:
-            call: bytes = connection.recv()
+            call: bytes = pickle.loads(channel.recv())
         except EOFError:
             return
         try:
@@ -25,7 +25,7 @@ def main() -> None:
                 pickle.loads(answer := pickle.dumps((None, error)))
             except Exception:  # an error that cannot travel
                 answer = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
-        connection.send_bytes(answer)
+        channel.send(answer)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
 
 import cloudpickle
 
 from ..records import Measurement
 from ..space import Config, Space
-from .messages import Build, Built, Compile, Failed, Scheduled, SetUpBuilder, Skip
-from .process import MeasuringWorker, WorkerDied
+from .channel import answered
+from .messages import Build, Built, Compile, Failed, Scheduled, SetUpBuilder, Skip, Skipped
+from .process import MeasuringWorker, Spoiled, WorkerDied
 
 IsKnown = Callable[[str], bool]
 """Whether the program of this hash need not be built."""
@@ -104,9 +104,12 @@ class _Batch:
         self.pool = pool
         self.space = space
         self.is_known = is_known
+        self.configs = configs
         self.waiting = deque(enumerate(configs))
+        self.again: set[int] = set()
         self.idle = pool.ready(space, min(pool.workers, len(configs)))
         self.busy: dict[MeasuringWorker, tuple[int, float]] = {}
+        self.scheduled: set[MeasuringWorker] = set()
         self.builds = Builds()
 
     def run(self) -> Builds:
@@ -115,10 +118,8 @@ class _Batch:
                 while self.waiting and self.idle:
                     self._start(*self.waiting.popleft())
                 due = min(since for _, since in self.busy.values()) + self.pool.build_timeout
-                answered = wait(
-                    [worker.connection for worker in self.busy], timeout=max(due - time.perf_counter(), 0.0)
-                )
-                for worker in [worker for worker in self.busy if worker.connection in answered]:
+                there = answered([worker.channel for worker in self.busy], due - time.perf_counter())
+                for worker in [worker for worker in self.busy if worker.channel in there]:
                     self._answered(worker)
                 for worker in list(self.busy):
                     self._end_if_late(worker)
@@ -135,16 +136,22 @@ class _Batch:
     def _answered(self, worker: MeasuringWorker) -> None:
         index, since = self.busy[worker]
         programs = self.builds.programs
+        has_scheduled = worker in self.scheduled
         try:
-            answer = worker.recv()
+            answer = worker.recv(Failed, *((Built, Skipped) if has_scheduled else (Scheduled,)))
         except WorkerDied as death:
-            self._fail(index, Failed("crash", f"the building process {death}", time.perf_counter() - since))
+            if isinstance(death, Spoiled) and index not in self.again:  # by the config before, perhaps
+                self.again.add(index)
+                self.waiting.appendleft((index, self.configs[index]))
+            else:
+                self._fail(index, Failed("crash", f"the building process {death}", time.perf_counter() - since))
             self._replace(worker)
             return
         match answer:
             case Scheduled(program):
                 is_new = not self.is_known(program) and program not in programs.values()
                 programs[index] = program
+                self.scheduled.add(worker)
                 self.busy[worker] = (index, time.perf_counter())  # compiling has a time limit of its own
                 worker.send(Compile() if is_new else Skip())
                 return
@@ -152,14 +159,18 @@ class _Batch:
                 self.builds.built[programs[index]] = answer
             case Failed():
                 self._fail(index, answer)
-        del self.busy[worker]
-        self.idle.append(worker)
+        if worker.usable:
+            del self.busy[worker]
+            self.scheduled.discard(worker)
+            self.idle.append(worker)
+        else:
+            self._replace(worker)
 
     def _end_if_late(self, worker: MeasuringWorker) -> None:
         index, since = self.busy[worker]
         taken = time.perf_counter() - since
         # A worker that has answered meanwhile is not late: it waited for us.
-        if taken > self.pool.build_timeout and not worker.connection.poll():
+        if taken > self.pool.build_timeout and not worker.channel.poll():
             text = f"building took longer than {self.pool.build_timeout:g} s"
             self._fail(index, Failed("build_timeout", text, taken))
             self._replace(worker)
@@ -171,4 +182,5 @@ class _Batch:
     def _replace(self, worker: MeasuringWorker) -> None:
         self.pool.discard(worker)
         del self.busy[worker]
+        self.scheduled.discard(worker)
         self.idle.append(self.pool.another(self.space))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import cut, text_of
 from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..target import Target
 
@@ -75,10 +76,10 @@ def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
 
 def reason(error: Exception) -> str:
     """The text of ``error``, without the whole source of the kernels, which errors of CUDA carry along."""
-    text = str(error)
+    text = text_of(error)
     _, mark, output = text.partition("\nCompilation error:\n")
     text = output if mark else text.partition("// func_name=")[0]
-    return f"{type(error).__name__}: {text.strip()}"
+    return cut(f"{type(error).__name__}: {text.strip()}")
 
 
 def _object_file(module: tvm.runtime.Module) -> bytes:

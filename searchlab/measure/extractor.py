@@ -6,7 +6,6 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Sequence
-from multiprocessing.connection import wait
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from ..costmodel import Array
 from ..errors import SearchlabError, SearchlabWarning
 from ..space import Config, Space
 from .build_pool import BuildPool
+from .channel import answered
 from .messages import Extract, Extracted
 from .process import START_SECONDS, MeasuringWorker, WorkerDied
 
@@ -87,12 +87,11 @@ class _Batch:
                 while self.waiting and self.idle:
                     self._start(self.idle.pop())
                 due = min(due for _, due in self.busy.values())
-                connections = [worker.connection for worker in self.busy]
-                answered = wait(connections, timeout=max(due - time.perf_counter(), 0.0))
-                for worker in [worker for worker in self.busy if worker.connection in answered]:
+                there = answered([worker.channel for worker in self.busy], due - time.perf_counter())
+                for worker in [worker for worker in self.busy if worker.channel in there]:
                     self._answered(worker)
                 for worker, (chunk, due) in list(self.busy.items()):
-                    if time.perf_counter() > due and not worker.connection.poll():
+                    if time.perf_counter() > due and not worker.channel.poll():
                         self._lose(worker, chunk, f"took longer than {self.pool.build_timeout:g} s")
         finally:
             for worker in self.busy:  # interrupted: nobody wants any more what they extract
@@ -107,23 +106,31 @@ class _Batch:
     def _answered(self, worker: MeasuringWorker) -> None:
         chunk, _ = self.busy[worker]
         try:
-            answer = worker.recv()
+            answer = worker.recv(Extracted)
+            rows = _rows_of(answer, len(chunk))
         except WorkerDied as death:
             self._lose(worker, chunk, str(death))
             return
-        assert isinstance(answer, Extracted)
+        if not worker.usable and len(chunk) > 1:  # a config has spoiled the process, perhaps for those after it
+            self._lose(worker, chunk, f"has other {worker.changed}")
+            return
         worker.extracts.add(self.features)
         if chunk:  # the empty chunk takes the imports of a new process
             self.seconds += answer.seconds / self.sharing
-        for index, row in zip(chunk, answer.rows, strict=True):
+        for index, row in zip(chunk, rows, strict=True):
             self.rows[index] = row
         del self.busy[worker]
+        if not worker.usable:
+            self.pool.discard(worker)
+            worker = self.pool.another(self.space)
         self.idle.append(worker)
 
     def _lose(self, worker: MeasuringWorker, chunk: range, fate: str) -> None:
         """Go on with another process; the configs of ``chunk`` one by one, to find the one that is to blame."""
         if not chunk:
-            raise SearchlabError(f"a process that extracts features {fate} while it started; is TVM whole?")
+            raise SearchlabError(
+                f"a process that extracts features {fate} while it started; check your TVM installation"
+            )
         self.pool.discard(worker)
         del self.busy[worker]
         if len(chunk) > 1:
@@ -131,3 +138,10 @@ class _Batch:
         else:
             self.lost.append((chunk[0], fate))
         self.idle.append(self.pool.another(self.space))
+
+
+def _rows_of(answer: Extracted, count: int) -> list[Array]:
+    """The rows of ``count`` configs. Raises WorkerDied where they are something else."""
+    if len(answer.rows) != count or any(len(row) % 8 for row in answer.rows):
+        raise WorkerDied("sent what is no answer: its rows are not those of the configs")
+    return [np.frombuffer(row, np.float64).copy() for row in answer.rows]

@@ -19,6 +19,8 @@ from .messages import End, Fork, HasEnded
 
 LARGEST = 1 << 17
 """How many bytes a message to the fork server may have."""
+END_SECONDS = 5.0
+"""How long the fork server may take to end its forks."""
 ANSWER_SECONDS = 120.0
 """How long the fork server may take to import TVM."""
 
@@ -117,7 +119,7 @@ class ForkServer:
         except OSError:
             self.end()
             why = last_line(self._errors.read(1 << 20) or b"") or f"exit code {self._process.returncode}"
-            raise SearchlabError(f"no measuring process can be started: {why}; is TVM whole?") from None
+            raise SearchlabError(f"no measuring process can be started: {why}; check your TVM installation") from None
         if isinstance(answer, str):
             raise SearchlabError(f"no measuring process can be started: {answer}; are there too many processes?")
         return Forked(self, answer)
@@ -134,13 +136,16 @@ class ForkServer:
     def end(self) -> None:
         """End the server, and with it its forks."""
         if self._owner == os.getpid():
-            self._process.kill()
-            self._process.wait()
+            self._control.close()  # at which it ends its forks, and itself
+            try:
+                self._process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
 
     def close(self) -> None:
         """End the server, and ask it no more: its forks have ended."""
         self.end()
-        self._control.close()
         self._errors.close()
 
     def _ask(self, message: Fork | HasEnded, files: list[int] | None = None) -> Any:

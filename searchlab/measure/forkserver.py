@@ -1,7 +1,7 @@
 """``python -m searchlab.measure.forkserver``: imports TVM once, and forks the processes that build and run programs.
 
 Importing TVM takes seconds, and a fork of a process that has it takes milliseconds. This process runs no candidate, and
-has one thread. It ends when the process that has started it does; then Linux ends its forks.
+has one thread. When the process that has started it ends, it kills its forks, and what their candidates have left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import traceback
-from multiprocessing.connection import Connection
 
 if __name__ == "__main__":
     # tvm_ffi imports PyTorch wherever that is installed: two thirds of the time that it takes to import TVM
@@ -23,27 +22,36 @@ if __name__ == "__main__":
 
 from threadpoolctl import threadpool_limits
 
+from .channel import Channel
 from .forks import LARGEST
 from .isolation import isolate
 from .messages import End, Fork, HasEnded
+from .state import adopt, kill_children
 from .worker import work
 
 if __name__ == "__main__":  # a plug-in may import it all the same
     del sys.modules["torch"]
 
 
+_forks: set[int] = set()
+"""The process numbers of the workers that have not been found to have ended."""
+
+
 def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as control:
+        adopt()
         gc.freeze()  # nothing that is here now is garbage in a fork, so no fork need look at it, and so copy it
         while True:
             data, files, _, _ = socket.recv_fds(control, LARGEST, 2)
             if not data:
+                kill_children()
                 return
             number, message = pickle.loads(data)
             answer = fork(message, control, *files) if isinstance(message, Fork) else ended(message)
             try:
                 control.send(pickle.dumps((number, answer)))
             except BrokenPipeError:
+                kill_children()
                 return
 
 
@@ -54,6 +62,8 @@ def ended(message: HasEnded) -> End | None:
         return End(-signal.SIGKILL)
     if pid == 0:
         return None
+    _forks.discard(pid)
+    kill_children(but=_forks)  # of candidates: they have outlived the worker that ran them
     return End(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10, usage.ru_utime + usage.ru_stime)
 
 
@@ -65,6 +75,7 @@ def fork(message: Fork, control: socket.socket, connection: int, errors: int) ->
     except OSError as error:  # there is no memory or number left for a process
         return str(error.strerror)
     if pid:
+        _forks.add(pid)
         own_group(pid)
         os.close(connection)
         os.close(errors)
@@ -76,8 +87,9 @@ def fork(message: Fork, control: socket.socket, connection: int, errors: int) ->
         os.close(errors)
         own_group(0)
         isolate(parent=us)
+        adopt()
         be_as_told(message)
-        work(Connection(connection), message.memory_limit_mb)
+        work(Channel(connection), message.memory_limit_mb)
         code = 0
     except BaseException:
         traceback.print_exc()

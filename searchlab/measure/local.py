@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from ..costmodel import Array
 from ..errors import SearchlabError
@@ -22,8 +22,19 @@ from .build_pool import BuildPool
 from .code import Objects
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .extractor import Extractor
-from .messages import Built, CheckProgram, Drawn, Failed, Ran, Remeasure, RunProgram, SetUpRunner
-from .process import START_SECONDS, MeasuringWorker, WorkerDied
+from .messages import (
+    Built,
+    CheckProgram,
+    Drawn,
+    Failed,
+    Ran,
+    Remeasure,
+    Remeasured,
+    Right,
+    RunProgram,
+    SetUpRunner,
+)
+from .process import START_SECONDS, AnswerT, MeasuringWorker, Spoiled, WorkerDied
 from .programs import Programs
 
 
@@ -142,19 +153,21 @@ class LocalMeasurer(Remeasurer):
         runner = self._ready_runner(space)
         code = {program: self._code(program) for program in set(programs)}  # one that comes twice is sent once
         runner.send(Remeasure([code[program] for program in programs], rounds))
-        answer = self._answer(runner, self.settings.run_timeout * len(trials))
+        answer = self._answer(runner, self.settings.run_timeout * len(trials), Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
-        seconds: list[tuple[float, ...]] = answer.seconds
-        return seconds
+        if [len(own) for own in answer.seconds] != [rounds] * len(trials):
+            self._end_runner()
+            raise CannotMeasure("the running process sent other times than it was asked for")
+        return answer.seconds
 
     def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
         """Run a program that this measurer keeps, by its hash, on inputs drawn from ``seed``: how it failed, if so."""
         runner = self._ready_runner(space)
         runner.send(CheckProgram(self._code(program), seed))
-        answer = self._answer(runner, START_SECONDS)  # the inputs and the reference
+        answer: Drawn | Right | Failed = self._answer(runner, START_SECONDS, Drawn)  # the inputs and the reference
         if isinstance(answer, Drawn):
-            answer = self._answer(runner, self.settings.run_timeout)
+            answer = self._answer(runner, self.settings.run_timeout, Right)
         return (answer.failure, answer.message) if isinstance(answer, Failed) else None
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
@@ -221,28 +234,45 @@ class LocalMeasurer(Remeasurer):
                 raise
 
     def _run(self, space: Space, program: str, built: Built, best: float) -> Measurement:
-        runner = self._ready_runner(space)
-        runner.send(RunProgram(built.objects, best))
-        match self._answer(runner, self.settings.run_timeout):
-            case Ran(seconds, pruned, run_seconds):
+        try:
+            answer = self._asked(space, built, best)
+        except Spoiled:  # by the program before, perhaps
+            try:
+                answer = self._asked(space, built, best)
+            except Spoiled as death:
+                answer = Failed("crash", f"the running process {death}")
+        match answer:
+            case Ran(seconds, pruned, run_seconds) if len(seconds) <= self.settings.repeat:
                 return Measurement(
                     seconds, None, "", built.seconds, run_seconds, program, pruned=pruned,
                     statistic=self.settings.statistic,
                 )  # fmt: skip
             case Failed(failure, message, run_seconds):
                 return Measurement((), failure, message, built.seconds, run_seconds, program)
-        raise AssertionError
+        self._end_runner()
+        text = "the running process sent more times than it was asked for"
+        return Measurement((), "crash", text, built.seconds, 0.0, program)
 
-    def _answer(self, runner: MeasuringWorker, timeout: float) -> Any:
-        """The next message of ``runner``, or Failed where none comes; ``runner`` is ended where it can run no other."""
+    def _asked(self, space: Space, built: Built, best: float) -> Ran | Failed:
+        runner = self._ready_runner(space)
+        runner.send(RunProgram(built.objects, best))
+        return self._answer(runner, self.settings.run_timeout, Ran)
+
+    def _answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
+        """The next answer of ``runner``, or Failed where none comes; ``runner`` is ended where it can run no other."""
         start = time.perf_counter()
         usable = False
         try:
-            if not runner.connection.poll(timeout):
+            if not runner.channel.poll(timeout):
                 return Failed("run_timeout", f"running took longer than {timeout:g} s", time.perf_counter() - start)
-            answer = runner.recv()
-            usable = not isinstance(answer, Failed) or survives(self.target.kind, answer.failure)
+            answer: AnswerT | Failed = runner.recv(expected, Failed)
+            # Drawn is only the first of two answers, which may both be there.
+            usable = isinstance(answer, Drawn) or (
+                runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
+            )
             return answer
+        except Spoiled:
+            raise
         except WorkerDied as death:
             return Failed("crash", f"the running process {death}", time.perf_counter() - start)
         finally:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from ..costmodel import Array
+import msgspec
+
+from ..errors import LONGEST_TEXT
 from ..records import Failure
 from ..space import Config
 from ..target import Target
@@ -12,6 +14,17 @@ from ..workload import Workload
 from .code import Objects
 from .contract import RunSettings
 from .rpc.tracker import Address
+
+Text = Annotated[str, msgspec.Meta(max_length=2 * LONGEST_TEXT)]
+Taken = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
+"""Seconds that something took."""
+Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
+"""Seconds of one run of a program."""
+
+
+class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What a worker sends, as msgpack; what it is sent is pickled."""
+
 
 # --- to the fork server, with a number that its answer has too --------------------------------------------------
 
@@ -79,29 +92,29 @@ class SetUpSessions(NamedTuple):
     error_factor: float
 
 
-class Started(NamedTuple):
+class Started(_Answer, frozen=True):
     """The first message of a new worker: it has imported all that it needs."""
 
 
-class Ready(NamedTuple):
+class Ready(_Answer, frozen=True):
     """The worker is set up."""
 
 
-class Broken(NamedTuple):
+class Broken(_Answer, frozen=True):
     """The worker could not be set up."""
 
-    text: str
+    text: Text
 
 
 # --- any work may end in this answer ----------------------------------------------------------------------------
 
 
-class Failed(NamedTuple):
+class Failed(_Answer, frozen=True):
     """The program failed, after so many seconds of building or of running it."""
 
     failure: Failure
-    message: str
-    seconds: float = 0.0
+    message: Text
+    seconds: Taken = 0.0
 
 
 # --- building: Build, Scheduled, Compile or Skip, Built or Skipped ------------------------------------------------
@@ -111,10 +124,10 @@ class Build(NamedTuple):
     config: Config
 
 
-class Scheduled(NamedTuple):
+class Scheduled(_Answer, frozen=True):
     """The program of the config, by its hash; the worker waits to hear whether to go on."""
 
-    program: str
+    program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class Compile(NamedTuple):
@@ -125,14 +138,14 @@ class Skip(NamedTuple):
     """Leave a program that was scheduled."""
 
 
-class Built(NamedTuple):
+class Built(_Answer, frozen=True):
     """The code of a program, and the seconds that scheduling and compiling took."""
 
     objects: Objects
-    seconds: float
+    seconds: Taken
 
 
-class Skipped(NamedTuple):
+class Skipped(_Answer, frozen=True):
     """The program was left."""
 
 
@@ -146,11 +159,14 @@ class Extract(NamedTuple):
     configs: list[Config]
 
 
-class Extracted(NamedTuple):
-    """The features (d,) of each config; empty for one that makes no program. seconds: of the CPU, for all of them."""
+class Extracted(_Answer, frozen=True):
+    """The features (d,) of each config, the bytes of 64-bit floats; empty for one that makes no program.
 
-    rows: list[Array]
-    seconds: float
+    seconds: of the CPU, for all of them.
+    """
+
+    rows: list[bytes]
+    seconds: Taken
 
 
 # --- running on this machine --------------------------------------------------------------------------------------
@@ -163,12 +179,12 @@ class RunProgram(NamedTuple):
     best: float
 
 
-class Ran(NamedTuple):
+class Ran(_Answer, frozen=True):
     """Seconds of each repeat; whether it was pruned, which is not repeated for its slowness; seconds in all."""
 
-    seconds: tuple[float, ...]
+    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]
     pruned: bool
-    run_seconds: float
+    run_seconds: Taken
 
 
 class CheckProgram(NamedTuple):
@@ -178,11 +194,11 @@ class CheckProgram(NamedTuple):
     seed: int
 
 
-class Drawn(NamedTuple):
+class Drawn(_Answer, frozen=True):
     """The inputs and the reference are there, and the time of the program begins."""
 
 
-class Right(NamedTuple):
+class Right(_Answer, frozen=True):
     """The program gave the right result."""
 
 
@@ -193,10 +209,10 @@ class Remeasure(NamedTuple):
     rounds: int
 
 
-class Remeasured(NamedTuple):
+class Remeasured(_Answer, frozen=True):
     """Seconds of each program in each round."""
 
-    seconds: list[tuple[float, ...]]
+    seconds: list[tuple[Seconds, ...]]
 
 
 # --- running on a device of a fleet -------------------------------------------------------------------------------
@@ -210,23 +226,52 @@ class RunOn(NamedTuple):
     best: float
 
 
-class Connected(NamedTuple):
+class Connected(_Answer, frozen=True):
     """The device has the inputs, and the time of the program begins."""
 
 
-class Lost(NamedTuple):
+class Lost(_Answer, frozen=True):
     """The device, or the session on it, is gone."""
 
-    text: str
+    text: Text
 
 
-class Unfit(NamedTuple):
+class Unfit(_Answer, frozen=True):
     """The device cannot run programs for this target."""
 
-    text: str
+    text: Text
 
 
 SetUp = SetUpBuilder | SetUpRunner | SetUpSessions
 Work = Build | Extract | RunProgram | CheckProgram | Remeasure | RunOn
-Answer = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Right | Remeasured | Lost | Unfit
+Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Right | Remeasured | Lost | Unfit
 """The last message of a worker about what it was told to do."""
+Answer = Started | Scheduled | Drawn | Connected | Done
+"""Any message of a worker."""
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker sends: an answer, to the ``number``-th message that it was sent.
+
+    changed: what the candidate has changed in the worker, which is then not used for another; empty if nothing.
+
+    A worker runs candidates, and a candidate can write to the worker's connection. So nothing that comes from there is
+    unpickled, and what does not parse is the failure of that candidate. A candidate that knows this format can still
+    forge an answer that parses: no process can be kept from lying about what it has done itself.
+    """
+
+    number: int
+    answer: Answer
+    changed: Text = ""
+
+
+_REPLIES = msgspec.msgpack.Decoder(Reply)
+
+
+def encoded(reply: Reply) -> bytes:
+    return msgspec.msgpack.encode(reply)
+
+
+def decoded(frame: bytes) -> Reply:
+    """Raises msgspec.MsgspecError or ValueError for anything that is no reply."""
+    return _REPLIES.decode(frame)

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import socket
+import time
 from abc import ABC, abstractmethod
-from multiprocessing.connection import Connection
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+import msgspec
 
 from ..errors import SearchlabError
+from .channel import Channel
 from .forks import Environment, Forked, fork, last_line, start
 from .memory import with_limit
-from .messages import Broken, Ready, SetUp, Started
+from .messages import Answer, Broken, Ready, SetUp, Started, decoded
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
 
 START_SECONDS = 120.0
 """How long a worker may take to import TVM, or to make a workload's inputs and reference."""
+SEND_SECONDS = 20.0
+"""How long an idle worker may take to read a message."""
+END_SECONDS = 1.0
+"""How long a worker that has closed its connection may take to end by itself."""
+LONGEST = 1 << 28
+"""The most bytes of an answer of a process that runs candidates."""
 
 
 class WorkerDied(Exception):
     """The worker ended while it was waited for; the text says how."""
+
+
+class Spoiled(WorkerDied):
+    """What came from the worker was no answer to what it was asked: an earlier candidate may have written it."""
 
 
 class Child(Protocol):
@@ -35,12 +51,15 @@ class Child(Protocol):
 
 
 class Worker(ABC):
-    """A process at the other end of :attr:`connection`, and a group of processes of its own.
+    """A process at the other end of :attr:`channel`, and a group of processes of its own.
 
     It is not made with ``multiprocessing``, which would run a user's script again in every worker. Its temporary files
     go to the folder ``scratch``, where one is given. Only the beginning of its standard error is kept, as much as a
     pipe holds, to say why it died; all else that it prints is lost.
     """
+
+    longest = 1 << 40
+    """The most bytes of a message from the process."""
 
     def __init__(self, threads: int, scratch: str = "") -> None:
         ours, theirs = socket.socketpair()
@@ -59,7 +78,7 @@ class Worker(ABC):
             ours.close()
             self._errors.close()
             raise
-        self.connection = Connection(ours.detach())
+        self.channel = Channel(ours.detach(), self.longest)
 
     @abstractmethod
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Child: ...
@@ -73,18 +92,34 @@ class Worker(ABC):
         return self._process.poll() is None
 
     def send(self, message: Any) -> None:
+        """Send ``message``, pickled. A worker that does not take it is ended, which :meth:`recv` then reports."""
         self._printed()  # by what it did before
-        with contextlib.suppress(OSError):  # a worker that is gone is found out by recv
-            self.connection.send(message)
+        try:
+            self.channel.send(pickle.dumps(message), SEND_SECONDS)
+        except TimeoutError:  # stopped, for example
+            self.end()
+        except OSError:
+            pass
 
-    def recv(self) -> Any:
+    def recv_bytes(self) -> bytes:
         """The next message. Raises WorkerDied."""
         try:
-            return self.connection.recv()
-        except (EOFError, OSError):
+            return self.channel.recv()
+        except EOFError:
             raise WorkerDied(self._fate()) from None
+        except ValueError as error:
+            self.end()
+            raise WorkerDied(f"sent what is no answer: {error}") from None
 
     def _fate(self) -> str:
+        """How the worker ended. One that has only closed its connection is killed."""
+        until = time.monotonic() + END_SECONDS
+        while self.alive and time.monotonic() < until:
+            time.sleep(0.001)
+        if self.alive:
+            self.end()
+            self._process.wait()
+            return "closed its connection and went on; it was killed"
         code = self._process.wait()
         fate = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         said = last_line(self._printed())
@@ -96,16 +131,16 @@ class Worker(ABC):
 
     def end(self) -> None:
         """End the worker at once; any thread may do so, and the one that waits in :meth:`recv` is told of it."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.returncode is None:  # it has not been waited for, so the number is still its own
+            for kill in (os.killpg, os.kill):  # a candidate may have moved the worker to another group
+                with contextlib.suppress(OSError):
+                    kill(self._process.pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """End the worker, and any compiler that it has started."""
-        if self.alive:  # and so still the leader of a session, and group, of its own
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.end()
         self._process.wait()
-        self.connection.close()
+        self.channel.close()
         self._errors.close()
 
 
@@ -127,6 +162,7 @@ class MeasuringWorker(Worker):
     """
 
     _process: Forked
+    longest = LONGEST
 
     def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
         self._threads = threads
@@ -138,6 +174,40 @@ class MeasuringWorker(Worker):
         """What it was last set up with."""
         self.extracts: set[str] = set()
         """The features that it has imported all for."""
+        self._sent = 0
+        self.changed = ""
+        """What a candidate has changed in it; it is then not used for another."""
+
+    def send(self, message: Any) -> None:
+        self._sent += 1
+        super().send(message)
+
+    def recv(self, *expected: type[AnswerT]) -> AnswerT:
+        """The next answer, of one of the ``expected`` types.
+
+        Raises:
+            WorkerDied: If the worker has ended, or has sent anything else; it is then killed.
+            Spoiled: If the answer is to an earlier message; the worker is then killed.
+        """
+        frame = self.recv_bytes()
+        try:
+            reply = decoded(frame)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self.end()
+            raise WorkerDied(f"sent what is no answer: {error}") from None
+        if reply.number != self._sent and not isinstance(reply.answer, Started):
+            self.end()
+            raise Spoiled("answered what it was not asked")
+        if not isinstance(reply.answer, expected):
+            self.end()
+            raise WorkerDied(f"answered out of turn, with {type(reply.answer).__name__}")
+        self.changed = reply.changed
+        return reply.answer
+
+    @property
+    def usable(self) -> bool:
+        """Whether the next candidate finds it as the last one did: nothing has changed in it, or comes from it."""
+        return not self.changed and not self.channel.poll()
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:
         return fork(connection, stderr, environment, self._threads, self._memory_limit_mb)
@@ -163,7 +233,7 @@ class MeasuringWorker(Worker):
 
     def hear(self) -> None:
         """Receive an answer to :meth:`tell`. Raises WorkerDied, and SearchlabError where it cannot be set up."""
-        match self.recv():
+        match self.recv(Started, Ready, Broken):
             case Started():  # a new worker says so first
                 pass
             case Ready():
@@ -176,12 +246,14 @@ class MeasuringWorker(Worker):
         is_new = self.holds is None
         try:
             while not self.ready:
-                if not self.connection.poll(START_SECONDS):
+                if not self.channel.poll(START_SECONDS):
                     raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
                 self.hear()
         except WorkerDied as death:
             if is_new:
-                raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
+                raise SearchlabError(
+                    f"a measuring process {death} while it started; check your TVM installation"
+                ) from None
             self.kill()
             return False
         return True

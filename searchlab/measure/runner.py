@@ -57,11 +57,14 @@ class Runner:
         self.tolerance = [error_factor * part for part in workload.tolerance()]
         inputs, self.expected = case or case_of(workload, settings.check)
         *_, result = workload.shapes.values()
+        self.names = list(workload.shapes)
+        self.originals = inputs
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
         # An element that a program leaves unwritten must show: it is NaN, or a number that no sum reaches.
         unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
         self.unwritten = unwritten.astype(workload.out_dtype)
         self.result = tvm.runtime.tensor(self.unwritten, device)
+        tvm.get_global_func("runtime.NumThreads")()  # starts the threads, which are no work of the first program
         # Kept until the next are loaded: to unload a kernel that has failed can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
 
@@ -95,6 +98,8 @@ class Runner:
         except Exception as error:  # anything out of a candidate is its own failure
             text = with_limit(reason(error), self.settings.memory_limit_mb)
             return Failed("run_error", text, time.perf_counter() - start)
+        if wrong := self._overwritten():
+            return Failed("wrong_answer", wrong, time.perf_counter() - start)
         if min(seconds) <= 0:
             text = f"it ran in {min(seconds)} s by this clock; raise number or min_repeat_ms"
             return Failed("run_error", text, time.perf_counter() - start)
@@ -143,6 +148,19 @@ class Runner:
         self.device.sync()  # a kernel fails after its launch has returned
         seconds = time.perf_counter() - start if self.local else 0.0
         return seconds, self._wrong(self.result.numpy(), expected)
+
+    def _overwritten(self) -> str:
+        """What is wrong where the program has written to its inputs, which are then restored; empty if it has not.
+
+        Only on the CPU of this machine, where looking costs little.
+        """
+        if self.expected is None or not self.local or self.device != tvm.cpu():
+            return ""
+        for name, held, original in zip(self.names, self.inputs, self.originals, strict=False):
+            if not np.array_equal(held.numpy().view(np.uint8), original.view(np.uint8)):
+                held.copyfrom(original)
+                return f"the program writes to its input {name}"
+        return ""
 
     def _wrong(self, result: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> str:
         """Empty if ``result`` is right, else where it is most wrong."""

@@ -8,13 +8,15 @@ import resource
 import sys
 import time
 from functools import partial
-from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
+
+import numpy as np
 
 from ..costmodel.features import ScheduledFeatures, make_features
-from ..errors import InvalidConfig
+from ..errors import InvalidConfig, cut, text_of
 from ..space import Config, Space
 from ..workload import Workload
+from .channel import Channel
 from .code import Objects, compile_program, device_of, load_objects, program_hash, reason, to_objects
 from .memory import limit_memory, with_limit
 from .messages import (
@@ -23,12 +25,15 @@ from .messages import (
     Build,
     Built,
     CheckProgram,
+    Connected,
+    Done,
     Drawn,
     Extract,
     Extracted,
     Failed,
     Ready,
     Remeasure,
+    Reply,
     Right,
     RunOn,
     RunProgram,
@@ -41,8 +46,10 @@ from .messages import (
     Skipped,
     Started,
     Work,
+    encoded,
 )
 from .runner import Runner, case_of
+from .state import Watch
 
 if TYPE_CHECKING:
     from .rpc.session import RemoteRunner
@@ -57,14 +64,32 @@ class Workbench:
     runner: Runner
     remote: RemoteRunner
 
-    def __init__(self, connection: Connection, memory_limit_mb: int) -> None:
-        self.connection = connection
+    def __init__(self, channel: Channel, memory_limit_mb: int) -> None:
+        self.channel = channel
         self.memory_limit_mb = memory_limit_mb
+        self.received = 0
 
-    def answer(self, message: SetUp | Work) -> Answer:
+    def reply(self, message: SetUp | Work) -> None:
         if isinstance(message, SetUp):
-            return self.set_up(message)
-        limit_memory(self.memory_limit_mb)
+            self.send(self.set_up(message))
+        elif isinstance(message, RunOn):  # the candidate runs on a device
+            self.send(self.answer(message))
+        else:
+            limit_memory(self.memory_limit_mb)
+            watch = Watch()
+            answer = self.answer(message)
+            self.send(answer, watch.changed())
+
+    def send(self, answer: Answer, changed: str = "") -> None:
+        self.channel.send(encoded(Reply(self.received, answer, changed)))
+
+    def recv(self) -> Any:
+        """The next message. Raises EOFError if there is none."""
+        message = pickle.loads(self.channel.recv())
+        self.received += 1
+        return message
+
+    def answer(self, message: Work) -> Done:
         match message:
             case Build(config):
                 return self.build(config)
@@ -77,7 +102,7 @@ class Workbench:
             case Remeasure(programs, rounds):
                 return self.runner.remeasure([partial(load_objects, objects) for objects in programs], rounds)
             case RunOn(address, objects, best):
-                return self.remote.run(self.connection, address, objects, best)
+                return self.remote.run(lambda: self.send(Connected()), address, objects, best)
         assert_never(message)
 
     def set_up(self, message: SetUp) -> Ready | Broken:
@@ -95,7 +120,7 @@ class Workbench:
 
                     self.remote = RemoteRunner(message)
         except Exception as error:  # the code of a plug-in may not even import here
-            return Broken(f"{type(error).__name__}: {error}")
+            return Broken(cut(f"{type(error).__name__}: {text_of(error)}"))
         return Ready()
 
     def build(self, config: Config) -> Built | Skipped | Failed:
@@ -107,14 +132,15 @@ class Workbench:
         try:
             module = self.space.schedule(config).mod
         except InvalidConfig as error:
-            return Failed("invalid", str(error), cpu_seconds() - start)
+            return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
             # Anything may come out of a plug-in's schedule; it is this trial's failure and nobody else's.
-            text = with_limit(f"schedule: {type(error).__name__}: {error}", self.memory_limit_mb)
+            said = cut(f"schedule: {type(error).__name__}: {text_of(error)}")
+            text = with_limit(said, self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
-        self.connection.send(Scheduled(program_hash(module)))
-        if isinstance(self.connection.recv(), Skip):
+        self.send(Scheduled(program_hash(module)))
+        if isinstance(self.recv(), Skip):
             return Skipped()
         start = cpu_seconds()
         try:
@@ -130,13 +156,14 @@ class Workbench:
             features = make_features(name, self.space)
             assert isinstance(features, ScheduledFeatures)
             self.features[name] = features
-        return Extracted(self.features[name].extract(configs), cpu_seconds() - start)
+        rows = [row.astype(np.float64).tobytes() for row in self.features[name].extract(configs)]
+        return Extracted(rows, cpu_seconds() - start)
 
     def check(self, objects: Objects, seed: int) -> Right | Failed:
         limit_memory(0)  # the inputs and the reference are no candidate either
         case = case_of(self.workload, True, seed)
         limit_memory(self.memory_limit_mb)
-        self.connection.send(Drawn())
+        self.send(Drawn())
         return self.runner.check(partial(load_objects, objects), case)
 
 
@@ -146,15 +173,15 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def work(connection: Connection, memory_limit_mb: int) -> None:
-    """Answer the messages of ``connection`` until its other end is closed."""
+def work(channel: Channel, memory_limit_mb: int) -> None:
+    """Answer the messages of ``channel`` until its other end is closed."""
     # A plug-in may print as much as it likes; printing to a pipe that is full would raise an exception.
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open to the end
-    connection.send(Started())
-    workbench = Workbench(connection, memory_limit_mb)
+    workbench = Workbench(channel, memory_limit_mb)
+    workbench.send(Started())
     while True:
         try:
-            message = connection.recv()
+            message = workbench.recv()
         except EOFError:
             return
-        connection.send(workbench.answer(message))
+        workbench.reply(message)

@@ -46,7 +46,7 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
 
     def kill(program: str) -> bool:
         for process in pool.processes:
-            if not process.connection.poll():
+            if not process.channel.poll():
                 psutil.Process(process.pid).kill()
         time.sleep(0.5)
         return False

@@ -11,7 +11,7 @@ import sys
 import time
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import cloudpickle
 import numpy as np
@@ -25,7 +25,7 @@ from searchlab.log.format import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
-from searchlab.measure.messages import Build, Built, Compile, Failed, Ready, Scheduled, SetUpBuilder, Started
+from searchlab.measure.messages import Answer, Build, Built, Compile, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
 from searchlab.measure.runner import Runner
 from searchlab.records import FAILURES
@@ -57,7 +57,7 @@ def elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.Comp
 def told(worker: MeasuringWorker, message: object) -> Any:
     """The answer of a worker to a message."""
     worker.send(message)
-    return worker.recv()
+    return worker.recv(*get_args(Answer))
 
 
 # --- what travels ---------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def told(worker: MeasuringWorker, message: object) -> Any:
 def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_path: Path) -> None:
     worker = MeasuringWorker(threads=1)
     try:
-        assert isinstance(worker.recv(), Started)
+        assert isinstance(worker.recv(Started), Started)
         assert isinstance(told(worker, SetUpBuilder(cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))), Ready)
         assert isinstance(told(worker, Build(Config({"fault": "none"}))), Scheduled)
         built = told(worker, Compile())
@@ -181,7 +181,7 @@ class Compiling:
 
 def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> None:
     worker = MeasuringWorker(threads=1, scratch=str(tmp_path))
-    assert isinstance(worker.recv(), Started)
+    assert isinstance(worker.recv(Started), Started)
     worker.send(SetUpBuilder(pickle.dumps(Compiling())))
     deadline = time.monotonic() + 60
     while not (started := psutil.Process(worker.pid).children()):

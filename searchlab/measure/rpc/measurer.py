@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +20,7 @@ from ...records import Failure, Measurement
 from ...space import Config, Space
 from ...target import Target
 from ..build_pool import BuildPool
+from ..channel import answered
 from ..contract import KnownPrograms, Measurer, RunSettings
 from ..extractor import Extractor
 from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
@@ -223,22 +223,24 @@ class _Batch:
     def run(self) -> Iterator[tuple[str, Measurement]]:
         while self.waiting or self.running:
             self._request()
-            sources: list[Any] = [worker.connection for worker in (*self.starting, *self.running)]
+            sources: list[Any] = [worker.channel for worker in (*self.starting, *self.running)]
             if self.tracker and self.requested:
                 sources.append(self.tracker)
-            answered: list[Any] = wait(sources, self._pause())
-            for worker in [worker for worker in self.starting if worker.connection in answered]:
+            there = answered(sources, self._pause())
+            for worker in [worker for worker in self.starting if worker.channel in there]:
                 self._started(worker)
             if any(time.monotonic() - since > START_SECONDS for since in self.starting.values()):
-                raise SearchlabError(f"a measuring process did not start within {START_SECONDS:g} s; is TVM whole?")
-            for worker in [worker for worker in self.running if worker.connection in answered]:
+                raise SearchlabError(
+                    f"a measuring process did not start within {START_SECONDS:g} s; check your TVM installation"
+                )
+            for worker in [worker for worker in self.running if worker.channel in there]:
                 done = self._answered(worker)
                 if done:
                     yield done
             for worker in list(self.running):
-                if not worker.connection.poll() and (done := self._overdue(worker)):
+                if not worker.channel.poll() and (done := self._overdue(worker)):
                     yield done
-            if self.tracker in answered:
+            if self.tracker in there:
                 self._lent()
 
     def close(self) -> None:
@@ -325,7 +327,7 @@ class _Batch:
         try:
             worker.hear()
         except WorkerDied as death:
-            raise SearchlabError(f"a measuring process {death} while it started; is TVM whole?") from None
+            raise SearchlabError(f"a measuring process {death} while it started; check your TVM installation") from None
         if worker.ready:
             del self.starting[worker]
             self.idle.append(worker)
@@ -334,7 +336,7 @@ class _Batch:
         """The program and measurement of a run that has ended; None where it goes on, or another device has it now."""
         run = self.running[worker]
         try:
-            answer = worker.recv()
+            answer = worker.recv(Failed, *((Ran,) if run.connected else (Connected,)), Lost, Unfit)
         except WorkerDied as death:
             return self._lost(worker, f"the process that talked to it {death}")
         match answer:
@@ -393,7 +395,7 @@ class _Batch:
     def _free(self, worker: MeasuringWorker) -> None:
         """Make a worker idle again, or start another in its place."""
         del self.running[worker]
-        if worker.alive:
+        if worker.alive and worker.usable:
             self.idle.append(worker)
             return
         self.sessions.drop(worker)

@@ -7,14 +7,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import tvm
 from tvm import rpc
 
 from ..code import Objects, device_name, reason
-from ..messages import Connected, Failed, Lost, Ran, SetUpSessions, Unfit
+from ..messages import Failed, Lost, Ran, SetUpSessions, Unfit
 from ..runner import Runner, case_of
 from .tracker import Address
 
@@ -33,9 +32,12 @@ class RemoteRunner:
         self.case = case_of(self.workload, self.settings.check)
 
     def run(
-        self, connection: Connection, address: Address, objects: Objects, best: float
+        self, connected: Callable[[], None], address: Address, objects: Objects, best: float
     ) -> Ran | Failed | Lost | Unfit:
-        """Run a program as :meth:`Runner.run` does, on the device at ``address``. In between it sends Connected."""
+        """Run a program as :meth:`Runner.run` does, on the device at ``address``.
+
+        Calls ``connected`` once the device has the inputs.
+        """
         host, port, key = address
         # A server that hears no more of us ends the session by itself.
         session_timeout = self.connect_timeout + self.settings.run_timeout
@@ -53,7 +55,7 @@ class RemoteRunner:
             return Failed("build_error", str(failed))
         except Exception as error:
             return Lost(reason(error))
-        connection.send(Connected())
+        connected()
         start = time.perf_counter()
         answer = runner.run(load, best)
         if isinstance(answer, Failed) and answer.failure == "run_error":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FAULTS = (
     "none", "spins", "prints", "eats memory", "asks for too much", "schedule eats memory", "compiler has no end",
-    "kills its parent", "schedule kills its parent",
+    "kills its parent", "schedule kills its parent", "writes to its inputs",
 )  # fmt: skip
 
 
@@ -101,8 +101,16 @@ def _program(workload: Workload, fault: str) -> tvm.IRModule:
     def kills(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
         T.evaluate(T.call_extern("int32", "kill", T.call_extern("int32", "getppid"), 9))
 
+    @T.prim_func(s_tir=True)
+    def writes(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
+        for i, j in T.grid(8, 8):
+            C[i, j] = T.float32(0)
+            for k in range(8):
+                C[i, j] = C[i, j] + A[i, k] * B[k, j]
+        A[0, 0] = T.float32(7)
+
     programs = {
         "spins": spins, "prints": prints, "eats memory": eats, "asks for too much": asks,
-        "compiler has no end": endless, "kills its parent": kills,
+        "compiler has no end": endless, "kills its parent": kills, "writes to its inputs": writes,
     }  # fmt: skip
     return tvm.IRModule({"main": programs[fault].with_attr("global_symbol", "main")})

@@ -1,0 +1,167 @@
+"""Candidates that misbehave in the process that builds or runs them: each costs its own trial, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+import cloudpickle
+import numpy as np
+import psutil
+import pytest
+
+from searchlab.errors import LONGEST_TEXT, cut
+from searchlab.measure.channel import Channel, answered
+from searchlab.measure.extractor import FEWEST
+from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.records import Measurement
+from searchlab.space import Config
+from searchlab.target import Target
+from searchlab.workload import parse_workload
+from tests.support.benchmarks import script
+
+hostile = script("hostile")
+cloudpickle.register_pickle_by_value(hostile)  # its folder is on no worker's path
+
+CHANGES = (
+    "limits open files", "limits its CPU", "changes the environment", "changes C's environment", "changes the folder",
+    "changes the umask", "blocks signals", "sets an alarm", "binds itself to a core", "is nice", "opens files",
+    "leaves an idle thread", "leaves a daemon", "empties sys.path", "replaces modules", "patches builtins",
+    "turns warnings to errors", "joins its parent's group",
+)  # fmt: skip
+WRITES = (
+    "closes all and loops", "closes its connection", "sends garbage", "sends a long length", "sends half a length",
+    "trickles", "sends a pickle", "sends another answer", "sends many answers",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measurer(native: Target) -> Iterator[LocalMeasurer]:
+    settings = LocalSettings(
+        repeat=1, min_repeat_ms=0, memory_limit_mb=400, build_timeout=1.0, run_timeout=0.5, finalists=0, sentinel=0
+    )
+    with LocalMeasurer(settings, native, {}, 1) as made:
+        yield made
+
+
+@pytest.mark.parametrize("phase", hostile.PHASES)
+@pytest.mark.parametrize("mode", [*CHANGES, *WRITES])
+def test_a_candidate_that_misbehaves_costs_no_other_trial(measurer: LocalMeasurer, mode: str, phase: str) -> None:
+    """And ends within its time: pytest-timeout has more patience than ``hang()``."""
+    start = time.monotonic()
+    assert not hostile.measure(measurer, mode, phase)
+    assert time.monotonic() - start < 60
+    if mode in WRITES:
+        assert hostile.said[mode] in ("crash", "build_timeout", "run_timeout")
+
+
+def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Measurement:
+    measurer.known.clear()
+    space = hostile.Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {"mode": code})
+    (found,) = measurer.measure(space, [Config({"mode": "mode"})])
+    assert isinstance(found, Measurement)
+    return found
+
+
+def test_the_text_of_a_failure_has_a_limit(measurer: LocalMeasurer) -> None:
+    found = measured(measurer, "raise ValueError('m' * (10 << 20))")
+    assert found.failure == "build_error" and len(found.message) <= LONGEST_TEXT
+    assert re.search(r"\[104857\d\d characters, cut\]", found.message)
+    found = measured(measurer, "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()")
+    assert "__str__ raises ZeroDivisionError" in found.message
+
+
+def test_what_a_candidate_leaves_is_ended_before_the_next(measurer: LocalMeasurer) -> None:
+    """A daemon has another parent, group and session than the worker."""
+    assert measured(measurer, "").failure is None
+    server = psutil.Process(measurer._builders.processes[0].pid).parent()
+    assert server
+    others = {child.pid for child in server.children(recursive=True)}
+    for phase in hostile.PHASES:
+        code = hostile.code_of("leaves a daemon").replace("time.sleep(600)", f"time.sleep(600.{os.getpid()})")
+        assert measured(measurer, code, phase).failure is None
+        until = time.monotonic() + 10
+        workers = {measurer._builders.processes[0].pid, measurer._runner.pid if measurer._runner else 0}
+        while strays := {child.pid for child in server.children(recursive=True)} - workers - others:
+            assert time.monotonic() < until, strays
+            time.sleep(0.01)
+
+
+def test_a_config_that_spoils_the_process_costs_no_other_its_features(measurer: LocalMeasurer) -> None:
+    space = hostile.Misbehaving(
+        parse_workload("gemm:16x16x16"), measurer.target, "building", {"mode": hostile.code_of("limits open files")}
+    )
+    configs = [Config({"mode": mode}) for mode in ("good 1", "mode", *["good 2"] * FEWEST)]
+    rows = measurer.extract(space, "program", configs)
+    fine = measurer.extract(space, "program", [config for config in configs if config["mode"] != "mode"] * 2)
+    assert rows and fine and len(rows[0]) and len(rows[-1])
+    np.testing.assert_array_equal(rows[-1], fine[-1])
+
+
+def test_a_program_that_writes_to_its_inputs_is_wrong_and_costs_no_other(measurer: LocalMeasurer) -> None:
+    from tests.support.measure.hostile import Hostile
+
+    measurer.known.clear()
+    space = Hostile(parse_workload("gemm:8x8x8"), measurer.target)
+    found, fine = measurer.measure(space, [Config({"fault": fault}) for fault in ("writes to its inputs", "none")])
+    assert found.failure == "wrong_answer" and "its input A" in found.message
+    assert fine.failure is None, fine.message
+
+
+def test_ordinary_candidates_leave_their_processes_in_use(measurer: LocalMeasurer) -> None:
+    space = hostile.Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, "building", {})
+    pids = set()
+    for name in hostile.GOOD:
+        assert next(measurer.measure(space, [Config({"mode": name})])).failure is None
+        assert measurer._runner
+        pids.add((measurer._builders.processes[0].pid, measurer._runner.pid))
+    assert len(pids) == 1
+
+
+# --- frames ---------------------------------------------------------------------------------------------------
+
+
+def test_a_channel_bounds_the_length_and_the_time_of_a_frame() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours.detach(), longest=1 << 20)
+    with theirs:
+        theirs.sendall(struct.pack("<Q", 5) + b"he")
+        assert not channel.poll(0.01)
+        theirs.sendall(b"llo" + struct.pack("<Q", 0))
+        assert channel.poll() and channel.recv() == b"hello"
+        assert channel.recv() == b""
+        theirs.sendall(struct.pack("<Q", (1 << 20) + 1))
+        with pytest.raises(ValueError, match="1048577 bytes, where at most 1048576"):
+            channel.recv()
+    channel.close()
+
+
+def test_a_frame_that_was_read_is_still_an_answer() -> None:
+    """Whoever asks whether an answer has come reads it; then nothing is left for the operating system to report."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours.detach())
+    with theirs:
+        theirs.sendall(struct.pack("<Q", 2) + b"ab")
+        assert channel.poll()
+        assert answered([channel], 5.0) == [channel]
+        channel.recv()
+        assert answered([channel], 0.0) == []
+    channel.close()
+
+
+def test_a_channel_gives_up_where_nobody_reads() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours.detach())
+    with theirs, pytest.raises(TimeoutError):
+        channel.send(b"x" * (1 << 24), seconds=0.05)
+    channel.close()
+
+
+def test_cut_keeps_both_ends_and_is_not_repeated() -> None:
+    text = cut("a" * 9000 + "end")
+    assert len(text) == LONGEST_TEXT and text.endswith("end") and "9003 characters" in text
+    assert cut(text) == text
