@@ -168,8 +168,3 @@ def test_an_init_only_hands_names_on(name: str) -> None:
     if name == "searchlab":  # its names are imported when they are first used
         allowed += (ast.If, ast.FunctionDef)
     assert [type(node).__name__ for node in tree.body if not isinstance(node, allowed)] == []
-
-
-def test_no_file_needs_a_table_of_contents() -> None:
-    long = {name: lines for name, path in modules().items() if (lines := len(path.read_text().splitlines())) > 400}
-    assert long == {}
