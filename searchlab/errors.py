@@ -10,6 +10,14 @@ from pathlib import Path
 class SearchlabError(Exception):
     """Bad input. Its text says what was wrong, with what value, and what to do; the CLI prints it and exits 2."""
 
+    exit_code = 2
+
+
+class RunEnded(SearchlabError):
+    """A plug-in tried to end the process in the middle of a run; the CLI exits 1."""
+
+    exit_code = 1
+
 
 class SearchlabWarning(UserWarning):
     """A fact that a user should know of a run that still goes on; the CLI prints it as one sentence."""
@@ -32,6 +40,8 @@ class RunsFailed(SearchlabError):
 
     reasons: the log of each run that failed -> why, in the order of the runs.
     """
+
+    exit_code = 1
 
     def __init__(self, reasons: Mapping[Path, str], count: int) -> None:
         self.reasons = reasons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -93,3 +94,17 @@ def _kind(value: Value) -> Kind:
     if isinstance(value, bool | str):
         return "word"
     return "tile" if isinstance(value, tuple) else "number"
+
+
+def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
+    """A choice as numbers, each with its part of the choice: the index of a factor, or the word.
+
+    Args:
+        value: The choice.
+        is_word: Whether a tuple is no tile, but for example a permutation.
+    """
+    if is_word and isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    if isinstance(value, tuple):
+        return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
+    return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]

@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +16,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
-from .errors import SearchlabError, described, did_you_mean
+from .errors import RunEnded, SearchlabError, described, did_you_mean
 
 T = TypeVar("T")
 
@@ -151,19 +152,33 @@ class PluginKind(Generic[T]):
 
     @contextmanager
     def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
-        """Whatever the code of ``cls`` raises becomes a SearchlabError that names the plug-in and the line.
+        """Make a SearchlabError, which names the plug-in and the line, of whatever the code of ``cls`` raises.
 
-        doing: the method that is called. A SearchlabError passes as it is.
+        A call of ``os._exit`` counts as an error, too. A SearchlabError passes as it is; so do an interrupt, and
+        exceptions that searchlab or a test raises to stop a plug-in.
+
+        Args:
+            cls: The class of the plug-in.
+            doing: The method that is called.
         """
-        try:
-            yield
-        except SearchlabError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise SearchlabError(
-                f"{self.title} {self.name_of(cls)!r} failed in {doing}: {described(error)} ({_line_of(error, cls)}); "
-                f"--traceback shows all of it"
-            ) from error
+        with _not_exiting():
+            try:
+                yield
+            except SearchlabError:
+                raise
+            except BaseException as error:
+                if _stops(error):
+                    raise
+                raise self.failure(cls, doing, error) from error
+
+    def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
+        """The error that says that ``cls`` raised ``error`` in its method ``doing``, and at which line."""
+        where = _line_of(error, cls) or place_of(getattr(cls, doing, cls))
+        kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
+        return kind(
+            f"{self.title} {self.name_of(cls)!r} failed in {doing}: {described(error)} ({where}); "
+            f"--traceback shows all of it"
+        )
 
     def registered(self, plugin: Plugin) -> Plugin | None:
         """``plugin`` by its registered name; None if making it would import what no installed package registers.
@@ -286,6 +301,49 @@ def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -
         ) from error
 
 
+class PluginExit(Exception):
+    """A plug-in has called ``os._exit``, which would end the process as if all were done."""
+
+
+_calling = threading.local()
+_exit = os._exit
+
+
+def _guarded_exit(status: int) -> NoReturn:
+    if getattr(_calling, "process", None) == os.getpid():
+        raise PluginExit(f"it called os._exit({status})")
+    _exit(status)  # of a child process, or of nobody's plug-in
+
+
+@contextmanager
+def _not_exiting() -> Iterator[None]:
+    """Within, ``os._exit`` raises PluginExit in this thread of this process."""
+    os._exit = _guarded_exit
+    before = getattr(_calling, "process", None)
+    _calling.process = os.getpid()
+    try:
+        yield
+    finally:
+        _calling.process = before
+
+
+def _stops(error: BaseException) -> bool:
+    """Whether ``error`` was raised to stop a plug-in, by a signal, by searchlab or by pytest, and not by it."""
+    if isinstance(error, Exception | SystemExit):
+        return False
+    return isinstance(error, KeyboardInterrupt | GeneratorExit) or _package(type(error).__module__) in (
+        "searchlab", "_pytest",
+    )  # fmt: skip
+
+
+def place_of(function: Any) -> str:
+    """The file and the line where a function of a plug-in is defined; empty where that is not known."""
+    try:
+        return f"{inspect.getsourcefile(function)}, line {inspect.getsourcelines(function)[1]}"
+    except (OSError, TypeError):
+        return ""
+
+
 def _place(error: BaseException) -> str:
     """Where in the source ``error`` arose."""
     if isinstance(error, SyntaxError):
@@ -295,7 +353,10 @@ def _place(error: BaseException) -> str:
 
 
 def _line_of(error: BaseException, cls: type[Any]) -> str:
-    """The file and the line where ``error`` arose: in the code of a plug-in rather than in a library that it calls."""
+    """The file and the line where ``error`` arose: in the code of a plug-in rather than in a library that it calls.
+
+    Empty where no line of the plug-in was executed, as where it gave an object of the wrong kind.
+    """
     libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     frames = list(traceback.walk_tb(error.__traceback__))
     packages = [_package(str(frame.f_globals.get("__name__", ""))) for frame, _ in frames]
@@ -303,7 +364,9 @@ def _line_of(error: BaseException, cls: type[Any]) -> str:
     outside = ("<frozen", *libraries)
     foreign = [i for i, file in enumerate(files) if packages[i] != "searchlab" and not file.startswith(outside)]
     own = [i for i, package in enumerate(packages) if package == _package(cls.__module__)]
-    deepest = (foreign or own or range(len(frames)))[-1]
+    if not (foreign or own):
+        return ""
+    deepest = (foreign or own)[-1]
     return f"{files[deepest]}, line {frames[deepest][1]}"
 
 

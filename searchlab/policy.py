@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .plugins import Plugin, PluginKind, PluginSpec
+from .plugins import PluginKind, PluginSpec
 from .records import Trial
 from .space import Config, Space
 
@@ -55,7 +55,7 @@ class Policy(ABC):
     It is of the class that declares it, and not of those derived from it: see :func:`origins`.
     """
 
-    own_cost_model: ClassVar[Plugin | None] = None
+    own_cost_model: ClassVar[PluginSpec | None] = None
     """The cost model that belongs to the algorithm; a study's other cost models are then not tried with it.
 
     An entry of a study that names a cost model for this policy takes that one instead; see :func:`model_of`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from .config import Config as Config
-from .errors import InvalidConfig
+from .errors import InvalidConfig, SearchlabError
 from .knob import Kind as Kind
 from .knob import Knob as Knob
 from .knob import Value as Value
-from .plugins import PluginKind
+from .knob import coordinates
+from .plugins import PluginKind, place_of
 from .target import Target
 from .workload import Workload
 
@@ -62,6 +64,11 @@ class Space(ABC):
         space.made_with = {name: value for name, value in named.items() if name not in ("workload", "target")}
         return space
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if "decide" in vars(cls):
+            cls.decide = _blaming(cls.decide)  # type: ignore[assignment,method-assign]
+
     def __init__(self, workload: Workload, target: Target) -> None:
         self.workload = workload
         self.target = target
@@ -76,6 +83,59 @@ class Space(ABC):
     @abstractmethod
     def schedule(self, config: Config) -> Schedule:
         """The workload's PrimFunc, transformed as ``config`` says. Raises InvalidConfig, which says why."""
+
+    def features(self, config: Mapping[str, Value]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The choices of ``config`` as numbers, for a policy with a model of its own. No program is built.
+
+        A tile is the log2 of each factor, a number is itself, and a word is a column for each word: 1 for the one that
+        is chosen, else 0. These are the numbers of the features ``knob`` of cost models, in columns that are the same
+        for all configs of the space.
+
+        Args:
+            config: A config of this space.
+
+        Returns:
+            An array (d,); NaN in the columns of knobs that the config does not have.
+
+        Example:
+            >>> from searchlab.conformance.toys import Small
+            >>> space = Small()
+            >>> space.features(next(space.enumerate())).shape
+            (4,)
+        """
+        row = np.full(len(self._columns), np.nan)
+        for name, value in config.items():
+            is_word = self._kinds.get(name) == "word"
+            if is_word:
+                row[self._words.get(name, [])] = 0.0
+            for part, number in coordinates(value, is_word):
+                if (name, part) in self._columns:
+                    row[self._columns[name, part]] = number
+        return row
+
+    @cached_property
+    def _kinds(self) -> dict[str, Kind]:
+        return {name: knob.kind for name, knob in self.knobs_of(self.probe()).items()}
+
+    @cached_property
+    def _columns(self) -> dict[tuple[str, int | str], int]:
+        """The place of each part of a choice in :meth:`features`."""
+        parts = [
+            (name, part)
+            for name, knob in self.knobs_of(self.probe()).items()
+            for choice in knob.choices
+            for part, _ in coordinates(choice, knob.kind == "word")
+        ]
+        return {part: place for place, part in enumerate(dict.fromkeys(parts))}
+
+    @cached_property
+    def _words(self) -> dict[str, list[int]]:
+        """The places of the words of each knob."""
+        words: dict[str, list[int]] = {}
+        for (name, part), place in self._columns.items():
+            if isinstance(part, str):
+                words.setdefault(name, []).append(place)
+        return words
 
     # --- everything that follows is derived from ``decide`` -----------------------------------------
 
@@ -244,12 +304,47 @@ class Space(ABC):
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
         seen: set[tuple[str, tuple[Value, ...]]] = set()
         for config in self.probe(32):
-            for knob in self.knobs(config):
+            try:
+                knobs = self.knobs(config)
+            except InvalidConfig as error:
+                raise self._varying(config, error) from None
+            for knob in knobs:
                 mark = (knob.name, tuple(knob.choices))
                 if mark not in seen:
                     seen.add(mark)
                     digest.update(json.dumps([knob.name, list(knob.choices)]).encode())
         return digest.hexdigest()[:16]
+
+    def check_repeats(self) -> None:
+        """Raise SearchlabError if :meth:`decide` refuses configs that it gives."""
+        for config in self.probe(32):
+            try:
+                self.knobs(config)
+            except InvalidConfig as error:
+                raise self._varying(config, error) from None
+
+    def _varying(self, config: Config, error: InvalidConfig) -> SearchlabError:
+        """The error that says that ``decide`` gave ``config``, and then refused it with ``error``."""
+        return SearchlabError(
+            f"space {SPACES.name_of(type(self))!r} broke its contract: decide() gave the config {config.to_json()}, "
+            f"and later {error} ({place_of(inspect.unwrap(type(self).decide))}); its knobs may depend on the workload, "
+            f"the target, options and earlier choices only"
+        )
+
+
+def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose], Config]:
+    """``decide`` of a space, with the space named in whatever it raises."""
+
+    @functools.wraps(decide)
+    def blaming(self: Space, choose: Choose) -> Config:
+        try:
+            return decide(self, choose)
+        except SearchlabError:
+            raise
+        except Exception as error:
+            raise SPACES.failure(type(self), "decide", error) from error
+
+    return blaming
 
 
 class ProductSpace(Space):

@@ -16,7 +16,7 @@ from typing import Annotated, Never
 
 import typer
 
-from ..errors import RunsFailed, SearchlabError
+from ..errors import SearchlabError
 from ..plugins import trusting
 from .best import best, verify
 from .check import check
@@ -110,7 +110,7 @@ def main() -> Never:
         if TRACEBACK in sys.argv[1:]:
             traceback.print_exception(error)
         complain("error:", "bold red", str(error))
-        sys.exit(1 if isinstance(error, RunsFailed) else 2)
+        sys.exit(error.exit_code)
     except UnicodeEncodeError as error:  # the name of a file, which Python encodes as the locale says
         said = f"{error.object!r} cannot be written in {error.encoding}, the encoding of this locale; set PYTHONUTF8=1"
         complain("error:", "bold red", said)

@@ -51,7 +51,7 @@ def _show_workload(name: str) -> None:
 
 def _show_plugin(kind: Shown, name: str) -> None:
     from ..costmodel import COST_MODELS
-    from ..policy import POLICIES, Origin
+    from ..policy import POLICIES, Origin, model_of
     from ..space import SPACES
 
     kinds: dict[Shown, PluginKind[Any]] = {
@@ -71,7 +71,8 @@ def _show_plugin(kind: Shown, name: str) -> None:
     for old, new in getattr(cls, "renamed", {}).items():
         _say(f"{old} is called {new} now")
     if kind is Shown.policy and cls.own_cost_model:
-        _say(f"its cost model: {cls.own_cost_model.name}, with the features {cls.own_features}")
+        model, features = model_of(cls)
+        _say(f"its cost model: {COST_MODELS.named(model)[0].name}, with the features {features}")
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
         _say(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")

@@ -177,8 +177,12 @@ def suite_verify(
     ],
     everything: Everything = False,
     policy: Annotated[
-        str, typer.Option(help="The policy `module:Policy` of a directory, which you trust: its code is run.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            help="The policy `module:Policy` of a directory, or its cost model, which you trust: its code is run. May "
+            "be repeated."
+        ),
+    ] = None,
     suite: Annotated[str, typer.Option(help="The suite of a directory, if it is not found by its name.")] = "",
 ) -> None:
     """Check a suite: files, split, tables, cards, and that its baselines replay. Or check the runs of a policy."""
@@ -195,7 +199,7 @@ def suite_verify(
 
     seconds = None if everything else SECONDS
     if (Path(what) / RESULT).is_file():
-        right = verify_bundle(Path(what), on_step, seconds, policy, suite)
+        right = verify_bundle(Path(what), on_step, seconds, policy or (), suite)
     else:
         right = verify_suite(find_suite(what).part(None), on_step, seconds)
     if not right:

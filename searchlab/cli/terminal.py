@@ -92,19 +92,26 @@ def complain(title: str, style: str, said: str) -> None:
 @contextmanager
 def interruptible(resume: str) -> Iterator[None]:
     """End cleanly on Ctrl-C and SIGTERM, and say how to go on."""
+    from ..run.busy import busy
+
+    doing = ""
 
     def interrupt(*_: object) -> None:
+        nonlocal doing
+        doing = busy(least=1.0)  # now: as the exception travels, the policy leaves its method
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     except KeyboardInterrupt:
-        said = Text("\ninterrupted; everything measured is kept. Go on with: ").append(resume, style="bold")
+        why = f" ({doing})" if doing else ""
+        said = Text(f"\ninterrupted{why}; everything measured is kept. Go on with: ").append(resume, style="bold")
         out.print(said, soft_wrap=True)
         raise typer.Exit(130) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def again() -> str:

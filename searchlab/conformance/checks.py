@@ -34,8 +34,9 @@ def policy_checks(
     cost_model: PluginSpec | None = None,
     features: str | None = None,
     seed: int = 0,
+    time_limit: float = 120.0,
 ) -> list[Check]:
-    """The checks of a policy, in order.
+    """The checks of a policy, in order; each fails where it takes longer than ``time_limit`` seconds.
 
     space, workload, target: where to check a policy that works in certain spaces only. By default it is checked in toy
     spaces: nothing is scheduled, built or run. cost_model, features: given to a policy that takes a cost model; by
@@ -50,7 +51,7 @@ def policy_checks(
         resolved = resolve_target(target)
         given = first_taken(space, _workloads(workload), resolved, seed)
         spaces, small = {"large": given}, _small(space, given, resolved)
-    subject = PolicySubject(named, cls, spaces, small, COST_MODELS.named(model)[0], features, seed)
+    subject = PolicySubject(named, cls, spaces, small, COST_MODELS.named(model)[0], features, seed, time_limit)
     return [Check(rule, subject) for rule in POLICY_RULES]
 
 

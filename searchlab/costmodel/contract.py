@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import SearchlabError
-from ..plugins import Plugin, PluginKind
+from ..errors import SearchlabError, described
+from ..plugins import Plugin, PluginKind, place_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Groups = np.ndarray[Any, np.dtype[np.int64]]
@@ -68,19 +68,39 @@ def predictions(model: CostModel, features: Array) -> Array:
     Raises SearchlabError, which names it, for anything else, and for whatever it raises.
     """
     with COST_MODELS.blamed(type(model), "predict"):
-        scores = np.asarray(model.predict(features), dtype=np.float64)
-    wrong = ""
-    if scores.shape != (len(features),):
+        predicted = model.predict(features)
+    scores, wrong = _real(predicted)
+    if wrong:
+        pass
+    elif scores.shape != (len(features),):
         wrong = f"it was asked for scores of shape ({len(features)},) and gave {scores.shape}"
     elif not np.isfinite(scores).all():
         at = int(np.argmin(np.isfinite(scores)))
         wrong = f"it was asked for finite scores and gave {scores[at]} for row {at} of {len(scores)}"
     if wrong:
         raise SearchlabError(
-            f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {wrong}; choose another cost model, "
-            f"or hold this one against its contract: searchlab check costmodel"
+            f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {wrong} "
+            f"({place_of(type(model).predict)}); choose another cost model, or check this one against its contract: "
+            f"searchlab check costmodel"
         )
     return scores
+
+
+def _real(predicted: Any) -> tuple[Array, str]:
+    """``predicted`` as 64-bit floats; or, as words, what it is instead of real numbers."""
+    nothing = np.empty(0)
+    if isinstance(predicted, np.ma.MaskedArray) and np.ma.is_masked(predicted):
+        return (
+            nothing,
+            f"it was asked for scores and masked {int(np.ma.getmaskarray(predicted).sum())} of {predicted.size}",
+        )
+    try:
+        array = np.asarray(predicted)
+    except Exception as error:
+        return nothing, f"it was asked for an array of scores and gave {type(predicted).__name__}: {described(error)}"
+    if array.dtype.kind not in "fiub":
+        return nothing, f"it was asked for real numbers and gave an array of {array.dtype}"
+    return array.astype(np.float64), ""
 
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:

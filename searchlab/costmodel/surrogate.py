@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +70,7 @@ class Surrogate:
     best: seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
     rows: its training data; None before the first training.
     started: whether the model learned from other tasks once, so that ``rows`` are not all that it was trained on.
+    fit_seconds: what all calls of :meth:`fit` took by ``clock``, features included.
     train_seconds: the time of the last training. predict_seconds: the time of all predictions so far.
     """
 
@@ -81,6 +82,8 @@ class Surrogate:
         self.rows: Rows | None = None
         self.train_seconds = 0.0
         self.predict_seconds = 0.0
+        self.fit_seconds = 0.0
+        self.clock: Callable[[], float] = time.process_time
         self.started = False
         self._others: list[tuple[Features, OtherTask]] = []
         self._other_columns: Columns = []
@@ -112,13 +115,14 @@ class Surrogate:
     def fit(self, trials: Sequence[Trial]) -> None:
         """Train anew on ``trials``; do nothing if there are none."""
         if trials:
-            start = time.perf_counter()
+            begun, start = self.clock(), time.perf_counter()
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
             self._settle(self.features.columns)
             self.train(self._rows((self.features(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
+            self.fit_seconds += self.clock() - begun
 
     def train(self, rows: Rows) -> None:
         """Train anew on features that were extracted before."""

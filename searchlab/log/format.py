@@ -38,6 +38,9 @@ _Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
 _Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
 """Seconds that something else took."""
 
+SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
+"""The fields of a record that hold seconds of this kind."""
+
 _Scalar = bool | int | float | str | None
 
 ConfigJson = dict[str, _Scalar | list[_Scalar]]

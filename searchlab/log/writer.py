@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from ..errors import SearchlabError, first_line
 from ..plugins import PluginKind
 from ..policy import POLICIES
 from ..space import SPACES
-from .format import Ended, Final, Log, Record, read_held
+from .format import SPENT, Ended, Final, Log, Record, read_held
 from .header import IDENTITY, Header, in_todays_words
 from .lease import LeasedFile
 
@@ -37,6 +38,7 @@ class LogWriter:
         self._durable = durable
         self._lines: list[bytes] = []
         self._added: list[Record] = []
+        self._process = os.getpid()
         if self.path.suffix == ".gz":
             raise SearchlabError(
                 f"cannot write the log {self.path}: a compressed log can only be read; write one that ends in .jsonl "
@@ -76,6 +78,9 @@ class LogWriter:
         return Log(self.path, self.header, (*self.records, *self._added), self.final, self.ended, self._end)
 
     def append(self, record: Record | Final | Ended) -> None:
+        self._check_process()
+        if isinstance(record, Record) and (took := min(getattr(record, name) for name in SPENT)) < 0:
+            raise SearchlabError(f"cannot write the log {self.path}: trial {record.index} took {took:g} s")
         self._lines.append(self._encoded(record))
         if isinstance(record, Final):
             self.final = record
@@ -96,7 +101,15 @@ class LogWriter:
                 f"knobs must be plain numbers and words of Unicode"
             ) from None
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise SearchlabError(
+                f"cannot write the log {self.path}: this is a fork of the process that writes it; a policy that forks "
+                f"must end the child (os._exit) before it returns"
+            )
+
     def _write(self) -> None:
+        self._check_process()
         data = b"".join(line + b"\n" for line in self._lines)
         with self._storing():
             # An interrupt at any point does no harm: the same bytes are then written to the same place again.
@@ -123,7 +136,8 @@ class LogWriter:
 
     def close(self) -> None:
         try:
-            self._write()
+            if os.getpid() == self._process:
+                self._write()
         finally:
             self._file.close()
 
@@ -131,7 +145,7 @@ class LogWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind and self._created and not (self._added or self.ended):
+        if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
             self._file.remove()  # before it is closed, which lets go of its lock
         self.close()
 

@@ -11,6 +11,7 @@ from ..errors import InvalidConfig, SearchlabError
 from ..policy import POLICIES
 from ..records import Trial
 from ..space import Config
+from .busy import taking
 from .plan import Run
 
 
@@ -24,6 +25,8 @@ class Searcher:
 
     def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
         self.policy, self.surrogate = run.start()
+        if self.surrogate is not None:
+            self.surrogate.clock = self._seconds
         self.batches = 0
         self.propose_seconds = 0.0
         self._run = run
@@ -39,10 +42,17 @@ class Searcher:
     def ask(self, n: int) -> Sequence[Config]:
         """The next batch; empty if the policy has no more. Raises SearchlabError for a breach of the contract."""
         predicted = self.surrogate.predict_seconds if self.surrogate else 0.0
+        trained = self.surrogate.fit_seconds if self.surrogate else 0.0
         start = self._seconds()
-        with POLICIES.blamed(type(self.policy), "ask"):
+        with POLICIES.blamed(type(self.policy), "ask"), taking(self._run.strategy.policy.name, "ask"):
             configs = self.policy.ask(n)
-        self.propose_seconds = self._seconds() - start
+            if isinstance(configs, Sequence):
+                configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
+        taken = self._seconds() - start
+        # A policy that trains its cost model as it proposes is charged as one that trains it when it is told.
+        trained = self.surrogate.fit_seconds - trained if self.surrogate else 0.0
+        self.train_seconds += trained
+        self.propose_seconds = taken - trained
         self._predict_seconds = self.surrogate.predict_seconds - predicted if self.surrogate else 0.0
         self._check(configs, n)
         self._asked.update(configs)
@@ -54,7 +64,7 @@ class Searcher:
         """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
         if len(trials) == self.batch_size:
             start = self._seconds()
-            with POLICIES.blamed(type(self.policy), "tell"):
+            with POLICIES.blamed(type(self.policy), "tell"), taking(self._run.strategy.policy.name, "tell"):
                 self.policy.tell(trials)
             self.train_seconds = self._seconds() - start
 
@@ -94,4 +104,5 @@ class Searcher:
             try:
                 self._run.space.knobs(config)
             except InvalidConfig as error:
+                self._run.space.check_repeats()
                 raise SearchlabError(f"{broken} configs of its space and gave {config.to_json()}: {error}") from None

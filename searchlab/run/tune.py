@@ -57,8 +57,8 @@ def tune(
     cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
     ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
     or the target of the table.
-    warm_start: logs of earlier runs, directories of them, or a Store; ``"store"`` is the store of this user, and
-    ``"store:PATH"`` that at PATH. The policy is told those in this space; a cost model with features of programs is
+    warm_start: logs of earlier runs, directories of them, results, or a Store; ``"store"`` is the store of this user,
+    and ``"store:PATH"`` that at PATH. The policy is told those in this space; a cost model with features of programs is
     trained on the others, one with knob features on other shapes in the same space. A store gives the runs in this
     space, so for this target, on the machine that is measured. If the log is there already, what it says that the run
     took from the store counts, and no more.
@@ -84,7 +84,7 @@ def tune(
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
-    sources = [warm_start] if isinstance(warm_start, str | Path | Store) else warm_start
+    sources = [warm_start] if isinstance(warm_start, str | Path | Store | Result) else warm_start
     earlier = earlier_runs(sources, settings.statistic)
     run = plan_run(
         Searched.of(space, parse_workload(workload), resolved, settings=settings),

@@ -23,8 +23,9 @@ from ..store.held import in_words, places, spelled_target
 from ..store.place import named_store
 from ..workload import parse_workload
 
-Source = str | Path | Store
-"""What a user names to start from: a log, a directory of logs, a store; ``"store"`` or ``"store:PATH"``, in words."""
+Source = str | Path | Store | Result
+"""What a user names to start from: a log, a directory of logs, a result or a store; ``"store"`` or ``"store:PATH"``, in
+words."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,12 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
         if isinstance(source, Store) or path is not None:
             runs.append(StoredRuns(source if isinstance(source, Store) else Store(path), statistic))
             continue
+        if isinstance(source, Result):
+            source = source.log.path.absolute()
+        if not isinstance(source, str | Path):
+            raise SearchlabError(
+                f"a run starts from a log, a directory of logs, a result or a store, not from {source!r:.200}"
+            )
         logs = find_logs(base / source)
         if not logs:
             raise SearchlabError(f"there is no log (*.jsonl) in {base / source} to start from")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,11 +111,12 @@ def _changes(of: Trajectories) -> str:
 
 
 def replay(
-    suite: Suite, runs: Sequence[Trajectories], *, digest: str, seconds: float | None, trusted: str = ""
+    suite: Suite, runs: Sequence[Trajectories], *, digest: str, seconds: float | None, trusted: Collection[str] = ()
 ) -> Replayed:
     """Replay ``runs``, in an order that ``digest`` decides: a run of each strategy, then others for some seconds.
 
-    seconds: None to replay all. trusted: a policy ``module:Class`` that may be imported, though it is not registered.
+    seconds: None to replay all. trusted: the policies and cost models ``module:Class`` that may be
+    imported, though they are not registered.
     Raises SearchlabError if a strategy names code that is not registered.
     """
     for one in runs:
@@ -182,17 +183,25 @@ def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[tuple[Trajecto
         yield from (queue[row] for queue in queues if row < len(queue))
 
 
-def check_trusted(one: Trajectories, trusted: str) -> None:
+def check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``one`` names code that is neither registered nor ``trusted``: it would be imported."""
+    if trusts():
+        return
     kinds: Mapping[str, tuple[Any, Plugin | None]] = {
         "policy": (POLICIES, one.policy),
         "cost model": (COST_MODELS, one.cost_model),
     }
-    for title, (kind, plugin) in kinds.items():
-        if plugin is None or plugin.name == trusted or trusts():
-            continue
-        if kind.registered(plugin) is None:
-            raise SearchlabError(
-                f"{one.strategy} has the {title} {plugin.name!r} with options {plugin.options}, which names code that "
-                f"is not registered here; install its package, or give --policy {plugin.name} if you trust it"
-            )
+    unknown = {
+        title: plugin
+        for title, (kind, plugin) in kinds.items()
+        if plugin is not None and plugin.name not in trusted and kind.registered(plugin) is None
+    }
+    if unknown:
+        named = " and ".join(
+            f"the {title} {plugin.name!r}, options {plugin.options}" for title, plugin in unknown.items()
+        )
+        options = " ".join(f"--policy {name}" for name in (*trusted, *(plugin.name for plugin in unknown.values())))
+        raise SearchlabError(
+            f"{one.strategy} has {named}: code that is not registered here; install its package, or give {options} if "
+            f"you trust it"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
 
 
 def verify_bundle(
-    bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: str = "", where: str = ""
+    bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), where: str = ""
 ) -> bool:
     """Whether the runs in the directory ``bundle`` are over the suite as it is here, and replay.
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from searchlab.conformance import policy_checks, run_checks
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.format import Record, read_log
 from searchlab.log.repair import examine
+from searchlab.log.writer import LogWriter
+from searchlab.policy import POLICIES
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
+from searchlab.space import Choose, Config, Knob
 from tests.support import toys
-from tests.support.cli import searchlab
-from tests.support.failing import MODEL_FAULTS
-from tests.support.logs import write_table
+from tests.support.cli import python, searchlab
+from tests.support.failing import MODEL_FAULTS, BadPolicy
+from tests.support.logs import HEADER, write_table
 
 FILE = "tests/support/failing.py"
 
@@ -42,9 +50,9 @@ def test_a_cost_model_that_breaks_its_contract_is_named(table: Path, tmp_path: P
     with pytest.raises(SearchlabError, match="cost model 'tests.support.failing:BadModel'") as caught:
         run(table, log, {"name": policy, "options": options}, cost_model=model)
     assert "\n" not in str(caught.value)
-    if how.startswith("raises") or how == "words":
-        assert f"failed in {how.split()[-1] if how != 'words' else 'predict'}" in str(caught.value)
-        assert (FILE in str(caught.value)) == (how != "words")
+    assert f"{FILE}, line " in str(caught.value)
+    if how.startswith("raises"):
+        assert f"failed in {how.split()[-1]}" in str(caught.value)
     else:
         assert "broke its contract" in str(caught.value)
     assert not examine(log).problems and len(read_log(log).records) == 4
@@ -56,6 +64,9 @@ def test_a_cost_model_that_breaks_its_contract_is_named(table: Path, tmp_path: P
         ("constructor", "its constructor: KeyError: 'no such thing'", 0),
         ("ask", "ask: ValueError", 4),
         ("exit", "ask: SystemExit", 4),
+        ("own", "ask: Own", 4),
+        ("_exit", r"ask: PluginExit: it called os._exit\(0\)", 4),
+        ("length", "ask: ValueError: __len__", 4),
         ("tell", "tell: IndexError", 4),
         ("none", "a list of configs and gave None", 4),
         ("numbers", r"a list of configs and gave \[1, 2\]", 4),
@@ -112,3 +123,157 @@ def test_a_module_that_raises_as_it_is_imported_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SearchlabError, match="policy 'raises_at_import:Any' cannot be loaded.*OverflowError: never"):
         run(table, tmp_path / "a.jsonl", "raises_at_import:Any")
+
+
+# --- what a policy may do to its process ------------------------------------------------------------------------
+
+
+def words(table: Path, log: Path, how: str) -> list[Any]:
+    return [
+        "tune", "gemm:64x64x64", "--space", "tests.support.toys:Small", "--policy",
+        f"tests.support.failing:BadPolicy,how={how}", "--log", log, "--target", '{"kind": "llvm"}', "--trials", "16",
+        "--batch", "4", "--measure", json.dumps({"kind": "table", "path": str(table)}),
+    ]  # fmt: skip
+
+
+def test_a_policy_that_ends_the_process_is_a_sentence_and_exit_code_1(table: Path, tmp_path: Path) -> None:
+    done = searchlab(*words(table, tmp_path / "a.jsonl", "_exit"))
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and "BadPolicy' failed in ask: PluginExit: it called os._exit(0)" in line
+    assert len(read_log(tmp_path / "a.jsonl").records) == 4
+
+
+def test_os_exit_still_ends_a_child_of_a_policy_and_whoever_is_no_plugin() -> None:
+    with POLICIES.blamed(BadPolicy, "ask"):
+        child = os.fork()
+        if child == 0:
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert python("-c", "import searchlab, os; searchlab.policies; os._exit(5)").returncode in (1, 5)
+
+
+def test_only_the_process_that_opened_a_log_writes_it(table: Path, tmp_path: Path) -> None:
+    """The child of a policy that forks goes on as if it were the run."""
+    whole, log = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
+    run(table, whole, {"name": "tests.support.failing:BadPolicy", "options": {"how": "sound"}})
+    code = (
+        "from pathlib import Path\nfrom tests.run.test_failing import run\n"
+        f"run(Path({str(table)!r}), Path({str(log)!r}), "
+        "{'name': 'tests.support.failing:BadPolicy', 'options': {'how': 'forks'}}, progress=False)"
+    )
+    done = python("-c", code)  # without bars, whose thread a fork would lack
+    assert done.returncode == 0 and "this is a fork of the process that writes it" in done.stderr
+    assert not examine(log).problems
+    found = read_log(log)
+    assert [record.config for record in found.records] == [record.config for record in read_log(whole).records]
+    assert all(record.propose_seconds >= 0 <= record.train_seconds for record in found.records)
+
+
+def test_negative_seconds_are_not_written(tmp_path: Path) -> None:
+    with LogWriter(tmp_path / "a.jsonl", HEADER) as writer:
+        with pytest.raises(SearchlabError, match=r"trial 0 took -1 s"):
+            writer.append(Record(index=0, config={}, propose_seconds=-1.0))
+        writer.append(Record(index=0, config={}))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_policy_that_does_not_answer_is_named_by_a_warning_and_by_a_signal(
+    table: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    code = (
+        "import sys, searchlab.run.busy as busy\nbusy.PATIENCE = 1.0\nfrom searchlab.cli import main\n"
+        "sys.argv[0] = 'searchlab'\nmain()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words(table, tmp_path / "a.jsonl", "endless"))],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr
+    warned = next(line for line in process.stderr if "warning" in line)
+    assert "ask of policy 'tests.support.failing:BadPolicy' has taken" in warned
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted (ask of policy 'tests.support.failing:BadPolicy' has taken" in said
+
+
+def test_the_check_of_a_policy_that_does_not_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = {"name": "tests.support.failing:BadPolicy", "options": {"how": "endless"}}
+    checks = policy_checks(policy, time_limit=0.3)
+    failed = [outcome for outcome in run_checks(checks) if outcome.status == "FAIL"]
+    assert failed and all("it was still running after 0.3 s, at" in failed[0].text for _ in failed)
+
+
+# --- spaces ---------------------------------------------------------------------------------------------------
+
+
+class Raises(toys.Small):
+    def decide(self, choose: Choose) -> Config:
+        raise ZeroDivisionError("no knobs")
+
+
+class RaisesLate(toys.Small):
+    asked = 0
+
+    def decide(self, choose: Choose) -> Config:
+        self.asked += 1
+        if self.asked > 40:
+            raise ZeroDivisionError("no knobs")
+        return super().decide(choose)
+
+
+class Varies(toys.Small):
+    asked = 0
+
+    def decide(self, choose: Choose) -> Config:
+        self.asked += 1
+        return Config([(f"knob{self.asked}", choose(Knob(f"knob{self.asked}", [1, 2])))])
+
+
+class VariesLate(Varies):
+    def decide(self, choose: Choose) -> Config:
+        if self.asked > 40:
+            return super().decide(choose)
+        self.asked += 1
+        return toys.Small.decide(self, choose)
+
+
+@pytest.mark.parametrize(
+    ("space", "match"),
+    [
+        (Raises, "failed in decide: ZeroDivisionError: no knobs"),
+        (RaisesLate, "failed in decide: ZeroDivisionError: no knobs"),
+        (Varies, "broke its contract: decide\\(\\) gave the config"),
+        (
+            VariesLate,
+            "broke its contract: decide\\(\\) gave the config|broke its contract: it was asked for configs of",
+        ),
+    ],
+)
+def test_a_space_that_raises_or_varies_is_named_with_the_line(
+    tmp_path: Path, table: Path, space: type[toys.Small], match: str
+) -> None:
+    with pytest.raises(SearchlabError, match=match) as caught:
+        tune(
+            toys.WORKLOAD, space=space(), policy="random", log=tmp_path / "a.jsonl", trials=32, batch=4,
+            measure={"kind": "table", "path": str(table)},
+        )  # fmt: skip
+    assert "\n" not in str(caught.value) and f"{space.__name__}'" in str(caught.value)
+    assert "test_failing.py, line " in str(caught.value)
+
+
+# --- what is trained where ---------------------------------------------------------------------------------------
+
+
+def test_training_within_propose_is_charged_as_training(table: Path, tmp_path: Path) -> None:
+    shares = {}
+    for when in ("tell", "propose"):
+        log = tmp_path / f"{when}.jsonl"
+        run(
+            table, log, {"name": "tests.support.failing:Trains", "options": {"when": when}},
+            cost_model="tests.support.failing:Slow",
+        )  # fmt: skip
+        last = read_log(log).records[-1]
+        shares[when] = last.train_seconds, last.propose_seconds
+    for train, propose in shares.values():
+        assert train * 4 > 0.04 and propose < train / 2

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import Array, CostModel, Groups
-from searchlab.policy import Policy
+from searchlab.costmodel import Array, CostModel, Groups, Surrogate
+from searchlab.policy import NeverTwice, Policy
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -41,15 +43,35 @@ class BadModel(CostModel):
                 return 0.5
             case "words":
                 return ["fast"] * n
+            case "objects":
+                return np.array([object()] * n)
+            case "complex":
+                return np.full(n, 1j)
+            case "times":
+                return np.full(n, "2020-01-01", dtype="datetime64[s]")
+            case "masked":
+                return np.ma.masked_all(n)
+            case "ragged":
+                return [[0.0]] * (n - 1) + [[0.0, 1.0]]
             case "raises in predict":
                 raise RuntimeError("no model")
         return np.zeros(n)
 
 
 MODEL_FAULTS = (
-    "nan", "one infinite", "too few", "two columns", "a column", "a number", "words", "raises in fit",
+    "nan", "one infinite", "too few", "two columns", "a column", "a number", "words", "objects", "complex", "times",
+    "masked", "ragged", "raises in fit",
     "raises in predict",
 )  # fmt: skip
+
+
+class Own(BaseException):
+    """No ``except Exception`` catches it."""
+
+
+class Negative(list[Config]):
+    def __len__(self) -> int:
+        return -1
 
 
 class BadPolicy(Policy):
@@ -71,6 +93,19 @@ class BadPolicy(Policy):
                     return [min([], key=len)]
                 case "exit":
                     raise SystemExit(0)
+                case "own":
+                    raise Own("own")
+                case "_exit":
+                    os._exit(0)
+                case "length":
+                    return Negative()
+                case "forks":
+                    if os.fork() == 0:
+                        return [next(self.configs) for _ in range(n)]
+                    os.wait()
+                case "endless":
+                    while True:
+                        pass
                 case "none":
                     return None  # type: ignore[return-value]
                 case "numbers":
@@ -80,3 +115,34 @@ class BadPolicy(Policy):
     def tell(self, trials: Sequence[Trial]) -> None:
         if self.how == "tell":
             np.zeros(2)[5]
+
+
+class Slow(CostModel):
+    """Takes a twentieth of a second of the CPU to train."""
+
+    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+        end = time.process_time() + 0.05
+        while time.process_time() < end:
+            pass
+
+    def predict(self, features: Array) -> Array:
+        return np.zeros(len(features))
+
+
+class Trains(NeverTwice):
+    """Trains its cost model when it is told, or when it proposes."""
+
+    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, when: str = "tell") -> None:
+        super().__init__(space, seed=seed)
+        self.cost_model = cost_model
+        self.when = when
+
+    def propose(self, n: int, rng: np.random.Generator) -> list[Config]:
+        if self.when == "propose" and self.trials:
+            self.cost_model.fit(self.trials)
+        return self.space.sample_new(rng, n, self.seen)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        if self.when == "tell":
+            self.cost_model.fit(self.trials)

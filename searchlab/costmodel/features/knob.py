@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ...errors import InvalidConfig
+from ...knob import coordinates
 from ...space import Config, Space, Value
 from ..contract import Array
 from .base import Columns, Features
@@ -92,12 +92,7 @@ class KnobFeatures(Features):
             (self._orders if kinds[name] == "word" else self._tiles).add(name)
         return ",".join(map(str, value)) if name in self._orders else value
 
-    @staticmethod
-    def _coordinates(value: Value) -> list[tuple[int | str, float]]:
-        """The numbers of a choice, each with its part of the choice: the index of a factor, or the word."""
-        if isinstance(value, tuple):
-            return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
-        return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
+    _coordinates = staticmethod(coordinates)
 
 
 class AutoTVMKnobFeatures(KnobFeatures):
@@ -110,7 +105,7 @@ class AutoTVMKnobFeatures(KnobFeatures):
     name = "autotvm-knob"
 
     @staticmethod
-    def _coordinates(value: Value) -> list[tuple[int | str, float]]:
+    def _coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
         if isinstance(value, tuple):
             return [(i, float(factor)) for i, factor in enumerate(value) if i]
-        return KnobFeatures._coordinates(value)
+        return coordinates(value, is_word)

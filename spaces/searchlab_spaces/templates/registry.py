@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
 from searchlab.plugins import entry_points_of
@@ -23,7 +24,11 @@ GROUP = "searchlab.templates"
 """The entry-point group of templates: ``name = "module:function"``."""
 
 Function = Callable[[TemplateConfig, "Schedule", Target], None]
-"""Defines its knobs on the config and applies them to the schedule of the workload's ``main``."""
+"""A template: ``template(config, schedule, target)`` returns nothing.
+
+It defines its knobs on the config, as ``tile = config.define_split("tile_i", i, num_outputs=2)``, and applies their
+values to the schedule of the workload's ``main``, a ``tvm.s_tir.Schedule``. The target says what the program is for.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ _decorated: dict[str, Template] = {}
 def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function], Function]:
     """Register the function that follows as the template ``name``, for ``op`` on targets of kind ``target``.
 
+    The function is called as ``function(config, schedule, target)``: see :data:`Function`.
+
     The option ``template`` of ``knob-template`` then takes this name. Decorating a function of the same name
     again replaces it, as a notebook does; raises SearchlabError where the name is another function's.
     """
@@ -72,11 +79,14 @@ def installed_templates() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points_of(GROUP)}
 
 
-def find_template(name: str) -> Template:
-    """The template registered as ``name``, or the function that ``"module:function"`` names.
+def find_template(name: str | Function) -> Template:
+    """The template registered as ``name``, the function that ``"module:function"`` names, or the function ``name``.
 
-    Raises SearchlabError where there is none, or where two packages or scripts give it this name.
+    Raises SearchlabError where there is none, where two packages or scripts give it this name, or where it does not
+    take the arguments of a template.
     """
+    if not isinstance(name, str):
+        return _template_of(_reference(name) if callable(name) else repr(name), name)
     points = installed_templates()
     if name in points:
         installed = _load(name, points[name].value)
@@ -103,8 +113,19 @@ def _load(name: str, reference: str) -> Template:
         function = getattr(import_module(today(module)), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise SearchlabError(f"template {name!r} cannot be loaded: {error}") from None
+    return _template_of(name, function)
+
+
+def _template_of(name: str, function: Any) -> Template:
     if not callable(function):
-        raise SearchlabError(f"template {name!r} is {function!r}, not a function")
+        raise SearchlabError(f"template {name!r} is {function!r:.200}, not a function")
+    try:
+        inspect.signature(function).bind("config", "schedule", "target")
+    except (TypeError, ValueError):
+        raise SearchlabError(
+            f"template {name!r} cannot be called as template(config, schedule, target), but has the signature "
+            f"{inspect.signature(function)}; see the docstring of searchlab_spaces.template"
+        ) from None
     decorated = (known for known in _decorated.values() if known.function is function)
     return next(decorated, Template(name, function))
 

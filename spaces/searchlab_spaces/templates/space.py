@@ -14,7 +14,7 @@ from ..gpu_check import check_gpu
 from ..moved import updated
 from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
 from .multi_filter import FilteredProduct, MultiFilter
-from .registry import find_template
+from .registry import Function, find_template
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -32,13 +32,14 @@ class KnobTemplate(FilteredProduct):
     """The space of a template: the product of its knobs, with AutoTVM's index, and printed as AutoTVM prints it.
 
     A template's ``multi_filter`` leaves some of it out; indices stay those of the product.
-    template: the name of a registered one (see :mod:`.registry`), ``"module:function"``, or the built-in
-    one for the workload and target if empty. Raises UnsupportedWorkload where that is for something else.
+    template: a function ``(config, schedule, target)`` that defines knobs and applies them, its ``"module:function"``,
+    the name of a registered one (see :func:`.registry.template`), or the built-in one for the workload and target if
+    empty. Raises UnsupportedWorkload where that is for something else.
     """
 
     axes: tuple[TemplateKnob, ...]
 
-    def __init__(self, workload: Workload, target: Target, *, template: str = "") -> None:
+    def __init__(self, workload: Workload, target: Target, *, template: str | Function = "") -> None:
         if not template and (workload.op, target.kind) not in DEFAULTS:
             known = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
             raise UnsupportedWorkload(
