@@ -21,7 +21,7 @@ SOURCES = {
 }
 
 FLOORS = [
-    {"errors"},
+    {"errors", "console"},
     {"plugins", "options", "schema"},
     {"workload", "machine", "target"},
     {"knob"},

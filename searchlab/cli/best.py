@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console import plain
 from ..errors import SearchlabError
 from .terminal import AsJson, milliseconds, out
 
@@ -69,7 +70,7 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
         return
     for fastest, text in zip(bests, texts, strict=True):
         if text:
-            print(text)
+            print(plain(text))
         else:
             _say_best(fastest, several if named is None else named)
 

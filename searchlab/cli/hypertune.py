@@ -64,12 +64,11 @@ def hypertune(
 
     To resume, run it again; to go on, raise `--trials`. A table takes no time, so scores count trials, not seconds.
     """
-    from rich.console import Console
-
+    from ..console import Terminal
     from ..hypertune import plan_hypertune
     from ..run.study import Study
 
-    console = Console(stderr=True) if as_json else out
+    console = Terminal(stderr=True) if as_json else out
     directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
     plan = plan_hypertune(
         Study.load(study), policy, options=option or [], hold_out=hold_out or [], trials=trials, seeds=seeds,

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from ..console import Terminal
 from ..errors import SearchlabError, SearchlabWarning
 
-out = Console(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
+out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
 """Names and texts from outside are never markup: what is styled here is a :class:`~rich.text.Text`."""
 
 Workload = Annotated[
@@ -86,7 +86,7 @@ def show_warning(
 
 def complain(title: str, style: str, said: str) -> None:
     """Print ``title`` and a text on the standard error."""
-    Console(stderr=True).print(Text.assemble((title, style), " ", said), soft_wrap=True, highlight=False)
+    Terminal(stderr=True).print(Text.assemble((title, style), " ", said), soft_wrap=True, highlight=False)
 
 
 @contextmanager

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import SearchlabError, first_line
 from ..machine.host import available_cores
+from ..machine.scratch import ScratchFolder
 from .contract import jobs_here
 
 T = TypeVar("T")
@@ -50,6 +53,7 @@ class DaskExecutor(Executor):
         self.batch = batch
         self._resources = {MACHINE: 1} if exclusive else None
         self._cluster: Any = None
+        self._scratch: ScratchFolder | None = None
         if address:
             if jobs:
                 raise SearchlabError(
@@ -62,12 +66,13 @@ class DaskExecutor(Executor):
             if exclusive:
                 self._check_machines(address)
         else:
+            self._scratch = ScratchFolder()
             count = jobs_here(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
-            with dask.config.set(UNWATCHED):
+            with dask.config.set(UNWATCHED), _closed_on_error(self._scratch):
                 self._cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
-                    resources=self._resources, silence_logs=logging.CRITICAL,
+                    resources=self._resources, local_directory=self._scratch.name, silence_logs=logging.CRITICAL,
                     env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
                 )  # fmt: skip
                 self._client = Client(self._cluster, set_as_default=False)
@@ -95,6 +100,8 @@ class DaskExecutor(Executor):
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def kill_workers(self) -> None:
         """Cancel all calls. What runs already goes on to its end on a cluster that is not ours."""
@@ -118,6 +125,22 @@ class DaskExecutor(Executor):
                 f"the study measures the machines that its runs are on, and no worker of the Dask cluster at {address} "
                 f"offers one; start one worker on each host: dask worker {address} --nthreads 1 --resources machine=1"
             )
+
+
+@contextmanager
+def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
+    """Within, a cluster is made. An interrupt leaves one half made, which Dask would close at exit with tracebacks."""
+    try:
+        yield
+    except BaseException:
+        from distributed.deploy import spec
+
+        for cluster in list(spec.SpecCluster._instances):
+            with suppress(Exception):
+                cluster.close(timeout=5)
+        atexit.unregister(spec.close_clusters)
+        scratch.cleanup()
+        raise
 
 
 def _ignore_interrupts(plugin: object, worker: object) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
@@ -13,6 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
 from ..errors import SearchlabError
+from ..log.lock import lock
 from .ranges import Ranges
 
 
@@ -33,22 +34,44 @@ class SearchLog:
             value=score,
             user_attrs=attributes,
         )
-        self._study.add_trial(trial)
+        with _storing():
+            self._study.add_trial(trial)
         self.trials = self._study.trials
 
 
 class Journal:
-    """Searches by name, in a file of Optuna's journal format that optuna-dashboard opens; or in memory."""
+    """Searches by name, in a file of Optuna's journal format that optuna-dashboard opens; or in memory.
+
+    One process at a time has the file, as a context manager. Raises SearchlabError where another one has it, and for a
+    file that is damaged or cannot be written.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._storage: BaseStorage = InMemoryStorage()
-        if path is None:
-            return
+        self._ends = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._path is None:
+            return self
+        with self._ends:
+            self._open(self._path)
+            self._ends = self._ends.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def _open(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            lock(self._ends.enter_context(path.open("ab")))
             _cut_torn_line(path)
+            optunas = path.with_name(f"{path.name}.lock")
+            optunas.unlink(missing_ok=True)  # left by a search that was killed: while we have the file, it is nobody's
             self._storage = JournalStorage(JournalFileBackend(str(path)))
+        except BlockingIOError:
+            raise SearchlabError(f"another search is writing {path}; wait for it, or choose another --out") from None
         except OSError as error:
             raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
         except (ValueError, KeyError) as error:
@@ -56,7 +79,7 @@ class Journal:
 
     def open(self, name: str, identity: Mapping[str, Any]) -> SearchLog:
         """The search ``name``, begun if it is not there. Raises SearchlabError if it has another identity."""
-        with quiet():
+        with quiet(), _storing():
             study = optuna.create_study(
                 storage=self._storage, study_name=name, direction="maximize", load_if_exists=True
             )
@@ -68,7 +91,8 @@ class Journal:
                     f"choose another --out, or repeat the options that this search was started with"
                 )
             if key not in study.user_attrs:
-                study.set_user_attr(key, wanted)
+                with _storing():
+                    study.set_user_attr(key, wanted)
         return SearchLog(study)
 
 
@@ -79,8 +103,20 @@ def _shown(value: Any) -> str:
 
 def _cut_torn_line(path: Path) -> None:
     """A kill can tear the last line. Optuna would append to the torn line, and then could not read the file."""
-    if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
+    if not (data := path.read_bytes()).endswith(b"\n"):
         path.write_bytes(data[: data.rfind(b"\n") + 1])
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
+    """Raises SearchlabError for what the disk refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise SearchlabError(
+            f"cannot write the journal of the search: {error.strerror}; free space or check the disk, then repeat the "
+            f"command, which goes on from what is written"
+        ) from None
 
 
 @contextmanager

@@ -51,9 +51,8 @@ class HyperPlan:
 
         Raises SearchlabError if the journal there is of another search.
         """
-        with self.measurer, ScratchFolder() as scratch:
+        with self.measurer, ScratchFolder() as scratch, Journal(out / "optuna.log" if out else None) as journal:
             replays = Replays(self.measurer, Path(scratch))
-            journal = Journal(out / "optuna.log" if out else None)
             logs = [journal.open(one.name, self._identity(self._training(one))) for one in self.hold_outs]
             searched = [
                 OptionSearch(self._training(one), self.ranges, self.default, self.seeds).run(

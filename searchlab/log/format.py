@@ -11,6 +11,8 @@ collects all problems. Only :class:`~searchlab.log.writer.LogWriter` writes.
 from __future__ import annotations
 
 import gzip
+import io
+import os
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -48,6 +50,9 @@ ConfigJson = dict[str, _Scalar | list[_Scalar]]
 
 GAIN = 0.01
 """How much higher the best throughput must be, as a share, to count as a gain where a run stops without one."""
+
+UNPACK = "SEARCHLAB_UNPACK_MB"
+"""The environment variable that says how large a file may be that was compressed."""
 
 FIRST = b'{"searchlab_log":'
 FINAL = b'{"final":'
@@ -328,14 +333,36 @@ def read_bytes(path: Path) -> bytes:
         data = path.read_bytes()
     except (OSError, ValueError) as error:  # a ValueError if no file can have this name, as one with a zero byte
         raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
-    if path.suffix != ".gz":
-        return data
+    return unpacked(path, data) if path.suffix == ".gz" else data
+
+
+def unpacked(path: Path, data: bytes) -> bytes:
+    """The content of the gzip file at ``path``, whose bytes are ``data``.
+
+    Raises:
+        SearchlabError: If it is damaged, if it unpacks to more than ``SEARCHLAB_UNPACK_MB`` megabytes (an environment
+            variable, 1024 by default), or if one of its lines is longer than a sixteenth of that.
+    """
+    given = os.environ.get(UNPACK, "")
+    if given and not given.isdecimal():
+        raise SearchlabError(f"{UNPACK} is a number of megabytes, not {given!r}")
+    limit = int(given or 1024) << 20
+    pieces, size, line = [], 0, 0
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            while piece := file.read(1 << 20):
+                pieces.append(piece)
+                size += len(piece)
+                line = len(piece) - piece.rfind(b"\n") - 1 if b"\n" in piece else line + len(piece)
+                if size > limit or line > limit // 16:
+                    what = f"to more than {limit >> 20} MB" if size > limit else f"a line of {line >> 20} MB"
+                    raise SearchlabError(
+                        f"{path} has {len(data) >> 10} kB and unpacks {what}, which is no file of searchlab; set the "
+                        f"environment variable {UNPACK} to a larger number of megabytes if it is one"
+                    )
     except (OSError, EOFError, zlib.error) as error:
-        raise SearchlabError(
-            f"cannot read the log {path}: the gzip file is damaged ({error}); fetch it again"
-        ) from None
+        raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); fetch it again") from None
+    return b"".join(pieces)
 
 
 def find_logs(path: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ..console import one_line
 from ..plugins import Plugin
 
 FORMAT = 1
@@ -97,7 +98,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The name of this run's strategy in pictures and tables."""
-        return self.label or self.policy.name
+        return one_line(self.label or self.policy.name)
 
     @property
     def is_table(self) -> bool:
@@ -112,12 +113,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def measured_on(self) -> str:
         """The machine that was measured: its CPU, and its GPU; of a fleet the key of its devices; else empty."""
-        return ", ".join(map(str, self.host.values())) or str(self.measure.get("key", ""))
+        return one_line(", ".join(map(str, self.host.values())) or str(self.measure.get("key", "")))
 
     @property
     def space_name(self) -> str:
         """The name of its space there."""
-        return self.space_label or self.space.name
+        return one_line(self.space_label or self.space.name)
 
 
 IDENTITY = (

@@ -9,16 +9,13 @@ does no harm when it goes on.
 
 from __future__ import annotations
 
-import errno
 import os
 import uuid
 from pathlib import Path
 
 from ..errors import SearchlabError
+from ..machine.scratch import NO_LOCKS
 from .lock import lock
-
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
-"""What a file system answers that has no locks."""
 
 
 class LogBusy(SearchlabError):
@@ -122,7 +119,7 @@ def _lock(file: int) -> None:
     except BlockingIOError:
         raise
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
 
 

@@ -19,6 +19,7 @@ import msgspec
 from ..errors import SearchlabError, SearchlabWarning, described
 from ..log.format import Log, read_bytes, read_held, read_log
 from ..log.lease import LeasedFile
+from ..machine.scratch import ScratchFolder
 from ..measure.contract import KnownPrograms
 from ..plugins import trusts
 from .plan import OnRun, OnTrial, Run
@@ -77,9 +78,10 @@ class Dispatch:
         self._executor = executor
         self._runs = runs
         folder = Path(os.path.commonpath([one.run.log.absolute().parent for one in runs]))
-        study = uuid.uuid4().hex
+        folder.mkdir(parents=True, exist_ok=True)
+        self._shared = ScratchFolder(str(folder), ".shared-")
         self._around = Surroundings(
-            study, base.absolute(), folder / f".shared-{study}", pickle.dumps(dict(known)), trusts(),
+            uuid.uuid4().hex, base.absolute(), Path(self._shared.name), pickle.dumps(dict(known)), trusts(),
             getattr(executor, "ends_workers", False),
         )  # fmt: skip
         exclusive = runs[0].run.settings.exclusive
@@ -99,9 +101,6 @@ class Dispatch:
         left = [one for one in self._runs if not one.complete]
         size = max(1, min(self._batch, len(left) // self._ahead()))
         self._waiting.extend(left[i : i + size] for i in range(0, len(left), size))
-        marker = self._around.shared
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
         try:
             while self._waiting or self._pending:
                 while self._waiting and len(self._pending) < self._ahead():
@@ -114,7 +113,7 @@ class Dispatch:
         finally:
             for future in self._pending:
                 future.cancel()
-            marker.unlink(missing_ok=True)
+            self._shared.cleanup()
 
     def _ahead(self) -> int:
         """How many tasks to submit at a time: one more for each worker, which so need not wait for the next."""

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ..console import one_line
 from ..costmodel import COST_MODELS, Surrogate, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
@@ -83,7 +84,7 @@ class Searched:
 
     @property
     def name(self) -> str:
-        return self.label or self.plugin.name
+        return one_line(self.label or self.plugin.name)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Strategy:
 
     @property
     def name(self) -> str:
-        return self.label or self.policy.name
+        return one_line(self.label or self.policy.name)
 
     def start(self, space: Space, seed: int) -> tuple[Policy, Surrogate | None]:
         """A new policy, and its cost model; None if it takes none.

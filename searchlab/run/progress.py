@@ -11,6 +11,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from ..console import Terminal
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
 from ..records import Trial
@@ -127,9 +128,9 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
         text. A console is where they are shown.
     """
     if not isinstance(progress, Console):
-        console = Console(stderr=True)
+        console = Terminal(stderr=True)
         if console.is_jupyter and find_spec("ipywidgets") is None:
-            console = Console(stderr=True, force_jupyter=False, force_terminal=False)  # its output cannot move a bar
+            console = Terminal(stderr=True, force_jupyter=False, force_terminal=False)  # its output cannot move a bar
         wanted = console.is_terminal or console.is_jupyter if progress is None else progress
         if not wanted:
             yield on_run

@@ -63,7 +63,7 @@ class Surroundings:
     """What all tasks of a study share.
 
     study: a name that no other call of the study has. base: the directory that relative paths start from. shared: a
-    file that is there wherever the directory of the logs is shared. known: the pickled measurements that every run
+    folder that is there wherever the directory of the logs is shared. known: the pickled measurements that every run
     begins with. trusts: whether logs to start from may name any code. kept: whether processes that measure are kept for
     the next run: where nothing ends them after the last run, they are not.
     """

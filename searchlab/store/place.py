@@ -26,6 +26,8 @@ def default_path() -> Path:
     if not data.is_absolute():
         try:
             data = Path.home() / ".local" / "share"
+            if not os.environ.get("HOME", "set"):  # Path.home() is then the directory /
+                raise RuntimeError
         except RuntimeError:
             raise SearchlabError(f"this user has no home directory for a store; name a file in {VARIABLE}") from None
     return data / "searchlab" / "store.db"

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import Ended, Log, Record, read_log
+from ..log.format import Ended, Log, Record, read_log, unpacked
 from ..log.header import Header, RandomDraws
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
@@ -227,7 +227,7 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
 def read_trajectories(path: Path) -> Trajectories:
     """The trajectories in a file; nothing in it is executed. Raises SearchlabError if it is damaged."""
     try:
-        read = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Trajectories)
+        read = msgspec.json.decode(unpacked(path, path.read_bytes()), type=Trajectories)
     except FileNotFoundError:
         raise SearchlabError(f"there are no trajectories {path}") from None
     except (OSError, EOFError, zlib.error, *UNREADABLE) as error:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import socketserver
+import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -36,6 +41,13 @@ PAGES = {
 STATE = "/state"
 
 
+CONNECTIONS = 32
+"""How many connections are served at a time; others are closed at once. A browser opens a few."""
+
+REQUEST_SECONDS = 20.0
+"""How long a connection may take in all, however slowly it sends or reads."""
+
+
 class WatchServer(ThreadingHTTPServer):
     """Serves the page of a study, and its state. port: 0 for any that is free.
 
@@ -48,6 +60,8 @@ class WatchServer(ThreadingHTTPServer):
         self.pages: Mapping[str, tuple[bytes, str]] = {
             path: ((assets / name).read_bytes(), kind) for path, (name, kind) in PAGES.items()
         }
+        self._since: dict[socket.socket, float] = {}
+        self._changing = threading.Lock()
         try:
             super().__init__((HERE, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -59,6 +73,29 @@ class WatchServer(ThreadingHTTPServer):
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # without asking for the name of this host
         self.server_name, self.server_port = HERE, self.server_address[1]
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return len(self._since) < CONNECTIONS
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._changing:
+                self._since.pop(request, None)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changing:
+            self._since[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Called twice a second: end the connections that have taken too long, at whichever end."""
+        with self._changing:
+            late = [request for request, since in self._since.items() if time.monotonic() - since > REQUEST_SECONDS]
+        for request in late:
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
     @cached_property
     def url(self) -> str:
@@ -76,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Each request has a connection of its own, so that none is open when the server ends."""
 
     server_version, sys_version = "searchlab", ""
-    timeout = 30
+    timeout = REQUEST_SECONDS
     server: WatchServer
 
     def parse_request(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -20,8 +22,10 @@ from searchlab.log.format import read_log
 from searchlab.log.repair import examine
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
+from searchlab.store.place import default_path
 from searchlab.tables.info import TableInfo, info_table
 from tests.support import toys
+from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
 FEW = 64
@@ -105,3 +109,74 @@ def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path: Path, monkeypatc
     info_table(TableInfo(read_log(tmp_path / "resumed.jsonl")))
     report(tmp_path / "resumed.jsonl", out=tmp_path / "report")
     assert json.loads((tmp_path / "report" / "summary.json").read_text())
+
+
+# --- what files hold ----------------------------------------------------------------------------------------
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2Jx\x9b31m\u202egnp\r"
+
+
+def test_no_control_character_of_a_log_reaches_the_terminal(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
+    policies = ", ".join(f"{{ name = 'random', label = {json.dumps(name)} }}" for name in (HOSTILE, "b\nbest of 9: 1"))
+    (tmp_path / "study.toml").write_text(
+        f"workloads = ['gemm:64x64x64']\nspaces = [{{ name = 'tests.support.toys:Small' }}]\npolicies = [{policies}]\n"
+        f"seeds = 2\ntrials = 8\ntarget = {{ kind = 'llvm' }}\nmeasure = {{ kind = 'table', path = '{table.name}' }}\n"
+    )
+    out = tmp_path / "out"
+    said = [searchlab("run", tmp_path / "study.toml", "--out", out)]
+    log = sorted(out.rglob("*.jsonl"))[0]
+    lines = log.read_text().splitlines()
+    failed = json.loads(lines[1]) | {"seconds": [], "failure": "crash", "message": HOSTILE, "program": HOSTILE}
+    log.write_text("\n".join([lines[0], json.dumps(failed), *lines[2:], json.dumps({"index": HOSTILE}), ""]))
+    said += [
+        searchlab("report", out), searchlab("best", out), searchlab("log", "check", log), searchlab("report", log),
+        searchlab("log", "info", log), searchlab("best", log), searchlab("tune", HOSTILE),
+        searchlab("show", "policy", f"tests.support.failing:{HOSTILE}"),
+    ]  # fmt: skip
+    for done in said:
+        assert not set(done.stdout + done.stderr) & set(HOSTILE) - set("]0;owned[2Jx31mgnp"), done.args
+        assert "\nbest of 9" not in done.stdout
+    assert said[0].returncode == 0 and "\\x1b]0;owned" in said[0].stdout
+
+
+def test_a_gzip_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
+    bomb = tmp_path / "bomb.jsonl.gz"
+    bomb.write_bytes(gzip.compress(log.read_bytes() + b"\n" * (3 << 20)))
+    line = tmp_path / "line.jsonl.gz"
+    line.write_bytes(gzip.compress(log.read_bytes() + b"x" * (3 << 20)))
+    assert len(read_log(line).records) == 120, "a torn line is dropped"
+    monkeypatch.setenv("SEARCHLAB_UNPACK_MB", "2")
+    with pytest.raises(SearchlabError, match="unpacks to more than 2 MB.*SEARCHLAB_UNPACK_MB"):
+        read_log(bomb)
+    monkeypatch.setenv("SEARCHLAB_UNPACK_MB", "16")
+    with pytest.raises(SearchlabError, match="unpacks a line of 1 MB"):
+        read_log(line)
+    monkeypatch.setenv("SEARCHLAB_UNPACK_MB", "all")
+    with pytest.raises(SearchlabError, match="SEARCHLAB_UNPACK_MB is a number of megabytes, not 'all'"):
+        read_log(line)
+
+
+def test_an_empty_home_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.delenv("SEARCHLAB_STORE", raising=False)
+    monkeypatch.setenv("HOME", "")
+    with pytest.raises(SearchlabError, match="has no home directory for a store"):
+        default_path()
+
+
+def test_an_interrupt_while_modules_are_imported_is_quiet() -> None:
+    for delay in (0.0, 0.05, 0.1, 0.2):
+        process = subprocess.Popen(
+            [sys.executable, "-c", "import sys; print('on', flush=True); from searchlab.__main__ import main; main()"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout and process.stdout.readline()
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        if process.returncode == 0:  # it was over before
+            continue
+        assert "from .cli" not in said or process.returncode == 130, said

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from typer.testing import CliRunner, Result
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.hypertune import Hypertuned, plan_hypertune
+from searchlab.hypertune.journal import Journal
 from searchlab.hypertune.ranges import defaults_of, derive_ranges, holds, parse_options, spelled
 from searchlab.options import one_of, real
 from searchlab.policy import POLICIES, NeverTwice
@@ -175,6 +178,36 @@ def test_a_damaged_journal_is_one_sentence(study: Study, tmp_path: Path) -> None
     (tmp_path / "optuna.log").write_text("no journal\nat all\n")
     with pytest.raises(SearchlabError, match="optuna.log is damaged"):
         plan_hypertune(study, PLANTED, **QUICK).run(tmp_path)
+
+
+def test_two_searches_in_one_directory_are_refused(study: Study, tmp_path: Path) -> None:
+    """A live journal may end within a line, which is not cut by who comes second."""
+    plan = plan_hypertune(study, PLANTED, **QUICK)
+    with Journal(tmp_path / "optuna.log"):
+        (tmp_path / "optuna.log").write_text("half a line")
+        with pytest.raises(SearchlabError, match="another search is writing .*optuna.log"):
+            plan.run(tmp_path)
+        assert (tmp_path / "optuna.log").read_text() == "half a line"
+    plan.run(tmp_path)
+    assert not (tmp_path / "optuna.log.lock").exists()
+
+
+def test_a_disk_that_is_full_is_one_sentence_and_the_search_goes_on(study: Study, tmp_path: Path) -> None:
+    quick = {**QUICK, "trials": 4}
+    plan = plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick)
+    plan.run(tmp_path / "whole")
+    size = (tmp_path / "whole" / "optuna.log").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size * 2 // 3, before[1]))
+        with pytest.raises(SearchlabError, match="cannot write the journal of the search: .*repeat the command"):
+            plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")
+    assert journal(tmp_path / "out") == journal(tmp_path / "whole")
 
 
 def test_the_seed_decides_what_is_tried(study: Study, tmp_path: Path) -> None:

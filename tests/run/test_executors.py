@@ -16,6 +16,7 @@ import pytest
 
 from searchlab.errors import RunsFailed, SearchlabError
 from searchlab.log.format import read_log
+from searchlab.machine.scratch import ScratchFolder
 from searchlab.run.study import Study
 from tests.support.cli import searchlab
 from tests.support.executing import Elsewhere, Refuses, decided_in, table_study
@@ -227,3 +228,13 @@ def test_a_run_that_waited_for_a_job_is_told_of_with_that_job(tmp_path: Path) ->
     told: list[tuple[int, int]] = []
     study.run(tmp_path, lambda run, number, count, job: told.append((number, job)), executor=Late())
     assert told == [(1, 0), (2, 0)]
+
+
+def test_what_a_killed_study_left_is_removed_and_what_a_live_one_holds_is_not(tmp_path: Path) -> None:
+    dead = tmp_path / ".shared-dead"
+    dead.mkdir()
+    live = ScratchFolder(str(tmp_path), ".shared-")
+    table_study(tmp_path).run(tmp_path, jobs=2)
+    assert not dead.exists() and Path(live.name).is_dir()
+    live.cleanup()
+    assert not list(tmp_path.glob(".shared-*"))

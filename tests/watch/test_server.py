@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -16,7 +19,8 @@ from threading import Thread
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.watch.server import WatchServer
+from searchlab.watch import server as server_module
+from searchlab.watch.server import CONNECTIONS, WatchServer
 from tests.support.cli import searchlab
 from tests.support.logs import written
 
@@ -110,3 +114,29 @@ def test_the_command_says_where_and_ends_with_a_sentence(tmp_path: Path) -> None
         said, _ = process.communicate(timeout=20)
         assert process.returncode == 0 and "the page has ended" in said
         connection.close()
+
+
+def test_slow_and_many_connections_are_ended(server: WatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends a byte now and then would hold a thread for ever; others are served meanwhile."""
+    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 0.6)
+    slow = socket.create_connection(("127.0.0.1", server.server_port), timeout=20)
+    until = time.monotonic() + 20
+    with slow, contextlib.suppress(OSError):
+        while time.monotonic() < until:
+            slow.sendall(b"G")
+            time.sleep(0.05)
+            assert len(server._since) <= 1
+            if not server._since:
+                break
+    assert time.monotonic() < until
+    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 60.0)
+    with contextlib.ExitStack() as many:
+        for _ in range(CONNECTIONS + 8):
+            many.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=20))
+        while len(server._since) < CONNECTIONS:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert len(server._since) == CONNECTIONS
+    while server._since:
+        time.sleep(0.01)
+    assert ask(server, "/")[0] == 200
