@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from . import apply as apply
     from . import conformance as conformance
     from .analysis import Comparison, compare
-    from .apply import apply_best, apply_history_best
+    from .apply import apply_best, apply_history_best, build_best
     from .costmodel import CostModel, Surrogate
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
     from .log.result import Result, Results, load_log
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "analysis": ("Comparison", "compare"),
-    "apply": ("apply_best", "apply_history_best"),
+    "apply": ("apply_best", "apply_history_best", "build_best"),
     "costmodel": ("CostModel", "Surrogate"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
     "plugins": ("trusting",),
@@ -73,6 +73,7 @@ __all__ = [
     "__version__",
     "apply_best",
     "apply_history_best",
+    "build_best",
     "compare",
     "conv2d",
     "gemm",

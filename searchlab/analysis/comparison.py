@@ -340,7 +340,8 @@ class Comparison:
     def _overall(self) -> Overall:
         return _there(
             self.summary.overall,
-            "no two strategies were compared over several workloads; name a workload for the other figures",
+            "ranks and the matrix compare strategies over several workloads, and this comparison has no two strategies "
+            "with several workloads in common; run the study on more of them, or look at one with plot_convergence()",
         )
 
     def _convergence(self, workload: object, by: str) -> tuple[WorkloadSummary, View]:

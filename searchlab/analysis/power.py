@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import SearchlabError, did_you_mean
 from .model import StrategySummary, Summary
 from .stats.curves import Floats
 from .stats.power import Variation, seeds_for, variation, workloads_for
@@ -41,15 +42,30 @@ class PowerPlan:
     needs: list[Need]
 
 
-def power_plan(summary: Summary, difference: float, power: float, tests: int | None = None) -> PowerPlan:
+def power_plan(
+    summary: Summary, difference: float, power: float, tests: int | None = None, strategy: str = ""
+) -> PowerPlan:
     """The plan for a ``difference`` of the area under the curve, to be seen with probability ``power``.
 
-    tests: over how many tests the correction goes; by default all of the report. Pairs without two seeds in common that
-    differ are left out.
+    Pairs without two seeds in common that differ are left out.
+
+    Args:
+        summary: The runs that there are.
+        difference: Of the areas of two strategies.
+        power: The probability to see it.
+        tests: Over how many tests the correction goes; by default all of the report, or as large a part of them as the
+            pairs of ``strategy`` are of all pairs.
+        strategy: Only its pairs with the others; all pairs if empty.
+
+    Raises:
+        SearchlabError: If there is no such strategy.
     """
     names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
-    which = [(names[i], names[j]) for i, j in pairs(len(names))]
-    tests = tests or max(1, summary.family.tests)
+    if strategy and strategy not in names:
+        raise SearchlabError(f"there is no strategy {strategy!r} among these runs{did_you_mean(strategy, names)}")
+    everything = [(names[i], names[j]) for i, j in pairs(len(names))]
+    which = [pair for pair in everything if not strategy or strategy in pair]
+    tests = tests or max(1, summary.family.tests * len(which) // max(1, len(everything)))
     rows = [item.by_strategy for item in summary.workloads]
     seeds = max((len(row.seeds) for own in rows for row in own.values()), default=0)
     alpha = ALPHA / tests

@@ -19,7 +19,8 @@ def power(
     study: Annotated[
         list[Path],
         typer.Argument(
-            help="The study file, whose runs are in results/STUDY; or logs, or directories with logs.",
+            help="The study file, whose runs are in results/STUDY; logs, or directories with logs; or a directory that "
+            "`suite run --out` wrote: its strategy against the baselines of the suite.",
             metavar="STUDY...",
         ),
     ],
@@ -35,6 +36,9 @@ def power(
             "runs [default: all pairs, on each workload and over all].",
         ),
     ] = None,
+    strategy: Annotated[
+        str, typer.Option(help="Only the pairs of this strategy with the others, as for a claim about one policy.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Say how many seeds and workloads it takes to see a difference, judged by the runs that there are."""
@@ -43,13 +47,22 @@ def power(
     from ..analysis.power import power_plan
     from ..analysis.read import read_runs
     from ..analysis.summary import summarize
+    from ..suite.compare import against_baselines
+    from ..suite.verify import RESULT
 
     if difference <= 0:
         raise SearchlabError(f"--difference must be above 0, not {difference:g}; 0.02 is 2 % of the area")
     if not 0 < chance < 1:
         raise SearchlabError(f"--power must be between 0 and 1, not {chance:g}; 0.8 is usual")
     where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]
-    plan = power_plan(summarize(read_runs(*where)), difference, chance, tests)
+    if any((path / RESULT).is_file() for path in where):
+        if len(where) > 1:
+            raise SearchlabError(f"name one result of a suite, not {len(where)} places: it is compared with baselines")
+        runs, own = against_baselines(where[0] / RESULT)
+        strategy = strategy or own
+    else:
+        runs = read_runs(*where)
+    plan = power_plan(summarize(runs), difference, chance, tests, strategy)
     if not plan.needs:
         raise SearchlabError(
             "no two strategies have 2 seeds in common on a workload that differ: run more seeds or trials"

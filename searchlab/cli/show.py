@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +46,7 @@ def _show_workload(name: str) -> None:
 
     workload = parse_workload(name)
     _say(Text(str(workload), "bold"))
-    _say(inspect.getdoc(type(workload)) or "")
+    _say(_plain(inspect.getdoc(type(workload)) or ""))
     _say(f"one run of it takes {workload.flops:,} FLOP; throughput is in {workload.unit}")
 
 
@@ -60,7 +61,7 @@ def _show_plugin(kind: Shown, name: str) -> None:
     cls = kinds[kind].load(name)
     kinds[kind].check_class(name, cls)
     _say(Text.assemble((name, "bold"), f"  {cls.__module__}:{cls.__qualname__}"))
-    _say(inspect.getdoc(cls) or "It has no docstring.")
+    _say(_plain(inspect.getdoc(cls) or "It has no docstring."))
     options = kinds[kind].options_of(cls)
     ranges = _ranges(kind, name)
     table = Table("option", "default", "what it may be", box=None)
@@ -115,6 +116,17 @@ def _start_space(name: str) -> None:
         except UnsupportedWorkload:
             continue
         return
+
+
+def _plain(docstring: str) -> str:
+    """``docstring`` without the marks of reStructuredText: a role is its last name, and literals are quoted once."""
+    text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", lambda role: _target(role[1]), docstring)
+    return text.replace("``", "`").replace("::\n", ":\n")
+
+
+def _target(name: str) -> str:
+    """What a role shows: of ``~a.b.C`` the last part, of ``.registry`` the name without its dots."""
+    return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('.')}`"
 
 
 def _shown(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +18,22 @@ from rich.text import Text
 from ..errors import SearchlabError
 from .terminal import AsJson, CostModelName, FeaturesName, PolicyOptions, again, interruptible, out, plugin
 
+
+class Split(StrEnum):
+    """A split of a suite."""
+
+    dev = "dev"
+    test = "test"
+
+
 suites = typer.Typer(no_args_is_help=True, help="Suites of tables that a claim about policies can rest on.")
 
 Name = Annotated[
     str,
-    typer.Argument(help="`v1`, or the path of a directory; with `/dev` or `/test` one split of it.", metavar="SUITE"),
+    typer.Argument(
+        help="`v1`, or the path of a directory; with `/dev` or `/test` one split of it, with `/TABLE` one table.",
+        metavar="SUITE",
+    ),
 ]
 Directory = Annotated[str, typer.Argument(help="The suite: a name, or the path of its directory.", metavar="SUITE")]
 Everything = Annotated[bool, typer.Option("--all", help="Replay all runs, not a sample.")]
@@ -93,6 +105,13 @@ def suite_run(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     label: Annotated[str, typer.Option(help="Its name in tables and pictures.")] = "",
+    split: Annotated[
+        Split | None,
+        typer.Option(
+            help="The tables to run over: `dev` to develop a policy, `test` once, for the claim [default: dev, or what "
+            "SUITE names]."
+        ),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs over each table [default: the protocol's].")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
     directory: Annotated[
@@ -100,20 +119,27 @@ def suite_run(
         typer.Option("--out", help="A directory for the report, the logs, and the runs as others can verify them."),
     ] = None,
 ) -> None:
-    """How good is a policy against the baselines of a suite? Over its test tables, unless you name a split.
+    """How good is a policy against the baselines of a suite? Over its dev tables, unless you ask for the test split.
 
-    Only the policy is run; the runs of the baselines are part of the suite. Tune a policy on `dev` alone.
+    Only the policy is run; the runs of the baselines are part of the suite. Tune a policy on `dev` alone, and run it
+    once with `--split test`; the result says how many strategies you have run over the test split.
     """
+    from msgspec.structs import replace
+
     from ..analysis import summarize
     from ..analysis.tables import overall_tables
     from ..machine.scratch import ScratchFolder
     from ..measure.suite import find_suite
     from ..suite.compare import by_table, compare, label_for, run_policy, suite_study
     from ..suite.trajectories import baselines, write_trajectories
+    from ..suite.uses import count_use
     from ..suite.verify import RESULT
 
     found = find_suite(suite)
-    found = found if found.split else found.part("test")
+    if split and (found.only or found.split not in (None, split.value)):
+        raise SearchlabError(f"{found.name} is one part of a suite already; leave out --split {split.value}")
+    if not (found.split or found.only):
+        found = found.part(split.value if split else "dev")
     shipped = baselines(found, against.split(",") if against else None)
     named = plugin(policy, option)
     entry = {
@@ -126,6 +152,14 @@ def suite_run(
         for reason in study.plan()[1]:
             out.print(f"note: {reason}", soft_wrap=True)
         new = run_policy(study, Path(place) / "logs", jobs, progress=out)
+        if any(table.entry.split == "test" for table in found.tables):
+            new = replace(new, test_uses=(uses := count_use(new)))
+            if uses > 1:
+                out.print(
+                    f"note: you have run {uses} strategies over the test split of {found.spec.version}; the protocol "
+                    f"asks for one, chosen on the dev split, and the result says how many there were",
+                    soft_wrap=True,
+                )
         out.print("comparing ...")
         comparison = compare(found, [new, *shipped], study.spec.seed_list)
         if directory is None:

@@ -67,6 +67,25 @@ def largest_drift(log: Log | Columns) -> float | None:
     return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
 
 
+DISAGREES = 1.25
+"""By which factor two times of one program may differ on a machine that does nothing else."""
+
+
+def disagreement(log: Log) -> str:
+    """A sentence about a run whose best took another time when it was measured again; empty if it did not."""
+    if log.final is None:
+        return ""
+    first, _ = winner(log.final)
+    trial, again = float(log.costs[first.index]), statistics.median(first.seconds)
+    if not 1 / DISAGREES <= again / trial <= DISAGREES:
+        return (
+            f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search and {1e3 * again:.4g} ms when "
+            f"it was measured again at the end: the machine was busy or unsteady, and neither time can be trusted; "
+            f"run it again into another log on a machine that does nothing else"
+        )
+    return ""
+
+
 def sentences(log: Log) -> list[str]:
     """Sentences that tell how far the times of the run's best can be trusted."""
     facts = []
@@ -81,6 +100,8 @@ def sentences(log: Log) -> list[str]:
             facts.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
         else:
             facts.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
+    if doubt := disagreement(log):
+        facts.append(doubt)
     if (spread := noise(log)) is not None:
         facts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
     if readings := drift(log):

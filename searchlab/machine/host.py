@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -55,6 +56,44 @@ def cpu_model() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+LOOK_SECONDS = 0.1
+BUSY_CORES = 0.25
+"""How many cores other processes may keep busy without a warning."""
+
+
+def busy_cores() -> float:
+    """How many cores of this machine other processes keep busy, by a short look; 0 where the load says that none are.
+
+    The load alone would not do: it is a mean over the last minute, and may be that of this process's own past.
+    """
+    if os.getloadavg()[0] < BUSY_CORES:
+        return 0.0
+    import psutil
+
+    before, own, start = psutil.cpu_times(), time.process_time(), time.monotonic()
+    time.sleep(LOOK_SECONDS)
+    after, seconds = psutil.cpu_times(), time.monotonic() - start
+    idle = sum(getattr(after, name, 0.0) - getattr(before, name, 0.0) for name in ("idle", "iowait"))
+    ours = time.process_time() - own
+    return max(0.0, (psutil.cpu_count() or 1) - (idle + ours) / seconds)
+
+
+def busy_warning(busy: float, load: float, cores: int) -> str:
+    """A sentence about a machine whose measurements are in doubt; empty if nothing is.
+
+    Args:
+        busy: The number of cores that other processes keep busy.
+        load: The mean number of processes that ran or waited in the last minute.
+        cores: The number of cores of the machine.
+    """
+    if busy <= BUSY_CORES:
+        return ""
+    return (
+        f"other processes keep about {busy:.1f} of the {cores} cores of this machine busy (load {load:.1f}), so the "
+        f"times that are measured now are in doubt; end them first, or measure on another machine"
+    )
 
 
 def machine(threads: int) -> dict[str, Any]:

@@ -115,20 +115,26 @@ class SuiteTable:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite, or one split of it."""
+    """A suite; or one split of it, or one table."""
 
     directory: Path
     spec: SuiteSpec
     split: Split | None = None
+    only: str = ""
 
     @property
     def name(self) -> str:
-        return self.spec.version + (f"/{self.split}" if self.split else "")
+        part = self.only or self.split
+        return self.spec.version + (f"/{part}" if part else "")
 
     @cached_property
     def tables(self) -> list[SuiteTable]:
-        """The tables of the split, or all, in the order of ``suite.toml``."""
-        return [self._table(entry) for entry in self.spec.tables if self.split in (None, entry.split)]
+        """The tables of the part, or all, in the order of ``suite.toml``."""
+        return [
+            self._table(entry)
+            for entry in self.spec.tables
+            if self.split in (None, entry.split) and self.only in ("", entry.name)
+        ]
 
     def table(self, name: str) -> SuiteTable:
         """The table ``name``. Raises SearchlabError if there is none."""
@@ -156,6 +162,8 @@ def installed_suites() -> dict[str, Path]:
 def find_suite(text: str | Path, base: Path = Path()) -> Suite:
     """The suite that ``text`` names: ``v1``, or the path of a directory; with ``/dev`` or ``/test`` one split of it.
 
+    With ``/TABLE`` it is one table.
+
     base: the directory from which a relative path starts. Raises SearchlabError if there is none, or if it is damaged.
     """
     text = str(text).rstrip("/")
@@ -172,7 +180,11 @@ def find_suite(text: str | Path, base: Path = Path()) -> Suite:
     if not split:
         return suite
     if split not in SPLITS:
-        raise SearchlabError(f"the suite {suite.name} has no split {split!r}{did_you_mean(split, SPLITS)}")
+        names = [entry.name for entry in suite.spec.tables]
+        if split not in names:
+            known = did_you_mean(split, [*SPLITS, *names])
+            raise SearchlabError(f"the suite {suite.name} has no split or table {split!r}{known}")
+        return Suite(suite.directory, suite.spec, only=split)
     if not (part := suite.part(split)).tables:
         raise SearchlabError(f"the suite {suite.name} has no table in its split {split!r}")
     return part

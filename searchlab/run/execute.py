@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,9 @@ import msgspec
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning
 from ..log.format import Log, read_held
+from ..log.noise import disagreement
 from ..log.writer import check_identity
+from ..machine.host import busy_cores, busy_warning
 from ..measure.contract import KnownPrograms
 from ..records import Trial
 from .dispatch import Dispatch, Failed, Unfinished
@@ -71,6 +74,22 @@ def warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
             SearchlabWarning,
             stacklevel=3,
         )
+
+
+def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
+    """Warn if this machine is about to be measured, and other processes keep it busy."""
+    if not any(run.settings.exclusive for run in runs):
+        return
+    if text := busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1):
+        warnings.warn(text, SearchlabWarning, stacklevel=3)
+
+
+def warn_of_disagreement(logs: Iterable[Log]) -> None:
+    """Warn of runs whose best took another time when it was measured again."""
+    doubts = [(log.path, text) for log in logs if (text := disagreement(log))]
+    if doubts:
+        others = f"; so did the best of {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
+        warnings.warn(f"{doubts[0][0]}: {doubts[0][1]}{others}", SearchlabWarning, stacklevel=3)
 
 
 def _execute(

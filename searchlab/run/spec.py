@@ -99,9 +99,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     starts: ``"shared"``: from one seed, policies that have not learned anything yet draw the same configs, and the
     difference of two policies is that of what they do then. ``"own"``: each draws its own, by its name.
 
-    suite: a suite of tables (``v1``), or one split of it (``v1/dev``), by name or by the path of its directory. It
-    takes the place of workloads, spaces, target and measure, which each table brings; trials and seeds are by default
-    those of its protocol.
+    suite: a suite of tables (``v1``), one split of it (``v1/dev``), or one table (``v1/TABLE``), by name or by the
+    path of its directory. It takes the place of workloads, spaces, target and measure, which each table brings; trials
+    and seeds are by default those of its protocol.
 
     executor: where the runs are made, as ``"local"`` or ``{ name = "slurm", options = { ... } }``; by default in this
     process, one after the other. It changes no run.

@@ -31,7 +31,7 @@ from ..schema import explained
 from ..target import resolve_target
 from ..workload import parse_workload
 from .begun import as_begun
-from .execute import execute, warn_of_more
+from .execute import execute, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
 from .given import Given, named, spelled
 from .plan import OnRun, Run, Searched, Strategy, plan_run
 from .progress import shown
@@ -299,6 +299,8 @@ class Study:
             if self.copy:
                 keep_study(Path(out), *self.copy)
 
+        if executor is None and self.spec.named_executor is None:
+            warn_of_a_busy_machine(runs)
         with ExitStack() as ends:
             place = executor if isinstance(executor, Executor) else None
             if not isinstance(executor, Executor) and (plugin := self._executor(executor, jobs)) is not None:
@@ -306,6 +308,7 @@ class Study:
             on_each = ends.enter_context(shown(progress, runs, on_run or _ignore_run))
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, place, ready)} if runs else {}
         warn_of_more(runs, logs)
+        warn_of_disagreement(logs.values())
         return Results(Result(logs[run.log], run.space) for run in runs)
 
     def _repr_html_(self) -> str:

@@ -20,7 +20,7 @@ from ..store import Store
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .begun import as_begun
-from .execute import execute_one, warn_of_more
+from .execute import execute_one, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
 from .plan import OnTrial, Searched, Strategy, plan_run
 from .progress import shown
 from .spec import budget_of
@@ -94,7 +94,9 @@ def tune(
     run = replace(run, seconds=budget.seconds, stop_after=budget.stop_after)
     (run,) = as_begun([run])
     check_used(earlier, [run.warm_start])
+    warn_of_a_busy_machine([run])
     with shown(progress, [run], lambda *_: on_trial) as on_run:
         complete = execute_one(run, Path(), on_run)
     warn_of_more([run], {run.log: complete})
+    warn_of_disagreement([complete])
     return Result(complete, run.space)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -16,15 +17,22 @@ from ..analysis.read import compared
 from ..analysis.runs import ComparedRuns
 from ..errors import SearchlabError
 from ..log.format import Log
-from ..measure.suite import Suite
+from ..measure.suite import Suite, find_suite
 from ..run.study import Study
-from .trajectories import RecordedTables, Trajectories, collect
+from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
 
 
 def suite_study(suite: Suite, policy: Mapping[str, Any], seeds: int | None = None) -> Study:
     """The study of ``policy``, an entry as in a study file, over the tables of ``suite``, with its protocol."""
-    where = str(suite.directory.resolve()) + (f"/{suite.split}" if suite.split else "")
-    return Study.from_dict({"suite": where, "policies": [dict(policy)], **({"seeds": seeds} if seeds else {})})
+    part = suite.only or suite.split
+    where = suite.directory.resolve()
+    return Study.from_dict(
+        {
+            "suite": str(where / part if part else where),
+            "policies": [dict(policy)],
+            **({"seeds": seeds} if seeds else {}),
+        }
+    )
 
 
 def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console | None = None) -> Trajectories:
@@ -49,6 +57,19 @@ def compare(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) 
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SearchlabError(f"two of the results are called {twice[0]!r}; leave one out, or make it with a --label")
     return compared(_rebuilt(suite, sets, seeds))
+
+
+def against_baselines(result: Path) -> tuple[ComparedRuns, str]:
+    """The runs in the file ``result`` of ``suite run --out`` beside the baselines of its suite, on the same tables.
+
+    Second, the name of its strategy. Raises SearchlabError if the file is damaged, or if the suite is not found.
+    """
+    new = read_trajectories(result)
+    suite = find_suite(new.suite)
+    tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
+    part = Suite(suite.directory, msgspec.structs.replace(suite.spec, tables=tables))
+    seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
+    return compare(part, [new, *baselines(suite)], seeds), new.strategy
 
 
 def _rebuilt(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> Iterator[tuple[Log, str]]:

@@ -68,6 +68,9 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     own_seconds: float = 0.0
     host: str = ""
     versions: dict[str, str] = {}
+    test_uses: int | msgspec.UnsetType = msgspec.UNSET
+    """How many strategies its maker had then run over the test split of the suite, on one machine, this one included;
+    not set for runs over other tables."""
     tables: dict[str, TableRuns]
 
     def runs_on(self, table: SuiteTable) -> TableRuns:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab import Study, compare, load_log
+from searchlab.console import one_line
 from searchlab.log.format import read_log
 from searchlab.log.html import facts, paragraphs, table
 from searchlab.log.result import Result, Results
@@ -73,11 +74,12 @@ def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
         log, plain = (read_log(write(Path(folder), strategy, 0, [1, "crash"])) for strategy in "ab")
     named = replace(log, header=msgspec.structs.replace(log.header, label=name, space_label=other))
     results = Results([Result(named), Result(plain)])
+    study = Study.from_dict({"workloads": [WORKLOAD], "spaces": [{"name": "x", "label": other}], "policies": [name]})
+    assert {name, other} <= set(words(study._repr_html_()))
+    name, other = one_line(name), one_line(other)
     assert {name, other, WORKLOAD} <= set(words(results[0]._repr_html_()))
     assert {name, other} <= set(words(results._repr_html_()))
     assert f"{other} / {name}" in words(compare(results)._repr_html_())
-    study = Study.from_dict({"workloads": [WORKLOAD], "spaces": [{"name": "x", "label": other}], "policies": [name]})
-    assert {name, other} <= set(words(study._repr_html_()))
 
 
 def lines(html: str) -> dict[str, str]:

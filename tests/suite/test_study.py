@@ -50,7 +50,7 @@ def test_a_suite_is_found_by_name_by_path_and_beside_the_study(
     assert find_suite("mini/test").name == "mini/test"
     for wrong, said in (
         ("mimi", "no suite 'mimi'.*did you mean 'mini'"),
-        ("mini/tset", "has no split 'tset'; did you mean 'test'"),
+        ("mini/tset", "has no split or table 'tset'; did you mean 'test'"),
         ("nothing/dev", "no suite 'nothing/dev'"),
     ):
         with pytest.raises(SearchlabError, match=said):

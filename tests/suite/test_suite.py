@@ -23,13 +23,14 @@ from searchlab.suite.manifest import seal
 from searchlab.suite.trajectories import (
     RecordedTable,
     RecordedTables,
+    Trajectories,
     baselines,
     collect,
     read_trajectories,
     trajectories_path,
     write_trajectories,
 )
-from searchlab.suite.verify import verify_bundle, verify_suite
+from searchlab.suite.verify import RESULT, verify_bundle, verify_suite
 from tests.support.cli import imported, searchlab
 from tests.support.suites import TABLES
 
@@ -242,10 +243,13 @@ def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results:
 # --- the command line ---------------------------------------------------------------------------------
 
 
-def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(sealed: Path, tmp_path: Path) -> None:
+def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCHLAB_STORE", str(tmp_path / "data" / "store.db"))
     (tmp_path / "mine.py").write_text(TOY)
     words = ("suite", "run", sealed, "--policy", "mine:HillClimb", "--option", "restart=0.5", "--out", tmp_path / "out")
-    done = searchlab(*words, "--against", "random,xgb", cwd=tmp_path)
+    done = searchlab(*words, "--against", "random,xgb", "--split", "test", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "over 3 workloads" in said and "evolutionary" not in said
@@ -260,6 +264,34 @@ def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(sealed: Path
     (tmp_path / "mine.py").write_text(TOY.replace("min(", "max("))
     wrong = searchlab(*trusting, cwd=tmp_path)
     assert wrong.returncode == 1 and "HillClimb over mini/" in wrong.stdout
+
+
+def test_a_policy_runs_over_dev_unless_the_test_split_is_asked_for_and_its_uses_are_counted(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCHLAB_STORE", str(tmp_path / "data" / "store.db"))
+    (tmp_path / "mine.py").write_text(TOY)
+    test = [name for name, (split, *_) in TABLES.items() if split == "test"]
+
+    def run(suite: object, restart: float, *more: str) -> tuple[str, Trajectories]:
+        out = tmp_path / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        words = ("suite", "run", suite, "--policy", "mine:HillClimb", "--seeds", "1", "--against", "random")
+        done = searchlab(*words, "--option", f"restart={restart}", "--out", out, *more, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return " ".join(done.stdout.split()), read_trajectories(out / RESULT)
+
+    said, result = run(sealed, 0.4)
+    assert not set(result.tables) & set(test) and result.test_uses is msgspec.UNSET
+    assert not (tmp_path / "data").exists()
+    for restart, uses in ((0.4, 1), (0.4, 1), (0.5, 2)):
+        said, result = run(sealed, restart, "--split", "test")
+        assert set(result.tables) == set(test) and result.test_uses == uses
+        assert (f"you have run {uses} strategies over the test split" in said) == (uses > 1)
+    said, result = run(f"{sealed}/{test[0]}", 0.6)
+    assert set(result.tables) == {test[0]} and result.test_uses == 3, "one table of the test split is a use as well"
+    refused = searchlab("suite", "run", f"{sealed}/dev", "--policy", "random", "--split", "test")
+    assert refused.returncode == 2 and "leave out --split test" in refused.stderr
 
 
 def test_the_runs_of_a_policy_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:

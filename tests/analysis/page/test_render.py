@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import report
 from searchlab.analysis.page.render import embedded
+from searchlab.console import one_line
 from searchlab.log.study_file import TOML
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
@@ -97,7 +98,7 @@ def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert page.text.count("<script>alert(1)</script>") >= 6, "they are there, as text"
     data = json.loads(page.scripts[0])
-    assert HOSTILE in data["strategies"] and "plain" in data["strategies"]
+    assert one_line(HOSTILE) in data["strategies"] and "plain" in data["strategies"]
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5))

@@ -336,7 +336,7 @@ def test_whoever_chooses_may_fail_and_is_heard(native: Target) -> None:
     def choose(knob: Knob) -> Value:
         raise ValueError(f"no opinion on {knob.name}")
 
-    with pytest.raises(ValueError, match="no opinion on tile_j"):
+    with pytest.raises(SearchlabError, match="space 'trace' failed in decide: ValueError: no opinion on tile_j"):
         Trace(gemm(8, 8, 8), native).decide(choose)
 
 
