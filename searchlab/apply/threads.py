@@ -6,6 +6,7 @@ import os
 import warnings
 
 from ..errors import SearchlabWarning
+from ..machine.host import start_tvm_threads
 from ..target import Target
 
 THREADS = "TVM_NUM_THREADS"
@@ -21,14 +22,12 @@ def use_threads_of(target: Target) -> None:
     it, nor for a GPU or another machine. Warns (SearchlabWarning) if the
     pool runs already and is smaller: TVM never makes it larger.
     """
-    from tvm_ffi import get_global_func
-
     global _ours
     if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _ours:
         return
     # It stays: TVM reads it again whenever a program runs, and would give half of the cores to it.
     os.environ[THREADS] = _ours = str(target.cores)
-    threads = int(get_global_func("runtime.NumThreads")())  # starts the pool, unless it runs
+    threads = start_tvm_threads()
     if threads < target.cores:
         warnings.warn(
             f"the trials ran with {target.cores} threads, and programs run with {threads} here, since TVM's threads "

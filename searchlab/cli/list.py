@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .terminal import AsJson, out
+from .terminal import AsJson, as_text, out
 
 if TYPE_CHECKING:
     from ..plugins import PluginKind
@@ -82,4 +82,4 @@ def _first_sentence(value: str) -> str:
         return ""
     classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
     text = " ".join((ast.get_docstring(classes[0]) or "").partition("\n\n")[0].split()) if classes else ""
-    return text.partition(". ")[0].rstrip(".")
+    return as_text(text.partition(". ")[0].rstrip("."))

@@ -39,6 +39,7 @@ def power(
     strategy: Annotated[
         str, typer.Option(help="Only the pairs of this strategy with the others, as for a claim about one policy.")
     ] = "",
+    suite: Annotated[str, typer.Option(help="The suite of such a directory, where it is not found by its name.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Say how many seeds and workloads it takes to see a difference, judged by the runs that there are."""
@@ -58,7 +59,7 @@ def power(
     if any((path / RESULT).is_file() for path in where):
         if len(where) > 1:
             raise SearchlabError(f"name one result of a suite, not {len(where)} places: it is compared with baselines")
-        runs, own = against_baselines(where[0] / RESULT)
+        runs, own = against_baselines(where[0] / RESULT, suite)
         strategy = strategy or own
     else:
         runs = read_runs(*where)

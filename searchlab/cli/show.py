@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import SearchlabError, UnsupportedWorkload
-from .terminal import out
+from .terminal import as_text, out
 
 if TYPE_CHECKING:
     from ..plugins import PluginKind
@@ -46,7 +45,7 @@ def _show_workload(name: str) -> None:
 
     workload = parse_workload(name)
     _say(Text(str(workload), "bold"))
-    _say(_plain(inspect.getdoc(type(workload)) or ""))
+    _say(as_text(inspect.getdoc(type(workload)) or ""))
     _say(f"one run of it takes {workload.flops:,} FLOP; throughput is in {workload.unit}")
 
 
@@ -61,7 +60,7 @@ def _show_plugin(kind: Shown, name: str) -> None:
     cls = kinds[kind].load(name)
     kinds[kind].check_class(name, cls)
     _say(Text.assemble((name, "bold"), f"  {cls.__module__}:{cls.__qualname__}"))
-    _say(_plain(inspect.getdoc(cls) or "It has no docstring."))
+    _say(as_text(inspect.getdoc(cls) or "It has no docstring."))
     options = kinds[kind].options_of(cls)
     ranges = _ranges(kind, name)
     table = Table("option", "default", "what it may be", box=None)
@@ -116,17 +115,6 @@ def _start_space(name: str) -> None:
         except UnsupportedWorkload:
             continue
         return
-
-
-def _plain(docstring: str) -> str:
-    """``docstring`` without the marks of reStructuredText: a role is its last name, and literals are quoted once."""
-    text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", lambda role: _target(role[1]), docstring)
-    return text.replace("``", "`").replace("::\n", ":\n")
-
-
-def _target(name: str) -> str:
-    """What a role shows: of ``~a.b.C`` the last part, of ``.registry`` the name without its dots."""
-    return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('.')}`"
 
 
 def _shown(value: Any) -> str:

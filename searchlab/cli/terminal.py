@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import sys
@@ -174,3 +175,14 @@ def duration(seconds: float) -> str:
 def milliseconds(seconds: float) -> str:
     """A time in the unit that reads best."""
     return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"
+
+
+def as_text(docstring: str) -> str:
+    """``docstring`` without the marks of reStructuredText: a role is its last name, and literals are quoted once."""
+    text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", lambda role: _target(role[1]), docstring)
+    return re.sub(r"::$", ":", text.replace("``", "`"), flags=re.MULTILINE)
+
+
+def _target(name: str) -> str:
+    """What a role shows: of ``~a.b.C`` the last part, of ``.registry`` the name without its dots."""
+    return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('.')}`"

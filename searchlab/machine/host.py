@@ -29,6 +29,22 @@ def own_cores() -> int:
     return min(available_cores(), int(share)) if share.isdecimal() and int(share) else available_cores()
 
 
+def start_tvm_threads() -> int:
+    """Start TVM's pool of threads, unless it runs, and give their number.
+
+    TVM binds the thread that starts the pool to one core, which every process that it starts later would inherit; it
+    is given its cores back.
+    """
+    from tvm_ffi import get_global_func
+
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    try:
+        return int(get_global_func("runtime.NumThreads")())
+    finally:
+        if cores:
+            os.sched_setaffinity(0, cores)
+
+
 @functools.cache
 def library_versions() -> Mapping[str, str]:
     """The installed version of each of :data:`LIBRARIES`, without those that are not installed."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tvm
 
+from ..machine.host import start_tvm_threads
 from ..workload import Workload
 from .code import reason
 from .contract import RunSettings
@@ -64,7 +65,7 @@ class Runner:
         unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
         self.unwritten = unwritten.astype(workload.out_dtype)
         self.result = tvm.runtime.tensor(self.unwritten, device)
-        tvm.get_global_func("runtime.NumThreads")()  # starts the threads, which are no work of the first program
+        start_tvm_threads()  # which is no work of the first program
         # Kept until the next are loaded: to unload a kernel that has failed can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
 

@@ -59,13 +59,14 @@ def compare(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) 
     return compared(_rebuilt(suite, sets, seeds))
 
 
-def against_baselines(result: Path) -> tuple[ComparedRuns, str]:
+def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]:
     """The runs in the file ``result`` of ``suite run --out`` beside the baselines of its suite, on the same tables.
 
-    Second, the name of its strategy. Raises SearchlabError if the file is damaged, or if the suite is not found.
+    Second, the name of its strategy. where: the suite, if it is not found by its name.
+    Raises SearchlabError if the file is damaged, or if the suite is not found.
     """
     new = read_trajectories(result)
-    suite = find_suite(new.suite)
+    suite = find_suite(where or new.suite).part(None)
     tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
     part = Suite(suite.directory, msgspec.structs.replace(suite.spec, tables=tables))
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}

@@ -27,6 +27,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import psutil
+from rows import Row, write_rows
 
 import searchlab
 from searchlab.analysis.read import read_runs
@@ -314,15 +315,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--megabytes", type=int, default=100, help="the length of the longest line (100)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep the findings")
     parser.add_argument("--readers", nargs="+", default=list(READERS), choices=list(READERS), metavar="READER")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows of robustness.py's table to FILE")
     options = parser.parse_args(argv)
-    findings = 0
+    rows = []
     for name in options.readers:
         start = time.perf_counter()
         count = options.inputs // len(options.readers)
         found = fuzz(name, count, random.Random(f"{options.seed} {name}"), options.megabytes, options.keep)
-        findings += found
-        print(f"{name}: {count:,} inputs, {found} findings, {time.perf_counter() - start:.0f} s", flush=True)
-    sys.exit(1 if findings else 0)
+        rows.append(
+            Row("damaged files", name, count, [f"{found} findings"] if found else [], time.perf_counter() - start)
+        )
+        print(f"{name}: {count:,} inputs, {found} findings, {rows[-1].seconds:.0f} s", flush=True)
+    write_rows(rows, options.rows)
 
 
 if __name__ == "__main__":

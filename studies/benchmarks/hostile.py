@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from rows import Row, write_rows
 
 from searchlab.errors import LONGEST_TEXT
 from searchlab.measure.local import LocalMeasurer, LocalSettings
@@ -350,15 +351,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--phase", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--mode", nargs="+", choices=tuple(MODES), default=tuple(MODES), metavar="NAME")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows of robustness.py's table to FILE")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(options.child[0], options.child[1:])
         return
     found = [row for phase in options.phase for row in rows(phase, options.mode)]
-    bad = sum(bool(row["wrong"]) for row in found)
-    print(f"{len(found)} rows, {bad} bad")
-    sys.exit(bad > 0)
+    print(f"{len(found)} rows, {sum(bool(row['wrong']) for row in found)} bad")
+    write_rows(
+        [
+            Row(f"candidates while {row['phase']}", row["mode"], 1, [row["wrong"]] * bool(row["wrong"]), row["seconds"])
+            for row in found
+        ],
+        options.rows,
+    )
 
 
 if __name__ == "__main__":

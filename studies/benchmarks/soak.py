@@ -2,6 +2,7 @@
 
     python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # every policy, killed so often
     python studies/benchmarks/soak.py --faults [--kills 500]               # the file system fails instead
+    python studies/benchmarks/soak.py --commands [--kills 200]             # whole commands
 
 Each run replays a table, the first that its policy can search, in a process of its own; policies that take seconds for
 a batch search less than by default. When its log has grown by a
@@ -10,11 +11,16 @@ its trials. With ``--faults`` no process is killed, but some of its writes are s
 half is written (``faults.c``, which takes a C compiler): then the run must end with one sentence. After every
 interruption the log must begin with all complete records that it had before. At the end it must equal, except for
 times, the log of a run that nothing interrupted. The exit status is 1 if anything was lost.
+
+With ``--commands`` the signals go to ``suite run``, to ``table build`` and to two ``run`` in one directory, which share
+``--kills``. Each command is started again until it succeeds. A signal is also a loss if it made the command print a
+traceback, or if one of its processes was still there ``ORPHANED`` seconds later.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import random
@@ -28,6 +34,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import psutil
+from rows import Row, write_rows
 
 import searchlab
 from searchlab.log.format import read_header
@@ -136,6 +145,162 @@ def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials
     return goals
 
 
+# --- commands -------------------------------------------------------------------------------------------------------
+
+MARK = "SEARCHLAB_SOAK"
+"""Processes that have this variable in their environment are ours."""
+ORPHANED = 10.0
+PAUSE = 12.0
+"""No command of these takes longer; a signal comes within so many seconds of its start."""
+UNSTEADY = "the machine is not steady"
+"""A table is not made on a busy machine: the command says so and may be run again, as a user would."""
+
+STUDY = """
+workloads = ["{workload}"]
+spaces = [{space}]
+policies = ["random", "evolutionary", "xgb"]
+trials = 400
+seeds = 4
+measure = {{ kind = "table", path = "{table}" }}
+"""
+
+
+class Command(NamedTuple):
+    """Commands that are run at the same time, in a folder of their own, and the files that they leave.
+
+    measures: the files hold times of this machine, and only the configs in them are compared.
+    """
+
+    name: str
+    words: Sequence[Sequence[str]]
+    files: Sequence[str]
+    measures: bool = False
+
+
+def commands(folder: Path) -> list[Command]:
+    """The commands to interrupt; their study file is made in ``folder``."""
+    header = read_header(TABLES[0])
+    space = f'{{ name = "{header.space.name}", options = {json.dumps(header.space.options).replace(":", " =")} }}'
+    study = folder / "two.toml"
+    study.write_text(STUDY.format(workload=header.workload, space=space, table=TABLES[0]))
+    build = ["table", "build", "gemm:16x16x16", "--space", "knob-template", "--limit", "64", "--passes", "2"]
+    run = ["run", str(study), "--out", "out", "--jobs", "2"]
+    return [
+        Command("suite run", [["suite", "run", "v1/dev", "--policy", "evolutionary", "--seeds", "4", "--jobs", "2",
+                               "--out", "out"]], ["out/logs/**/*.jsonl*", "out/result.json.gz"]),
+        Command("table build", [[*build, "--out", "t.jsonl"]], ["**/*.jsonl"], True),
+        Command("two of run", [run, run], ["out/**/*.jsonl"]),
+    ]  # fmt: skip
+
+
+def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "searchlab", *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, env=os.environ | {MARK: str(folder)},
+    )  # fmt: skip
+
+
+def strays(folder: Path) -> list[int]:
+    """The processes of ``folder`` that are still there after ``ORPHANED`` seconds."""
+    end = time.monotonic() + ORPHANED
+    while found := [process.pid for process in psutil.process_iter() if _belongs(process, folder)]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.1)
+    return found
+
+
+def _belongs(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(folder)
+    except psutil.Error:
+        return False
+
+
+def left(command: Command, folder: Path) -> dict[str, Any]:
+    """What the command left, without times."""
+    found: dict[str, Any] = {}
+    for path in sorted(path for files in command.files for path in folder.glob(files)):
+        lines = _text(path).splitlines()
+        if command.measures:
+            found[path.name] = [json.loads(line).get("config") for line in lines]
+        else:
+            found[str(path.relative_to(folder))] = [_timeless(json.loads(line), folder) for line in lines]
+    return found
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+
+
+def _timeless(value: Any, folder: Path) -> Any:
+    """``value`` without what is measured, and without the name of ``folder``."""
+    if isinstance(value, dict):
+        return {name: _timeless(item, folder) for name, item in value.items() if name not in {*CLOCKS, *COSTS}}
+    if isinstance(value, list):
+        return [_timeless(item, folder) for item in value]
+    return value.replace(str(folder), "") if isinstance(value, str) else value
+
+
+COSTS = {"own_seconds", "ask", "tell"}
+"""Seconds that a policy took, in the files of a suite."""
+
+
+def interrupted(command: Command, folder: Path, kills: int, moments: random.Random) -> Row:
+    """Start ``command`` again and again in new folders, until ``kills`` signals were sent."""
+    begun = time.monotonic()
+    whole_run = folder / "whole"
+    goal = to_the_end(command, whole_run)
+    sent: Counter[str] = Counter()
+    losses: list[str] = []
+    runs = 0
+    while sent.total() < kills:
+        runs += 1
+        here = folder / f"run-{runs}"
+        here.mkdir(parents=True)
+        ended = False
+        while not ended:
+            processes = [begin(words, here) for words in command.words]
+            chosen = moments.choice(processes)
+            try:
+                chosen.wait(moments.uniform(0.1, PAUSE))
+            except subprocess.TimeoutExpired:
+                how = moments.choice(SIGNALS)
+                chosen.send_signal(how)
+                sent[how.name] += 1
+            for process in processes:
+                said = process.communicate(timeout=600)[1]
+                if "Traceback" in said or (process.returncode not in (0, 130, -9) and UNSTEADY not in said):
+                    losses.append(f"it ended with {process.returncode}: {said[-2000:]}")
+            if found := strays(here):
+                losses.append(f"{len(found)} processes were left")
+            ended = all(process.returncode == 0 for process in processes) or sent.total() >= kills
+        if left(command, here) != goal and to_the_end(command, here) != goal:
+            losses.append(f"what {here.name} left is not what a run left that nothing interrupted")
+        shutil.rmtree(here)
+        print(f"\r{command.name}: {sent.total()} signals, {runs} runs, {len(losses)} losses", end="", flush=True)
+    print("".join(f"\n  {loss}" for loss in losses), flush=True)
+    return Row("interrupted commands", command.name, sent.total(), losses, time.monotonic() - begun)
+
+
+def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
+    """Run ``command`` in ``folder`` until it succeeds; gives what it left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for words in command.words[:1]:
+        for _ in range(100):
+            process = begin(words, folder)
+            said = process.communicate()[1]
+            if process.returncode == 0:
+                break
+            if UNSTEADY not in said:
+                raise SystemExit(f"{command.name} ended with {process.returncode}: {said}")
+    return left(command, folder)
+
+
+# --- the program ----------------------------------------------------------------------------------------------------
+
+
 def with_faults(arguments: Sequence[str]) -> None:
     """Become this program with ``faults.c`` before the C library."""
     compiler = shutil.which("cc") or sys.exit("--faults takes a C compiler, and there is no cc on PATH")
@@ -150,6 +315,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=500, help="how often to interrupt the runs of each policy (500)")
     parser.add_argument("--faults", action="store_true", help="let the file system fail, and kill nothing")
+    parser.add_argument("--commands", action="store_true", help="interrupt whole commands, and no single runs")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows of robustness.py's table to FILE")
     parser.add_argument("--tables", type=Path, nargs="+", default=TABLES, metavar="FILE")
     parser.add_argument(
         "--policies", nargs="+", default=sorted(POLICIES.installed()), metavar="P", help="all by default"
@@ -160,13 +327,20 @@ def main(arguments: Sequence[str]) -> None:
     if options.faults and PRELOADED not in os.environ:
         with_faults(arguments)
     moments = random.Random(options.seed)
-    lost = 0
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
+        if options.commands:
+            all_of_them = commands(Path(folder))
+            for command in all_of_them:
+                where = Path(folder, command.name.replace(" ", "-"))
+                rows.append(interrupted(command, where, -(-options.kills // len(all_of_them)), moments))
+            write_rows(rows, options.rows)
+            return
         goals = searching(options.policies, options.tables, Path(folder), options.trials)
         for policy, goal in goals.items():
             kinds: Counter[str] = Counter()
-            runs = 0
-            step = goal.size // 6
+            runs = lost = 0
+            step, begun = goal.size // 6, time.monotonic()
             while kinds.total() < options.kills:
                 log = Path(folder, f"{policy}-{runs}.jsonl")
                 runs += 1
@@ -189,7 +363,10 @@ def main(arguments: Sequence[str]) -> None:
                 log.unlink()
                 print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)
             print(f" ({', '.join(f'{name} {count}' for name, count in sorted(kinds.items()) if count)})", flush=True)
-    sys.exit(1 if lost else 0)
+            part = "failed writes" if options.faults else "interrupted runs"
+            losses = [f"{lost} losses"] if lost else []
+            rows.append(Row(part, policy, kinds.total(), losses, time.monotonic() - begun))
+    write_rows(rows, options.rows)
 
 
 if __name__ == "__main__":

@@ -129,4 +129,4 @@ second.plot_ranks()
 # %% [markdown]
 # When the policy is done, and its options are fixed, run it once on the tables for test, against all baselines:
 #
-#     searchlab suite run v1 --policy my_package:HillClimb --jobs 2 --out results/hill-climb
+#     searchlab suite run v1 --policy my_package:HillClimb --jobs 2 --split test --out results/hill-climb

@@ -100,3 +100,16 @@ print(*[str(one.message) for one in caught], sep="\\n")
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert said in done.stdout and bool(said) == ("threads" in done.stdout)
+
+
+@pytest.mark.skipif(CORES < 2, reason="one core is not bound to a part of itself")
+def test_the_thread_that_starts_the_pool_keeps_its_cores() -> None:
+    """TVM binds it to as many cores as the pool has threads, and so whatever this process starts later."""
+    script = (
+        "import os, tvm; from searchlab.machine.host import start_tvm_threads; "
+        "cores = os.sched_getaffinity(0); assert start_tvm_threads() == 1; assert os.sched_getaffinity(0) == cores"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | {"TVM_NUM_THREADS": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

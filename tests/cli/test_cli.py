@@ -265,7 +265,12 @@ class Copy(NeverTwice):
         return []
 
 class Other(Copy):
-    pass
+    """See :func:`~acme.walk.far`, :class:`.Copy` and :meth:`the walk <Copy.propose>`, as ``x``::
+
+        walk()
+    """
+
+    own_cost_model = "ridge"
 '''
 
 
@@ -327,7 +332,11 @@ def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
     assert shown.returncode == 0 and not shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["walk", "Walks", "about", "(reproduction:", "Walker", "[x],", "2.1)"] in lines
-    assert ["other", "acme:Other"] in lines and ["raises", "raising:Policy"] in lines
+    assert ["other", "See", "`far`,", "`Copy`", "and", "`the", "walk`,", "as", "`x`:"] in lines
+    assert ["raises", "raising:Policy"] in lines
+    other = searchlab_process("show", "policy", "other", PYTHONPATH=path)
+    assert "See `far`, `Copy` and `the walk`, as `x`:" in other.stdout and ":func:" not in other.stdout
+    assert "its cost model: ridge, with the features knob" in other.stdout
     explained = searchlab_process("show", "policy", "walk", PYTHONPATH=path)
     assert explained.returncode == 0, explained.stderr
     for text in ("Walks about. And far.", "reproduction: Walker [x], 2.1 (walk.py)", "- no walls", "- one leg"):

@@ -48,6 +48,19 @@ def test_it_says_what_a_difference_takes(directory: Path) -> None:
     assert "evolutionary" in shown and "run others" in shown
 
 
+def test_one_strategy_against_the_others(directory: Path) -> None:
+    """The correction is over its own pairs."""
+    more = STUDY.replace('"random", ', '"random", "annealing", ')
+    (directory / "more.toml").write_text(more)
+    assert searchlab("run", "more.toml", cwd=directory).returncode == 0
+    every = json.loads(searchlab("power", "more.toml", "--json", cwd=directory).stdout)
+    one = json.loads(searchlab("power", "more.toml", "--strategy", "evolutionary", "--json", cwd=directory).stdout)
+    assert len(every["needs"]) == 3 and len(one["needs"]) == 2
+    assert all("evolutionary" in (need["first"], need["second"]) for need in one["needs"])
+    wrong = searchlab("power", "more.toml", "--strategy", "evolutionry", cwd=directory)
+    assert wrong.returncode == 2 and "did you mean 'evolutionary'" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

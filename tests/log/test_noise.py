@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, Record, read_log
-from searchlab.log.noise import ROUNDS, drift, largest_drift, noise, sentences, winner
+from searchlab.log.noise import ROUNDS, disagreement, drift, largest_drift, noise, sentences, winner
 from searchlab.log.result import load_log
 from searchlab.log.writer import LogWriter
+from searchlab.machine.host import busy_cores, busy_warning
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
+from searchlab.run import execute
+from searchlab.run.execute import warn_of_disagreement
 from searchlab.run.finalists import measure_finalists
 from searchlab.run.tune import tune
 from searchlab.space import Config
+from searchlab.target import Target
 from tests.support import toys
 from tests.support.logs import HEADER, write_table
 
@@ -53,6 +60,42 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
     assert "0.50 to 1.10 times" in " ".join(sentences(log))
     steady = read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))
     assert drift(steady) == [] and largest_drift(steady) is None and sentences(steady) == []
+
+
+def test_a_best_that_takes_another_time_when_it_is_measured_again_is_doubted(tmp_path: Path) -> None:
+    for name, again, doubted in (("same", 1.1, False), ("slower", 4.0, True), ("faster", 0.5, True)):
+        final = Final(final=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
+        log = read_log(written(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
+        said = disagreement(log)
+        assert bool(said) == doubted and (not doubted or said in sentences(log))
+        if doubted:
+            assert "trial 1, the best, took 1000 ms during the search" in said
+            with pytest.warns(SearchlabWarning, match="the machine was busy or unsteady"):
+                warn_of_disagreement([log])
+    assert disagreement(read_log(written(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
+
+
+def test_a_busy_machine_is_warned_of_before_it_is_measured(
+    native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert busy_warning(0.1, 5.0, 2) == ""
+    assert "keep about 1.9 of the 2 cores of this machine busy (load 3.1)" in busy_warning(1.9, 3.1, 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert busy_cores() == 0.0
+    monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 0.0, 0.0))
+    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        assert max(busy_cores() for _ in range(20)) > 0.3
+    finally:
+        spinner.kill()
+        spinner.wait()
+    monkeypatch.setattr(execute, "busy_cores", lambda: 2.0)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    replay = {"kind": "table", "path": str(tmp_path / "table.jsonl")}
+    tune(toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=2, measure=replay)
+    given = {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}
+    with pytest.warns(SearchlabWarning, match="the times that are measured now are in doubt"):
+        tune("gemm:8x8x8", space="guided-gemm", policy="random", log=tmp_path / "b.jsonl", trials=1, measure=given)
 
 
 # --- finalists ------------------------------------------------------------------------------------------

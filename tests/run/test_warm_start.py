@@ -23,6 +23,7 @@ from searchlab.costmodel.features import (
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
+from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -66,6 +67,8 @@ def test_trials_of_the_same_space_are_told_before_anything_is_asked(policy: str,
     assert not configs(warm) & (configs(earlier[0]) | configs(earlier[1]))
     assert configs(cold) != configs(warm)
     assert len(read_log(warm).header.warm_start) == 2
+    of_result = run(table, tmp_path / "result.jsonl", policy=policy, warm_start=[load_log(path) for path in earlier])
+    assert configs(of_result) == configs(warm)
 
 
 def test_a_search_goes_on_where_the_earlier_one_found_something(table: Path, tmp_path: Path) -> None:

@@ -294,6 +294,20 @@ def test_a_policy_runs_over_dev_unless_the_test_split_is_asked_for_and_its_uses_
     assert refused.returncode == 2 and "leave out --split test" in refused.stderr
 
 
+def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("suite", "run", sealed, "--policy", "evolutionary", "--label", "mine", "--option", "population=4")
+    done = searchlab(*words, "--seeds", "3", "--out", out)
+    assert done.returncode == 0, done.stderr
+    planned = searchlab("power", out, "--suite", sealed, "--json")
+    assert planned.returncode == 0, planned.stderr
+    pairs = [{need["first"], need["second"]} for need in json.loads(planned.stdout)["needs"]]
+    assert len(pairs) > 1 and all("mine" in pair for pair in pairs)
+    assert "no suite 'mini'" in searchlab("power", out).stderr
+    refused = searchlab("power", out, out)
+    assert refused.returncode == 2 and "name one result of a suite, not 2 places" in refused.stderr
+
+
 def test_the_runs_of_a_policy_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:
     (one,) = baselines(find_suite(copy), ["random"])
     name, runs = next(iter(one.tables.items()))

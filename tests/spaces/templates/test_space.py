@@ -284,11 +284,21 @@ def test_template_of_another_package_is_found_by_name(native: Target, monkeypatc
         (f"{__name__}:missing", "cannot be loaded: .* has no attribute 'missing'"),
         (f"{__name__}:PAIRS", "not a function"),
         (":f", "cannot be loaded"),
+        (
+            f"{__name__}:assert_right",
+            "cannot be called as template.config, schedule, target., but has the signature .mad",
+        ),
     ],
 )
 def test_wrong_template_is_refused(native: Target, name: str, reason: str) -> None:
     with pytest.raises(SearchlabError, match=reason):
         KnobTemplate(parse_workload("gemm:8x8x8"), native, template=name)
+
+
+def test_a_template_may_be_given_as_the_function_that_it_is(native: Target) -> None:
+    given, named = (KnobTemplate(parse_workload("gemm:12x20x18"), native, template=template) for template in
+                    (ordered, f"{__name__}:ordered"))  # fmt: skip
+    assert given.fingerprint == named.fingerprint and list(given.enumerate()) == list(named.enumerate())
 
 
 def test_target_without_a_template_is_refused_with_the_way_out() -> None:

@@ -1,0 +1,82 @@
+"""Everything that hostile or unlucky use did to searchlab, in one command and one table.
+
+    python studies/benchmarks/robustness.py [--quick] [--seed 0]
+
+It runs these programs one after the other, and sums up what they found in one table:
+
+- ``hostile.py``: candidates that misbehave while they are built, and while they run;
+- ``fuzz.py``: damaged and hostile files, for every reader;
+- ``soak.py``: runs of every policy that are interrupted, or whose writes fail;
+- ``soak.py --commands``: ``suite run``, ``table build`` and two ``run`` in one directory, interrupted.
+
+It takes some hours on two cores; ``--quick``, with a tenth of the inputs and interruptions, well under one. The exit
+status is 1 if anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rows import Row
+
+HERE = Path(__file__).parent
+FULL = {"inputs": 100_000, "kills": 500, "commands": 200}
+
+
+def programs(quick: bool, seed: int) -> list[list[str]]:
+    """The command lines, without Python's."""
+    inputs, kills, commands = (str(number // 10 if quick else number) for number in FULL.values())
+    return [
+        ["hostile.py"],
+        ["fuzz.py", "--inputs", inputs, "--seed", str(seed)],
+        ["soak.py", "--kills", kills, "--seed", str(seed)],
+        ["soak.py", "--faults", "--kills", kills, "--seed", str(seed)],
+        ["soak.py", "--commands", "--kills", commands, "--seed", str(seed)],
+    ]
+
+
+def run(words: list[str], folder: Path) -> list[Row]:
+    """The rows of one program, whose own output is shown as it comes."""
+    file = folder / "rows.jsonl"
+    file.unlink(missing_ok=True)
+    code = subprocess.run([sys.executable, HERE / words[0], *words[1:], "--rows", file]).returncode
+    rows = [Row(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    if code and not any(row.wrong for row in rows):
+        rows.append(Row(" ".join(words), "", 0, [f"it ended with {code}"], 0.0))
+    return rows
+
+
+def summed(rows: list[Row]) -> Table:
+    """A row for each part, and one for each thing that went wrong."""
+    table = Table("what", "cases", "tried", "wrong", "minutes")
+    for part in dict.fromkeys(row.part for row in rows):
+        own = [row for row in rows if row.part == part]
+        bad = [row for row in own if row.wrong]
+        seconds = sum(row.seconds for row in own)
+        tried = sum(row.tried for row in own)
+        table.add_row(part, str(len(own)), f"{tried:,}", str(len(bad)), f"{seconds / 60:.1f}")
+        for row in bad:
+            table.add_row(f"  {row.name}", "", f"{row.tried:,}", row.wrong[0], f"{row.seconds / 60:.1f}")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the inputs and of the interruptions")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of inputs and moments (0)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [row for words in programs(options.quick, options.seed) for row in run(words, Path(folder))]
+    Console().print(summed(rows))
+    sys.exit(any(row.wrong for row in rows))
+
+
+if __name__ == "__main__":
+    main()
