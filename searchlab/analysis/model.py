@@ -352,6 +352,10 @@ class Summary(msgspec.Struct, frozen=True):
     overall: Overall | None = None
     caveats: list[str] = []
 
+    def __repr__(self) -> str:
+        strategies = {row.strategy for item in self.workloads for row in item.strategies}
+        return f"<Summary of {len(strategies)} strategies on {len(self.workloads)} workloads>"
+
     @property
     def score_cutoffs(self) -> str:
         """The trials that the scores of all workloads are over, "17 to 52"; where they differ "1-17 to 52-200"."""

@@ -183,6 +183,9 @@ class Log:
     size: int = field(default=0, compare=False)
     """Bytes of its complete lines, uncompressed."""
 
+    def __repr__(self) -> str:
+        return f"<Log {self.path.name}: {len(self.records)} trials>"
+
     @cached_property
     def trials(self) -> list[Trial]:
         return [record.trial for record in self.records]

@@ -42,6 +42,10 @@ class Best:
     tied: tuple[Trial, ...] | None
     result: Result = field(repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        log = self.result.log
+        return f"<Best on {log.header.workload}: {self.gflops:.4g} {log.unit} in trial {self.trial.index}>"
+
     @property
     def config(self) -> Config:
         return self.trial.config

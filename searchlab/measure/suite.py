@@ -122,6 +122,9 @@ class Suite:
     split: Split | None = None
     only: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Suite {self.name}: {len(self.tables)} tables>"
+
     @property
     def name(self) -> str:
         part = self.only or self.split

@@ -161,6 +161,9 @@ class Run:
     seconds: float | None = None
     stop_after: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<Run {self.log.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"
+
     @property
     def budget(self) -> Budget:
         return Budget(self.trials, self.seconds, self.stop_after)

@@ -55,6 +55,11 @@ class Study:
     copy: tuple[str, str] | None = None
     """The name and the text of its copy beside its logs."""
 
+    def __repr__(self) -> str:
+        named = self.spec.named_suite
+        over = f"the suite {named.name}" if named else f"{len(self.spec.workloads)} workloads"
+        return f"<Study of {len(self.spec.policies)} policies over {over}, {len(self.spec.seed_list)} seeds>"
+
     @classmethod
     def load(cls, path: str | Path) -> Study:
         """The study of a TOML file. Raises SearchlabError that names a wrong key, its value and what it may be."""

@@ -73,6 +73,9 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     not set for runs over other tables."""
     tables: dict[str, TableRuns]
 
+    def __repr__(self) -> str:
+        return f"<Trajectories of {self.strategy} over {len(self.tables)} tables of {self.suite}>"
+
     def runs_on(self, table: SuiteTable) -> TableRuns:
         """The runs over ``table``. Raises SearchlabError if there are none, or if they are of another file."""
         name = table.entry.name

@@ -14,11 +14,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import searchlab
 from searchlab import Study, compare, load_log
 from searchlab.console import one_line
 from searchlab.log.format import read_log
 from searchlab.log.html import facts, paragraphs, table
 from searchlab.log.result import Result, Results
+from searchlab.measure.suite import find_suite
+from searchlab.suite.trajectories import baselines
 from tests.support.analysis.logs import WORKLOAD, write
 
 TAGS = {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
@@ -80,6 +83,17 @@ def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
     assert {name, other, WORKLOAD} <= set(words(results[0]._repr_html_()))
     assert {name, other} <= set(words(results._repr_html_()))
     assert f"{other} / {name}" in words(compare(results)._repr_html_())
+
+
+def test_what_an_interpreter_shows_of_an_object_is_a_line(tmp_path: Path) -> None:
+    found = load_log(write(tmp_path, "random", 7, [1, "crash", 3] * 100))
+    study = Study.from_dict({"workloads": [WORKLOAD], "spaces": ["sketch"], "policies": ["random"]})
+    comparison = compare([found])
+    (check, *_) = searchlab.conformance.policy_checks("random")
+    shown = [found, found.log, found.best, study, comparison, comparison.summary, check]
+    shown += [find_suite("v1"), *baselines(find_suite("v1/dev"), ["random"]), *study.plan()[0][:1]]
+    assert not [text for text in map(repr, shown) if len(text) > 120 or not text.startswith("<")]
+    assert repr(found.best) == f"<Best on {WORKLOAD}: 3 GFLOPS in trial 2>"
 
 
 def lines(html: str) -> dict[str, str]:
