@@ -69,10 +69,11 @@ class DaskExecutor(Executor):
             self._scratch = ScratchFolder()
             count = jobs_here(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
-            with dask.config.set(UNWATCHED), _closed_on_error(self._scratch):
+            settings = UNWATCHED | {"temporary-directory": self._scratch.name}  # of the scheduler, too
+            with dask.config.set(settings), _closed_on_error(self._scratch):
                 self._cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
-                    resources=self._resources, local_directory=self._scratch.name, silence_logs=logging.CRITICAL,
+                    resources=self._resources, silence_logs=logging.CRITICAL,
                     env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
                 )  # fmt: skip
                 self._client = Client(self._cluster, set_as_default=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,12 @@ distributed: Any = pytest.importorskip("distributed", reason="needs Dask: pip in
 dask: Any = pytest.importorskip("dask")
 
 
-def test_a_worker_that_is_killed_changes_no_log(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_changes_no_log_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     study = table_study(tmp_path, seeds=6)
     study.run(tmp_path / "one-by-one")
     killed: list[int] = []
@@ -34,6 +40,7 @@ def test_a_worker_that_is_killed_changes_no_log(tmp_path: Path) -> None:
         executor.shutdown()
     assert killed and decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one")
     assert len(decided_in(tmp_path / "out")) == 12
+    assert not list(temporary.iterdir())
 
 
 def test_workers_say_which_machines_may_be_measured(tmp_path: Path) -> None:
