@@ -171,7 +171,7 @@ class Comparison:
         else:
             sentences = [f"{workload}: {said}" for workload, said in self.verdicts.items()]
         over_all = [self.summary.overall.verdict] if self.summary.overall else []
-        return "\n".join([*self.summary.caveats, *over_all, *sentences])
+        return "\n".join([*over_all, *sentences])
 
     def strategies_frame(self) -> pd.DataFrame:
         """A row for each strategy on each workload: GFLOPS, trials and seconds to the target, area, score, failures."""
@@ -313,7 +313,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         columns = ("strategy", "seeds", "best, median", "trials to target", "area")
         shown = self.summary.workloads[:_MOST]
-        text = paragraphs([*self.summary.caveats, *([self.summary.overall.verdict] if self.summary.overall else [])])
+        text = paragraphs([*([self.summary.overall.verdict] if self.summary.overall else [])])
         for item in shown:
             rows = [
                 (row.strategy, len(row.seeds), number_text(row.best_gflops.median, 1),

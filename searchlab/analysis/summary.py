@@ -31,7 +31,6 @@ from .stats.curves import area_under_curve, trials_to_target
 from .stats.intervals import mean_interval
 from .stats.ranks import pairs
 from .stats.targets import anytime, ecdf_area, seconds_of_hits
-from .surrogates import surrogate_caveats
 from .verdict import ranked, verdict
 from .words import listed
 
@@ -55,7 +54,6 @@ def summarize(comparison: ComparedRuns) -> Summary:
         workloads,
         tests.family(len(adjusted)),
         overall(over_all, adjusted, so_far=waiting) if over_all else None,
-        surrogate_caveats(comparison),
     )
 
 
