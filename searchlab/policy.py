@@ -43,12 +43,6 @@ class Policy(ABC):
     is given a :class:`~searchlab.costmodel.Surrogate`: the cost model that the study chose, with its features.
     """
 
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Earlier names of options -> today's names.
-
-    A log with an earlier name resumes. A user who gives an earlier name is told today's name.
-    """
-
     origin: ClassVar[Origin | None] = None
     """The published strategy that this one is, or is related to; None if it claims none.
 
@@ -85,14 +79,6 @@ class Policy(ABC):
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
         self.seed = seed
-
-    @classmethod
-    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` of a log of an earlier version, with today's names (:attr:`renamed`).
-
-        A policy that passes options on to other policies overrides this, to update those as well.
-        """
-        return {cls.renamed.get(name, name): value for name, value in options.items()}
 
     @abstractmethod
     def ask(self, n: int) -> Sequence[Config]:

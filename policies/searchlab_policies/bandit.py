@@ -77,15 +77,6 @@ class Bandit(NeverTwice):
         self._best = math.inf
         self._proposed_by: dict[Config, int] = {}
 
-    @classmethod
-    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` by the names that they have today, those of the arms as well."""
-        options = super().updated(options)
-        arms = options.get("arms")
-        if isinstance(arms, Sequence) and not isinstance(arms, str):
-            options["arms"] = [_updated_arm(arm) for arm in arms]
-        return options
-
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         places: list[int] = []
         exhausted: set[int] = set()
@@ -146,17 +137,6 @@ class Bandit(NeverTwice):
 
 def _spelled_out(shares: Sequence[int]) -> list[int]:
     return [arm for arm, share in enumerate(shares) for _ in range(share)]
-
-
-def _updated_arm(arm: Any) -> Any:
-    """An entry of ``arms`` with options by the names that they have today; one that is not spelled right as it is."""
-    if not isinstance(arm, Mapping) or not isinstance(arm.get("options"), Mapping) or "name" not in arm:
-        return arm
-    try:
-        policy = POLICIES.load(arm["name"])
-    except SearchlabError:  # making the arm says what is wrong with the name
-        return arm
-    return {**arm, "options": policy.updated(arm["options"])}
 
 
 def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:

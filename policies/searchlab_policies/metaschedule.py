@@ -12,9 +12,9 @@ resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,7 +66,6 @@ class MetaSchedule(NeverTwice):
             "a program that is in no searchlab space is left out",
         ),
     )
-    renamed: ClassVar[Mapping[str, str]] = {"warmup": "n_startup"}
 
     def __init__(
         self,

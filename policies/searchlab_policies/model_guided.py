@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,8 +24,6 @@ class ModelGuided(NeverTwice):
         trained on other runs to start with.
     epsilon: probability that a place in the batch goes to a random config.
     """
-
-    renamed: ClassVar[Mapping[str, str]] = {"initial": "n_startup"}
 
     def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, n_startup: int, epsilon: float) -> None:
         super().__init__(space, seed=seed)

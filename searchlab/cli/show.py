@@ -68,8 +68,6 @@ def _show_plugin(kind: Shown, name: str) -> None:
         default = "" if parameter.default is parameter.empty else _shown(parameter.default)
         table.add_row(Text(option, "bold"), default, ranges.get(option) or _type(parameter))
     out.print(table if options else "It has no options.")
-    for old, new in getattr(cls, "renamed", {}).items():
-        _say(f"{old} is called {new} now")
     if kind is Shown.policy and cls.own_cost_model:
         model, features = model_of(cls)
         _say(f"its cost model: {COST_MODELS.named(model)[0].name}, with the features {features}")

@@ -141,7 +141,10 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     after = log.read_bytes()
     lines = [json.loads(line) for line in after.splitlines()]
     assert after.startswith(first) and [line["index"] for line in lines if "config" in line] == list(range(6))
-    assert [line["final"] for line in lines if "final" in line] == [4, 6]  # the fastest were measured again twice
+    assert [line["trials"] for line in lines if line["kind"] == "finalists"] == [
+        4,
+        6,
+    ]  # the fastest were measured again twice
     for change, said in (
         (["--policy", "grid"], "its policy is"),
         (["--policy", "random", "--seed", 1], "its seed is 0, not 1"),

@@ -11,9 +11,8 @@ It models the parameters that all configs of the space have. Those that depend o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import ClassVar
 
 import numpy as np
 import optuna
@@ -49,7 +48,6 @@ class Gp(OptunaPolicy):
         "no more than 256 trials are modelled",
         "parameters that not all configs have are suggested by TPESampler",
     )
-    renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
 
     def __init__(
         self,

@@ -8,9 +8,6 @@ trials not told of yet count among the bad ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from optuna.samplers import BaseSampler, TPESampler
 
 from searchlab.options import whole
@@ -33,7 +30,6 @@ class Tpe(OptunaPolicy):
         "16 random trials first, not 10",
         "no more than 500 trials are modelled",
     )
-    renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
 
     def __init__(
         self, space: Space, *, seed: int, n_startup: int = 16, ei_candidates: int = 24, memory: int = 500
