@@ -21,6 +21,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 import msgspec
 
 from .errors import RunEnded, SearchlabError, described, did_you_mean
+from .options import SUPPLIED, checked, declared_options
 
 T = TypeVar("T")
 
@@ -113,9 +114,14 @@ class PluginKind(Generic[T]):
         return ""
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
-        """The parameters of the constructor that are options, by name."""
+        """The parameters of the constructor that are options, by name; an annotation is evaluated if it is checked."""
+        declared = declared_options(cls.__init__)
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
-        return {p.name: p for p in parameters if p.name not in ("seed", "cost_model")}
+        return {
+            p.name: p.replace(annotation=declared.get(p.name, p.annotation))
+            for p in parameters
+            if p.name not in SUPPLIED
+        }
 
     def check_class(self, name: str, cls: type[Any]) -> None:
         """Raise SearchlabError if ``cls`` does not keep the contract of this kind."""
@@ -125,7 +131,7 @@ class PluginKind(Generic[T]):
                 f"name one that `searchlab list` shows"
             )
 
-    def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
+    def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
         """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``."""
         known = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
@@ -133,6 +139,13 @@ class PluginKind(Generic[T]):
         for option in options:
             if option not in known:
                 raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, known)}")
+
+    def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
+        """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``, or not its value."""
+        self.check_names(name, cls, options)
+        for option, parameter in self.options_of(cls).items():
+            if option in options:
+                checked(option, options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
         """An instance, with ``args``, ``given`` and its options. Raises SearchlabError for a wrong option."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from .options import ChecksOptions
 from .plugins import PluginKind, PluginSpec
 from .records import Trial
 from .space import Config, Space
@@ -33,7 +34,7 @@ class Origin:
     deviations: tuple[str, ...] = ()
 
 
-class Policy(ABC):
+class Policy(ChecksOptions, ABC):
     """A search strategy: it is asked for configs, and told their costs.
 
     Its state is a function of (space, options, seed, the trials told so far in order) and of nothing else:

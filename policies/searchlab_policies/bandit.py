@@ -17,7 +17,7 @@ import numpy as np
 from searchlab.costmodel import COST_MODELS, Surrogate, make_cost_model
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.options import real, whole
+from searchlab.options import Count, NonNegative
 from searchlab.policy import POLICIES, NeverTwice, Origin, Policy, model_of, takes_cost_model
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -63,17 +63,17 @@ class Bandit(NeverTwice):
         *,
         seed: int,
         arms: Sequence[str | Mapping[str, Any]] = ARMS,
-        exploration: float = 0.05,
-        window: int = 500,
+        exploration: NonNegative = 0.05,
+        window: Count = 500,
     ) -> None:
         super().__init__(space, seed=seed)
-        self.exploration = real("exploration", exploration, 0)
+        self.exploration = exploration
         if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
             raise SearchlabError(f"option 'arms' is {arms!r}; it must be a list of at least one policy")
         seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost takes no larger ones
         self.arms = [make_arm(arm, space, int(own)) for arm, own in zip(arms, seeds, strict=True)]
         # (arm, whether it was a new best) of the last results, oldest first.
-        self.history: deque[tuple[int, bool]] = deque(maxlen=whole("window", window, 1))
+        self.history: deque[tuple[int, bool]] = deque(maxlen=window)
         self._best = math.inf
         self._proposed_by: dict[Config, int] = {}
 

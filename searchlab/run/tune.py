@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console
 
 from ..errors import SearchlabError
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..options import real, whole
+from ..options import Between, Count, NonNegative, checked
 from ..plugins import PluginSpec
 from ..schema import explained
 from ..space import Space
@@ -71,12 +71,15 @@ def tune(
     Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
     more trials than it was to have: the result is then of all.
     """
-    for name, value, least in (("batch", batch, 1), ("seed", seed, 0)):
-        whole(name, value, least)
-    for name, count in (("trials", trials), ("stop_after", stop_after)):
-        if count is not None:
-            whole(name, count, 1)
-    if seconds is not None and not real("seconds", seconds, 0):
+    for name, value, declared in (
+        ("batch", batch, Count),
+        ("seed", seed, Annotated[int, Between(0)]),
+        ("trials", trials, Count | None),
+        ("stop_after", stop_after, Count | None),
+        ("seconds", seconds, NonNegative | None),
+    ):
+        checked(name, value, declared)
+    if seconds == 0:
         raise SearchlabError("option 'seconds' is 0; it must be more than 0")
     budget = budget_of(trials, seconds, stop_after)
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure

@@ -251,16 +251,17 @@ def test_list_and_space_and_schema() -> None:
 
 
 ACME = '''
+from typing import Annotated
 from searchlab import NeverTwice
-from searchlab.options import whole
+from searchlab.options import Between
 from searchlab.policy import Origin
 
 class Copy(NeverTwice):
     """Walks about. And far."""
 
-    def __init__(self, space, *, seed, legs=2):
+    def __init__(self, space, *, seed, legs: Annotated[int, Between(1, 8)] = 2):
         super().__init__(space, seed=seed)
-        self.legs = whole("legs", legs, 1, 8)
+        self.legs = legs
 
     origin = Origin("Walker [x]", "2.1", "walk.py", "reproduction", ("no walls", "one leg"))
 

@@ -8,9 +8,11 @@ trials not told of yet count among the bad ones.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from optuna.samplers import BaseSampler, TPESampler
 
-from searchlab.options import whole
+from searchlab.options import Between, Count
 from searchlab.space import Space
 
 from .adapter import OptunaPolicy, origin
@@ -32,10 +34,16 @@ class Tpe(OptunaPolicy):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, n_startup: int = 16, ei_candidates: int = 24, memory: int = 500
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 16,
+        ei_candidates: Count = 24,
+        memory: Annotated[int, Between(4)] = 500,
     ) -> None:
-        super().__init__(space, seed=seed, n_startup=whole("n_startup", n_startup, 1), memory=memory)
-        self.ei_candidates = whole("ei_candidates", ei_candidates, 1)
+        super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
+        self.ei_candidates = ei_candidates
 
     def sampler(self, seed: int) -> BaseSampler:
         return TPESampler(n_startup_trials=1, n_ei_candidates=self.ei_candidates, constant_liar=True, seed=seed)
