@@ -28,6 +28,7 @@ def Between(low: float, high: float | None = None) -> msgspec.Meta:
     return msgspec.Meta(ge=low, le=high)
 
 
+Natural = Annotated[int, Between(0)]
 Count = Annotated[int, Between(1)]
 NonNegative = Annotated[float, Between(0)]
 UnitInterval = Annotated[float, Between(0, 1)]

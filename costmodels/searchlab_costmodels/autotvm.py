@@ -63,13 +63,9 @@ class AutoTVM(CostModel):
     """
 
     def __init__(
-        self,
-        *,
-        seed: int,
-        loss: Literal["reg", "rank", "rank-binary"] = "reg",
-        plan_size: Count = 64,
+        self, *, seed: int, loss: Literal["reg", "rank", "rank-binary"] = "reg", plan_size: Count = 64,
         transfer: Literal["pool", "base-margin"] = "pool",
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(seed=seed)
         self.loss = loss
         self.plan_size = plan_size

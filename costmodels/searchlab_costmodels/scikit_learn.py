@@ -206,14 +206,9 @@ class Mlp(ScikitLearn):
     """
 
     def __init__(
-        self,
-        *,
-        seed: int,
-        width: Count = 64,
-        layers: Annotated[int, Between(1, 16)] = 2,
-        alpha: NonNegative = 1e-2,
+        self, *, seed: int, width: Count = 64, layers: Annotated[int, Between(1, 16)] = 2, alpha: NonNegative = 1e-2,
         steps: Count = 200,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(seed=seed)
         self.hidden = (width,) * layers
         self.alpha = alpha

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Annotated
 
 import numpy as np
 
 from searchlab.costmodel import Array, Surrogate
-from searchlab.options import Between, Count, UnitInterval
+from searchlab.options import Count, Natural, UnitInterval
 from searchlab.plugins import Plugin
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
@@ -71,7 +70,7 @@ class Ansor(ModelGuided):
         cost_model: Surrogate,
         n_startup: Count = 101,
         population: Count = 2048,
-        generations: Annotated[int, Between(0)] = 4,
+        generations: Natural = 4,
         measured_ratio: UnitInterval = 0.2,
         mutation_prob: UnitInterval = 0.85,
         epsilon: UnitInterval = 0.05,

@@ -46,13 +46,9 @@ class Droplet(NeverTwice):
     )
 
     def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        start: Literal["first", "random"] | Sequence[int] = "first",
+        self, space: Space, *, seed: int, start: Literal["first", "random"] | Sequence[int] = "first",
         pvalue: UnitInterval = 0.05,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
         self.pvalue = pvalue
         first = self._first(start)

@@ -15,7 +15,7 @@ import numpy as np
 
 from searchlab.costmodel import scores_of
 from searchlab.errors import SearchlabError
-from searchlab.options import Between, UnitInterval
+from searchlab.options import Between, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -45,14 +45,9 @@ class Evolutionary(NeverTwice):
     )
 
     def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        population: Annotated[int, Between(2)] = 16,
-        elites: Annotated[int, Between(0)] = 4,
+        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] = 16, elites: Natural = 4,
         mutation_prob: UnitInterval = 0.1,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
         self.population = population
         self.elites = elites

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from searchlab.errors import InvalidConfig, UnsupportedSpace
 from searchlab.metaschedule import TracedSpace, tune_context
-from searchlab.options import Between, Count, UnitInterval
+from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -73,10 +73,10 @@ class MetaSchedule(NeverTwice):
         *,
         seed: int,
         population: Count = 512,
-        generations: Annotated[int, Between(0)] = 4,
+        generations: Natural = 4,
         measured_ratio: UnitInterval = 0.2,
         mutation_prob: UnitInterval = 0.85,
-        retries: Annotated[int, Between(0)] = 10,
+        retries: Natural = 10,
         epsilon: UnitInterval = 0.05,
         n_startup: Count = 100,
     ) -> None:

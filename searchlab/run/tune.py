@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 
 from ..errors import SearchlabError
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..options import Between, Count, NonNegative, checked
+from ..options import Count, Natural, NonNegative, checked
 from ..plugins import PluginSpec
 from ..schema import explained
 from ..space import Space
@@ -71,14 +71,11 @@ def tune(
     Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
     more trials than it was to have: the result is then of all.
     """
-    for name, value, declared in (
-        ("batch", batch, Count),
-        ("seed", seed, Annotated[int, Between(0)]),
-        ("trials", trials, Count | None),
-        ("stop_after", stop_after, Count | None),
-        ("seconds", seconds, NonNegative | None),
-    ):
-        checked(name, value, declared)
+    checked("batch", batch, Count)
+    checked("seed", seed, Natural)
+    checked("trials", trials, Count | None)
+    checked("stop_after", stop_after, Count | None)
+    checked("seconds", seconds, NonNegative | None)
     if seconds == 0:
         raise SearchlabError("option 'seconds' is 0; it must be more than 0")
     budget = budget_of(trials, seconds, stop_after)

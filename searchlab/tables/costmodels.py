@@ -22,7 +22,7 @@ from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
 from ..log.format import find_logs, read_log
 from ..log.result import Result
-from ..options import Between, Count, checked
+from ..options import Between, Count, Natural, checked
 from ..plugins import Plugin
 from ..run.spec import FeaturesName
 
@@ -60,14 +60,11 @@ def evaluate(
     trial of each log. Raises SearchlabError for a log that is unreadable or has fewer than 8 successful trials, and
     for models, features and splits that are unknown or do not fit together.
     """
-    for name, value, declared in (
-        ("features", features, FeaturesName),
-        ("split", split, Split),
-        ("seed", seed, Annotated[int, Between(0)]),
-        ("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)]),
-        ("k", k, Count),
-    ):
-        checked(name, value, declared)
+    checked("features", features, FeaturesName)
+    checked("split", split, Split)
+    checked("seed", seed, Natural)
+    checked("k", k, Count)
+    checked("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
     for model in models:  # a wrong name or option is found before anything takes long
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:

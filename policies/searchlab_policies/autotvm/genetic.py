@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from searchlab.errors import SearchlabError
-from searchlab.options import Between, UnitInterval
+from searchlab.options import Between, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
@@ -41,14 +41,9 @@ class AutoTVMGenetic(NeverTwice):
     )
 
     def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        population: Annotated[int, Between(2)] = 100,
-        elites: Annotated[int, Between(0)] = 3,
+        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] = 100, elites: Natural = 3,
         mutation_prob: UnitInterval = 0.1,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
         self.population = self.n_startup = population
         self.elites = elites

@@ -34,14 +34,9 @@ class Tpe(OptunaPolicy):
     )
 
     def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        n_startup: Count = 16,
-        ei_candidates: Count = 24,
+        self, space: Space, *, seed: int, n_startup: Count = 16, ei_candidates: Count = 24,
         memory: Annotated[int, Between(4)] = 500,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.ei_candidates = ei_candidates
 

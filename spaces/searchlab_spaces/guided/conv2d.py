@@ -55,14 +55,9 @@ class GuidedConv2d(Space):
     workload: Conv2d
 
     def __init__(
-        self,
-        workload: Workload,
-        target: Target,
-        *,
-        blocks: Literal["model", "knobs"] = "model",
-        winograd: bool = False,
-        dot: bool = False,
-    ) -> None:
+        self, workload: Workload, target: Target, *, blocks: Literal["model", "knobs"] = "model",
+        winograd: bool = False, dot: bool = False,
+    ) -> None:  # fmt: skip
         if not isinstance(workload, Conv2d):
             raise UnsupportedWorkload(f"guided-conv2d takes conv2d workloads, not {workload}; use guided-gemm for it")
         if target.kind != "llvm":
