@@ -154,8 +154,8 @@ PAUSE = 12.0
 """No command of these takes longer; a signal comes within so many seconds of its start."""
 IGNORED = "Exception ignored in"
 """Python drops an interrupt that comes while a weak reference is removed; it says so, and the command goes on."""
-ENDS = (0, 130, -9, -15)
-"""How a command may end; by SIGTERM itself where it comes before Python has read a line of ours."""
+ENDS = (0, 130, -9, -15, -2)
+"""How a command may end; by the signal itself where it comes before Python has read a line of ours."""
 UNSTEADY = "the machine is not steady"
 """A table is not made on a busy machine: the command says so and may be run again, as a user would."""
 
