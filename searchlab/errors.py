@@ -98,7 +98,7 @@ class RunsFailed(SearchlabError):
 
 
 SHOWN = 5
-"""How many reasons are told, of :class:`RunsFailed` and of logs that are left out."""
+"""How many reasons a message lists, in :class:`RunsFailed` and for logs that are left out."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -43,9 +43,9 @@ class Knob:
     def kind(self) -> Kind:
         """How its choices compare.
 
-        Numbers lie on a line. Tiles are near each other if the logarithms of their factors are. Words are equal or not,
-        and a switch is a word. A subclass whose tuples are not tiles, but for example permutations, overrides this with
-        "word".
+        Numbers are compared on a line. Tiles are near each other if the logarithms of their factors are. Words are
+        equal or not, and a switch is a word. A subclass whose tuples are not tiles, but for example permutations,
+        overrides this with "word".
         """
         kinds = {_kind(value) for value in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"

@@ -37,7 +37,7 @@ UnitInterval = Annotated[float, Between(0, 1)]
 class ChecksOptions:
     """A base class that checks the options which the constructors of its subclasses are given by keyword.
 
-    It wraps each constructor, so that a script which calls the class is told the same as a study file.
+    It wraps each constructor, so that scripts get the same errors as study files.
     """
 
     def __init_subclass__(cls, **given: Any) -> None:

@@ -232,7 +232,7 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     for strategy, own in by_strategy.items():
         if used := own[0].log.header.effective:
             values = listed([f"{option} {value}" for option, value in used.items()])
-            notes.append(f"{strategy} used {values}: not as many as its options say.")
+            notes.append(f"{strategy} used {values}: fewer than its options request.")
     shares = []
     for strategy, own in by_strategy.items():
         near = np.concatenate([run.log.nearest for run in own])

@@ -48,7 +48,7 @@ def stored_best(store: Store, target: Target, computing: Callable[[Workload], Si
             instead = "the next one is" if workload in best else "none is"
             _warn(f"the fastest program of {workload} cannot be made again, and {instead} used: {failed}")
         elif workload not in best:
-            _warn(f"{store.nothing(str(workload), own, target)}. None of them is used: they are of another place")
+            _warn(f"{store.nothing(str(workload), own, target)}. None is used, as they are for another place")
     return best
 
 

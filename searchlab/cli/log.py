@@ -52,7 +52,7 @@ def log_repair(file: Annotated[Path, typer.Argument(help="The log to repair.", m
 
     done = repair(file)
     if done is None:
-        out.print(f"{file} is whole; nothing was changed", soft_wrap=True, markup=False)
+        out.print(f"{file} is intact; nothing was changed", soft_wrap=True, markup=False)
         return
     out.print(f"{file} has {done.trials:,} trials, and its run can go on from there", soft_wrap=True, markup=False)
     if done.rest:

@@ -34,7 +34,7 @@ def report(
         ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also the runs and trials that lie there and that the study no longer has.")
+        bool, typer.Option("--all", help="Include runs and trials that are no longer part of the study.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

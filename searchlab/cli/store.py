@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 store = typer.Typer(
     no_args_is_help=True,
     help="What has been measured of a workload, by whichever study: a file of this user, which several processes may "
-    "use at a time. It must lie on a disk of this machine, not on a network file system.",
+    "use at a time. It must be on a local disk, not on a network file system.",
 )
 
 StoreFile = Annotated[

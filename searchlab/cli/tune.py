@@ -46,11 +46,11 @@ def tune(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help="End when so many seconds have been charged: proposing, training, building and running."),
+        typer.Option(help="Stop after this much charged time in seconds: proposing, training, building and running."),
     ] = None,
     stop_after: Annotated[
         int | None,
-        typer.Option(min=1, help="End after so many trials without a gain over 1 % of the best throughput."),
+        typer.Option(min=1, help="Stop after this many trials without a gain of more than 1 % in throughput."),
     ] = None,
     batch: Annotated[
         int, typer.Option(min=1, help="The number of configs that the policy is asked for at a time.")

@@ -1,7 +1,7 @@
 """AutoTVM's logs, JSON lines of versions 0.1 (``i``, ``r``, ``v``) and 0.2 (``input``, ``config``, ``result``).
 
 Its older logs of pickled lines are refused: reading one would run what is in it.
-What is lost: the index of a config (a space of ours computes it anew), the code hash of its template, and which tuner
+What is lost: the index of a config (searchlab computes its own), the code hash of its template, and which tuner
 made it and in which batches, which AutoTVM does not record. The one time AutoTVM gives, of building and running
 together, is counted as running.
 """

@@ -43,7 +43,7 @@ class SlurmExecutor(Executor):
             alone = {"slurm_exclusive": True} if exclusive else {}
             self._executor.update_parameters(**{"name": "searchlab", **alone, **parameters})
         except (ValueError, TypeError, RuntimeError, NameError, AssertionError) as error:
-            raise SearchlabError(f"the executor 'slurm' cannot be had so: {first_line(error)}") from None
+            raise SearchlabError(f"cannot create the Slurm executor: {first_line(error)}") from None
         self._left: dict[Any, Future[Any]] = {}
         self._lock = threading.Lock()
         self._new = threading.Event()

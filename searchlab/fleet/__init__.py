@@ -1,1 +1,1 @@
-"""Planning a fleet: how long a study takes on so many devices and builders, and what it waits for."""
+"""Planning a fleet: how long a study takes with a number of devices and builders, and what it waits for."""

@@ -25,7 +25,7 @@ NEAR = 0.1
 """A fleet is as good as another if the study takes at most so much longer, as a share."""
 
 SIMULATED = 10_000
-"""About how many trials are simulated on each fleet, of a study that has more: every so many-th run of each kind."""
+"""About how many trials are simulated on each fleet, of a study that has more: every n-th run of each kind."""
 
 TIMED_BY = ("number", "repeat", "min_repeat_ms", "prune_factor", "check")
 """The settings of a measurement that decide how long a program is on a device."""
@@ -56,8 +56,8 @@ class FleetPlan:
     runs, trials: of the study. logs: how many say what its trials take.
     knee: the smallest fleet, counting devices and builders, on which the study takes at most ``NEAR`` longer than on
     the fastest one. by_devices: for each number of devices, the fewest builders of which the same is true among fleets
-    with so many devices; then the fewest jobs, and the smallest batch. notes: what to know about the logs, a sentence
-    each.
+    with that number of devices; then the fewest jobs, and the smallest batch. notes: what to know about the logs, a
+    sentence each.
     """
 
     runs: int
@@ -80,7 +80,7 @@ def plan_fleet(
     batches: Sequence[int | None] = (None,),
     seed: int = 0,
 ) -> FleetPlan:
-    """Simulate all ``runs`` of a study on every fleet of so many devices, builders and jobs, with every batch.
+    """Simulate all ``runs`` of a study on every fleet of these numbers of devices, builders and jobs, with every batch.
 
     logs: logs, and directories of logs, whose trials the runs are made of; ``seed`` decides which. start: seconds of a
     core that it takes to start a process, as :func:`start_seconds` gives them.
@@ -178,7 +178,7 @@ def _notes(runs: Sequence[Run], used: Sequence[RecordedRun], batches: Sequence[i
     targets = {str(run.space.target.to_json()) for run in runs}
     others = {str(one.header.target) for one in used} - targets
     if others:
-        notes.append(f"the logs are of another target, whose programs run at their own speed: {', '.join(others)}")
+        notes.append(f"some logs are for another target, whose programs run at another speed: {', '.join(others)}")
     if not any(trial.connect for one in used for trial in one.trials):
         notes.append("the logs are not of a fleet: the time to connect to a device is not in them, and counts as 0")
     wanted: dict[str, Any] = runs[0].settings.identity()

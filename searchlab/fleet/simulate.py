@@ -4,7 +4,7 @@ A job makes one run after the other. For each batch it proposes, then builds all
 proposes again. A device runs one program at a time; the tracker lends devices in the order in which they are asked for,
 and a job asks for one as soon as a program has none. A job builds with as many processes as there are cores, and talks
 to devices with as many as there are devices, but with no more of either than its first batch has trials. One job
-starts these once; if there are several jobs, each starts them anew for each of its runs.
+starts these once; if there are several jobs, each starts them again for each of its runs.
 """
 
 from __future__ import annotations

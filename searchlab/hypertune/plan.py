@@ -48,7 +48,7 @@ class HyperPlan:
     def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> Hypertuned:
         """Search, then compare. ``out``: a directory whose journal keeps the trials; a later run goes on with them.
 
-        Raises SearchlabError if the journal there is of another search.
+        Raises SearchlabError if the journal belongs to another search.
         """
         with self.measurer, ScratchFolder() as scratch, Journal(out / "optuna.log" if out else None) as journal:
             replays = Replays(self.measurer, Path(scratch))

@@ -23,8 +23,8 @@ class Budget(msgspec.Struct, frozen=True):
     """A run ends where the first part of its budget is spent.
 
     trials: the most trials. seconds: charged time, as :attr:`~searchlab.log.format.Log.elapsed` has it: proposing,
-    training, building and running; None for no limit. stop_after: so many trials in which the best throughput rose by
-    at most 1 % (:data:`~searchlab.log.format.GAIN`), failures included; None to go on without a gain.
+    training, building and running; None for no limit. stop_after: the number of trials in which the best throughput
+    rose by at most 1 % (:data:`~searchlab.log.format.GAIN`), failures included; None to go on without a gain.
 
     Seconds and gains are judged after whole batches. So where a run ends follows from its log alone, and the log of a
     smaller budget is the beginning of the log of a larger one: that is why a budget is no part of a run's identity.

@@ -1,6 +1,6 @@
 """Many logs read at once, by way of a cache beside them: ``log-cache.parquet`` in the directory that is read.
 
-The cache is made from the logs, and is never the truth. A log whose file has changed in any way is read anew; a cache
+The cache is derived from the logs. A log whose file has changed in any way is read again; a cache
 that is damaged, or that somebody else made, does not count. It is Parquet, a row for each log, and takes pyarrow, the
 extra ``searchlab[cache]``; without it, and in directories that cannot be written to, all logs are read each time.
 """
@@ -37,7 +37,7 @@ FEWEST = 200
 """So few logs are read within a second: they get no cache."""
 
 STALE = 0.02
-"""The cache is written anew when more than this part of the logs had to be read."""
+"""The cache is rewritten when more than this part of the logs had to be read."""
 
 _FORMAT = b"3"
 _FINAL, _ENDED = msgspec.json.Decoder(Final | None), msgspec.json.Decoder(Ended | None)
@@ -97,7 +97,7 @@ class Stamp(NamedTuple):
 def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readings: bool = True) -> list[Columns]:
     """The logs at ``paths``, in order. Raises SearchlabError as :func:`~searchlab.log.columns.read_columns`.
 
-    directory: above all of them, where their cache lies; None for none. texts: see there. readings: False where
+    directory: their common directory, which holds the cache; None for none. texts: see there. readings: False where
     ``counts`` and ``readings`` are not needed, a third of all; they may then be empty.
     """
     cache = LogCache.of(directory) if directory and len(paths) >= FEWEST else None
@@ -148,7 +148,7 @@ class LogCache:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException, *UNREADABLE) as error:
-            warnings.warn(f"{self.path} is damaged ({error}) and is made anew", SearchlabWarning, stacklevel=2)
+            warnings.warn(f"{self.path} is damaged ({error}) and will be rebuilt", SearchlabWarning, stacklevel=2)
         return {}
 
     def _logs(

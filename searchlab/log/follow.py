@@ -58,7 +58,7 @@ class Follower:
         if now == self._file:
             return False
         if self._file is None or now[0] != self._file[0] or now[1] < self._offset or self.path.suffix == ".gz":
-            self._begin()  # it is another file than before, or it was made anew
+            self._begin()  # it is another file than before, or it was rewritten
         self._file = now
         try:
             return self._read()

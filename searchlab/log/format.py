@@ -34,7 +34,7 @@ from .charges import Floats, Ints, batch_starts, charged
 from .header import DRAFT, FORMAT, Header
 
 _Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
-"""Seconds of a run of a program. Beyond these bounds it is no time, and sums and ratios would leave the numbers."""
+"""Seconds of one execution. Beyond these bounds it is not a plausible time, and arithmetic would overflow."""
 
 _Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
 """Seconds that something else took."""
@@ -306,7 +306,7 @@ def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
     if rest:
         number = first + len(whole)
         problem = "it is torn: its end is missing; the run " + (
-            "drops it when it resumes" if number > 1 else "writes it anew"
+            "drops it when it resumes" if number > 1 else "rewrites it"
         )
         yield Line(number, rest, None if number > 1 else _header(rest).item, problem, torn=True)
 
@@ -326,7 +326,7 @@ def _header(line: bytes) -> Line:
 
 
 def check_follows(item: Final | Ended, trials: int) -> None:
-    """Raise msgspec.ValidationError where a line that is no trial cannot stand after so many ``trials``."""
+    """Raise msgspec.ValidationError where a line that is no trial cannot follow ``trials`` trials."""
     if item.trials != trials:
         raise msgspec.ValidationError(f"it is of {item.trials} trials, but {trials} precede it")
     if isinstance(item, Ended):

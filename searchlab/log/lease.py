@@ -113,7 +113,7 @@ class LeasedFile:
 
 
 def _lock(file: int) -> None:
-    """Lock ``file``, where locks are to be had. Raises BlockingIOError if another process holds its lock."""
+    """Lock ``file``, if the file system supports locks. Raises BlockingIOError if another process holds its lock."""
     try:
         lock(file)
     except BlockingIOError:

@@ -73,6 +73,4 @@ def read_plan(directory: Path) -> StudyPlan | None:
     try:
         return msgspec.json.decode(data, type=StudyPlan)
     except UNREADABLE as error:
-        raise SearchlabError(
-            f"{path} is damaged: {error}; run the study again, which writes it anew, or remove it"
-        ) from None
+        raise SearchlabError(f"{path} is damaged: {error}; run the study again to rewrite it, or remove it") from None

@@ -119,7 +119,7 @@ class Result:
         space = SPACES.make(plugin, parse_workload(header.workload), resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
-                f"{self.log.path} is of another version of the space {header.space.name!r}: its knobs differ"
+                f"{self.log.path} was written for another version of the space {header.space.name!r}: its knobs differ"
             )
         object.__setattr__(self, "_space", space)
         return space

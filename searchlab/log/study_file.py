@@ -10,7 +10,7 @@ TOML, JSON = "study-as-run.toml", "study-as-run.json"
 """Its name: of a copy of a study file, and of a study that a script made. They are no names that a user gives."""
 
 _LEVELS = 4
-"""How far above a log its study may lie: RESULTS/workload/space/strategy/seed0.jsonl."""
+"""How many directories above a log its study may be: RESULTS/workload/space/strategy/seed0.jsonl."""
 _MOST = 100_000  # bytes that are read
 
 

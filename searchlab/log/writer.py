@@ -129,7 +129,7 @@ class LogWriter:
             yield
         except OSError as error:
             raise SearchlabError(
-                f"cannot write the log {self.path}: {error.strerror}; free space, or look after the disk, and run again"
+                f"cannot write the log {self.path}: {error.strerror}; free space or check the disk, then run again"
             ) from None
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ def _why_none() -> str:
 
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
         absent = " and ".join(library for library in NEEDED if not _loads(library)) or "another library"
-        return f"TVM cannot load its CUDA runtime, for want of {absent} (libcuda is of the NVIDIA driver)"
+        return f"TVM cannot load its CUDA runtime: {absent} is missing (libcuda comes with the NVIDIA driver)"
     return "the driver reports none"
 
 

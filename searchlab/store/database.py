@@ -1,6 +1,6 @@
 """The file of a store: an SQLite database, which several processes may read and write at the same time.
 
-Its journal is a write-ahead log, which needs memory that the processes share: a store must lie on a disk of this
+Its journal is a write-ahead log, which needs memory that the processes share: a store must be on a disk of this
 machine, not on a network file system. While no process has it open, it is one file.
 
 - ``runs`` has a row for each run: the key of what it measured, and its fastest program. ``header`` is the digest of the
@@ -8,7 +8,7 @@ machine, not on a network file system. While no process has it open, it is one f
 - ``lines`` has the lines of each log, as they are. A trial has the hash of its ``program``, or its config if a program
   that ran has no hash.
 - ``states`` has the digest of each log as it was when it was added, and how many of the lines these are. A log only
-  grows, so each state of it can be had again.
+  grows, so every state of it can be restored.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _number(database: sqlite3.Connection, pragma: str) -> int:
     return int(database.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
-_ANEW = "make it anew of the logs, with searchlab store add"
+_ANEW = "rebuild it from the logs with searchlab store add"
 
 _SENTENCES = {
     "SQLITE_BUSY": f"another process has locked the store {{path}} for more than {PATIENCE:.0f} seconds; wait for it",

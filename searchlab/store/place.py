@@ -1,4 +1,4 @@
-"""Where a store lies, and how an entry of a warm start names one."""
+"""The location of a store, and how an entry of a warm start names one."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class Store:
             yield self._log(run, lines)
 
     def _log(self, run: int, count: int) -> Log:
-        """The log of a run, as it was when it had so many lines."""
+        """The log of a run, as it was when it had this number of lines."""
         rows = self._rows(
             "SELECT workload, target, machine, space, fingerprint, origin FROM runs WHERE id = ?", [run], _Index
         )
@@ -289,7 +289,7 @@ class Store:
             raise self._damaged(str(error)) from None
 
     def _damaged(self, why: str) -> SearchlabError:
-        return SearchlabError(f"the store {self.path} is damaged: {why}; make it anew of the logs")
+        return SearchlabError(f"the store {self.path} is damaged: {why}; rebuild it from the logs")
 
 
 def _write(path: Path, lines: list[bytes]) -> None:

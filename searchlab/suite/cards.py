@@ -52,7 +52,7 @@ class Card:
 
     @cached_property
     def distances(self) -> dict[int, float]:
-        """For each of ``DRAWS``: how much longer than the optimum the best of so many random draws takes, expected."""
+        """For each of ``DRAWS``: the expected excess of the best of that many random draws over the optimum."""
         costs = self.recorded.log.costs
         curve = expected_best(costs, max(DRAWS))
         return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in DRAWS}

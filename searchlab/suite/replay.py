@@ -1,4 +1,4 @@
-"""Replaying trajectories: the strategy runs anew over the table, and must ask for the same configs in order."""
+"""Replaying trajectories: the strategy runs over the table again, and must ask for the same configs in order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Replayed:
     narrower: int = 0
 
     def told(self, what: str) -> str:
-        """The step of a verification: so many ``what``, replayed."""
+        """The step of a verification: the number of ``what`` that were replayed."""
         narrower = f", {self.narrower} of them without numpy's code for AVX-512" if self.narrower else ""
         return f"{self.runs:,} of {self.of:,} {what}, replayed{narrower}"
 

@@ -77,7 +77,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Trajectories of {self.strategy} over {len(self.tables)} tables of {self.suite}>"
 
     def runs_on(self, table: SuiteTable) -> TableRuns:
-        """The runs over ``table``. Raises SearchlabError if there are none, or if they are of another file."""
+        """The runs over ``table``. Raises SearchlabError if there are none, or if they were made over another file."""
         name = table.entry.name
         if name not in self.tables:
             raise SearchlabError(f"{self.strategy} has no runs over {table.name}{did_you_mean(name, self.tables)}")
@@ -85,7 +85,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         if runs.digest != table.digest:
             raise SearchlabError(
                 f"the runs of {self.strategy} are over another {table.name}: its SHA-256 was {runs.digest}, and is "
-                f"{table.digest}; fetch the suite that they were made with, or make them anew"
+                f"{table.digest}; fetch the suite that they were made with, or run them again"
             )
         return runs
 
@@ -186,7 +186,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
         if header.measure != table.table.settings().identity():
             raise SearchlabError(
                 f"{path} was not answered by {table.table.name} as it is now: its measure is {header.measure}, not "
-                f"{table.table.settings().identity()}; leave it out, or run it anew"
+                f"{table.table.settings().identity()}; leave it out, or run it again"
             )
         same = first.setdefault(header.name, header)
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):

@@ -144,7 +144,7 @@ def _card(recorded: RecordedTable) -> list[str]:
     if not path.is_file():
         return [f"{name} is missing; `searchlab suite seal` makes it"]
     if path.read_text(encoding="utf-8") != Card(recorded).text():
-        return [f"{name} is not the card of its table; `searchlab suite seal` makes it anew"]
+        return [f"{name} is not the card of its table; `searchlab suite seal` rewrites it"]
     return []
 
 

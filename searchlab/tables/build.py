@@ -44,7 +44,7 @@ class TableRun:
 
     @classmethod
     def at(cls, run: Run, path: Path, passes: int = 0) -> TableRun:
-        """The table at ``path``. Where it is timed in passes, what it is made from lies in a folder beside it."""
+        """The table at ``path``. If it is timed in passes, intermediate files are kept in a folder beside it."""
         if not passes:
             log = path.with_suffix("") if path.suffix == ".gz" else path
             return cls(replace(run, log=log), path)
@@ -142,7 +142,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
     """Measure those ``tables`` of ``study`` that are not complete. To resume, call it again.
 
     A table that is timed in passes, and a file ``*.gz``, is written when it is complete. Raises SearchlabError if a
-    file is of another run, and if the machine is not steady enough for a table.
+    file belongs to another run, and if the machine is not steady enough for a table.
     """
     for table in tables:
         if not _complete(table):

@@ -111,7 +111,7 @@ class TimedPasses:
     def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
         """Time all blocks that the journal does not hold, then those that deviate, and at last the fastest programs.
 
-        Raises SearchlabError where the sentinel does not come to rest. The journal is kept: call it again to go on.
+        Raises SearchlabError if timings do not stabilise. The journal is kept; call it again to continue.
         """
         per_pass = math.ceil(len(self.trials) / BLOCK)
         keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
@@ -262,7 +262,7 @@ class TimedPasses:
                 raise
             raise SearchlabError(
                 f"the program that tells how steady the machine is fails now ({error}); remove {self.path.parent}, "
-                f"and build the table anew"
+                f"and rebuild the table"
             ) from None
         sentinel = [value for values in seconds[:: EVERY + 1] for value in values]
         if len(trials) % EVERY:

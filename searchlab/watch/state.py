@@ -188,7 +188,7 @@ class Watched:
         left = self._left() / max(1, counts["running"]) if goes_on else math.inf
         notes = [self._problem] if self._problem else []
         if not self._budgets and not self._problem:
-            notes.append(f"No plan ({PLAN}) lies here, so nobody knows how many trials these runs are to have.")
+            notes.append(f"There is no plan ({PLAN}) here, so the planned number of trials is unknown.")
         shares = [row.share for row in runs if row.share is not None]
         return State(
             version=self._version, look=self._look, title=encodable(str(self._directory)), runs=len(runs),
