@@ -1,32 +1,53 @@
-"""The numbers of a report as files, JSON and CSV."""
+"""The numbers of a report as rows: its files, JSON and CSV, and the frames of a comparison."""
 
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Mapping, Sequence
-from io import StringIO
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from .charts.figures import Figure
-from .model import Program, Summary
-from .rows import (
-    Groups,
-    Rows,
-    cell_rows,
-    claim_rows,
-    contrast_rows,
-    curve_rows,
-    figure_rows,
-    overall_rows,
-    program_rows,
-    strategy_rows,
-)
+from .measures import OverallStrategy, Row, StrategySummary
+from .model import MatrixCell, Overall, PairClaims, Program, Summary
 from .runs import ComparedRuns
+from .stats.inference import Answer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Rows(NamedTuple):
+    """Rows with a value for each of ``columns``, None where there is none. They can be read once."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Any]]
+
+    def frame(self) -> pd.DataFrame:
+        """With NaN for None, so that a column of numbers is one."""
+        import pandas as pd
+
+        data = [[math.nan if value is None else value for value in row] for row in self.rows]
+        return pd.DataFrame(data, columns=list(self.columns))
+
+    def write(self, path: Path) -> None:
+        """As a CSV file, empty for None."""
+        with path.open("w", encoding="utf-8", newline="") as file:
+            # The writer quotes a text with \r only where its own lines end with it.
+            csv.writer(_Lines(file.write)).writerows(chain([self.columns], self.rows))
+
+
+class _Lines(NamedTuple):
+    """A file for :mod:`csv` whose lines end with \\n in place of \\r\\n."""
+
+    to: Any
+
+    def write(self, line: str) -> None:
+        self.to(line[:-2] + "\n")
 
 
 def write_numbers(
@@ -43,48 +64,116 @@ def write_numbers(
     """
     write_json(out / "summary.json", summary)
     write_json(out / "figures.json", figures)
-    _write_csv(out / "summary.csv", strategy_rows(summary))
-    _write_csv(out / "contrasts.csv", contrast_rows(summary))
-    if summary.overall:
-        _write_csv(out / "overall.csv", overall_rows(summary.overall))
-        _write_csv(out / "claims.csv", claim_rows(summary.overall))
-        _write_csv(out / "matrix.csv", cell_rows(summary.overall))
-    _write_groups(out / "curves.csv", curve_rows(comparison))
-    _write_groups(out / "figures.csv", figure_rows(figures))
-    _write_csv(out / "programs.csv", program_rows(programs))
+    tables = {
+        "summary": strategy_rows(summary), "contrasts": contrast_rows(summary), "curves": curve_rows(comparison),
+        "figures": figure_rows(figures), "programs": program_rows(programs),
+    }  # fmt: skip
+    if found := summary.overall:
+        tables |= {"overall": overall_rows(found), "claims": claim_rows(found), "matrix": cell_rows(found)}
+    for name, rows in tables.items():
+        rows.write(out / f"{name}.csv")
 
 
 def write_json(path: Path, value: Any) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(value, enc_hook=Row.to_json), indent=2) + b"\n")
 
 
-def _write_groups(path: Path, table: Groups) -> None:
-    """As :func:`_write_csv`, in a tenth of its time."""
-    with path.open("wb") as file:
-        file.write(_csv_row(table.columns) + b"\n")
-        for names, rows in table.groups:
-            if rows:
-                start = _csv_row(names) + b","
-                file.write(start + _numbers(rows).replace(b"],[", b"\n" + start) + b"\n")
+def strategy_rows(summary: Summary) -> Rows:
+    """A row for each strategy on each workload."""
+    rows = (
+        (item.workload, row.strategy, *row.cells, item.unit) for item in summary.workloads for row in item.strategies
+    )
+    return Rows(("workload", "strategy", *StrategySummary.names(), "unit"), rows)
 
 
-def _csv_row(values: Sequence[Any]) -> bytes:
-    csv.writer(row := StringIO()).writerow(values)  # lines end with \r\n, or a text with \r would not be quoted
-    return row.getvalue()[:-2].encode()
+def overall_rows(overall: Overall | None) -> Rows:
+    """A row for each strategy over all workloads."""
+    ranks = overall.diagram.by_strategy if overall else {}
+    rows = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
+    return Rows(("strategy", "rank", *OverallStrategy.names()), rows)
 
 
-_AS_PYTHON = re.compile(rb"(?<![\d.])0\.0000\d+|[\d.]+e-?\d+")
-"""The numbers that JSON and CSV spell in different ways."""
+def contrast_rows(summary: Summary) -> Rows:
+    """A row for each pair of strategies by each measure on each workload; over all workloads that is empty."""
+    columns = ("workload", "measure", "first", "second", "test", "runs", "improvement", "improvement_lower",
+               "improvement_upper", "p", "adjusted_p")  # fmt: skip
+    over_all = [("", summary.overall.contrasts)] if summary.overall else []
+    groups = [*((item.workload, item.contrasts) for item in summary.workloads), *over_all]
+    rows = (
+        (workload, c.measure, c.first, c.second, c.test, c.runs, c.improvement, c.lower, c.upper, c.p, c.adjusted)
+        for workload, contrasts in groups
+        for c in contrasts
+    )
+    return Rows(columns, rows)
 
 
-def _numbers(rows: Sequence[Sequence[float | None]]) -> bytes:
-    """The numbers of ``rows`` as they are in CSV, with "],[" between two rows."""
-    text = msgspec.json.encode(rows)[2:-2].replace(b"null", b"")
-    if b"e" in text or b"0.0000" in text:
-        text = _AS_PYTHON.sub(lambda number: repr(float(number[0])).encode(), text)
-    return text
+def claim_rows(overall: Overall | None) -> Rows:
+    """A row for the best strategy and each other, over all workloads: the difference of the area, ``first`` less
+    ``second``, on these workloads and on workloads like these; and how probable it is that ``first`` is better, the
+    same and worse. The p-values are corrected for all tests of the report.
+    """
+    columns = (
+        "first", "second", "workloads", "difference", "on_these_lower", "on_these_upper", "on_these_p",
+        "on_others_lower", "on_others_upper", "on_others_p", "better", "same", "worse",
+    )  # fmt: skip
+    return Rows(columns, map(_claim, overall.claims if overall else ()))
 
 
-def _write_csv(path: Path, table: Rows) -> None:
-    with path.open("wb") as file:
-        file.writelines(_csv_row(row) + b"\n" for row in chain([table.columns], table.rows))
+def _claim(one: PairClaims) -> Sequence[Any]:
+    if one.difference is None:
+        return one.first, one.second, *(None,) * 11
+    answers = [*_answer(one.difference.on_these), *_answer(one.difference.on_others)]
+    chances = (one.equivalence.better, one.equivalence.same, one.equivalence.worse) if one.equivalence else (None,) * 3
+    return one.first, one.second, one.difference.workloads, one.difference.value, *answers, *chances
+
+
+def _answer(answer: Answer) -> Sequence[float | None]:
+    return answer.difference.lower, answer.difference.upper, answer.p
+
+
+def cell_rows(overall: Overall | None) -> Rows:
+    """A row for each ordered pair of the multiple comparison matrix."""
+    return Rows(MatrixCell.__struct_fields__, map(msgspec.structs.astuple, overall.matrix if overall else ()))
+
+
+def curve_rows(comparison: ComparedRuns) -> Rows:
+    """A row for each trial of each run: trials and seconds, both from its start, and the best GFLOPS then."""
+    rows = (
+        (run.workload, run.strategy, run.seed, trials, seconds, best)
+        for item in comparison.values()
+        for run in item.runs
+        for trials, (seconds, best) in enumerate(zip(run.elapsed.tolist(), run.curve.tolist(), strict=False), 1)
+    )
+    return Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), rows)
+
+
+def program_rows(programs: Iterable[Program]) -> Rows:
+    """A row for the best program of each run."""
+    columns = (
+        "workload", "strategy", "seed", "trial", "gflops", "seconds", "gflops_as_trial", "tied", "config", "log",
+    )  # fmt: skip
+    return Rows(columns, map(_program, programs))
+
+
+def _program(one: Program) -> Sequence[Any]:
+    tied = None if one.tied is None else " ".join(map(str, one.tied))
+    config = msgspec.json.encode(one.config).decode()
+    return (
+        one.workload, one.strategy, one.seed, one.trial, one.gflops, one.seconds, one.as_trial, tied, config, one.log,
+    )  # fmt: skip
+
+
+def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
+    """A row for each point of each line of the line charts."""
+    return Rows(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), _figures(figures))
+
+
+def _figures(figures: Mapping[str, Sequence[Figure]]) -> Iterator[Sequence[Any]]:
+    for workload, charts in figures.items():
+        for figure in charts:
+            for view in figure.views:
+                for line in view.series:
+                    nothing = [None] * len(view.x)
+                    points = zip(view.x, line.y, line.lower or nothing, line.upper or nothing, strict=True)
+                    names = workload, figure.key, view.key, line.strategy
+                    yield from ((*names, *point) for point in points if point[1] is not None)

@@ -13,8 +13,8 @@ from .claims import claims, equivalence_claim, headline
 from .contrasts import untested
 from .diagram import diagram
 from .family import Key, p_values, with_adjusted
+from .measures import AREA, OverallStrategy, StrategySummary
 from .model import (
-    AREA,
     NO_NOISE,
     NO_SEED,
     ONE_RUN,
@@ -23,9 +23,7 @@ from .model import (
     Contrast,
     MatrixCell,
     Overall,
-    OverallStrategy,
     PairClaims,
-    StrategySummary,
     WorkloadSummary,
 )
 from .stats.aggregates import Sample
@@ -33,7 +31,7 @@ from .stats.bayes import ROPE, bayesian_signed_rank
 from .stats.comparison_matrix import comparison_matrix
 from .stats.curves import Floats
 from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
-from .stats.intervals import DECIMALS, Interval, interquartile_interval, mean_of_means_interval, share_interval
+from .stats.intervals import DECIMALS, Interval, share_interval
 from .stats.ranks import ALPHA, pairs
 from .verdict import standing
 from .words import listed
@@ -81,7 +79,8 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
     if len(workloads) < 2 or len(names) < 2:
         return None
-    strategies = sorted((_strategy([row[name] for row in rows]) for name in names), key=lambda s: -s.area.value)
+    strategies = [OverallStrategy(name, [row[name] for row in rows]) for name in names]
+    strategies.sort(key=lambda strategy: -strategy.area.value)
     differences: dict[tuple[str, str], Difference] = {}
     means, compared = {}, []
     for i, j in pairs(len(strategies)):
@@ -222,17 +221,6 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> str
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
         said += f" Strategies have unequal trials, and are compared over those that all have: {budgets}."
     return said
-
-
-def _strategy(rows: Sequence[StrategySummary]) -> OverallStrategy:
-    areas = [np.array(row.area.by_seed) for row in rows]
-    scores = [np.array(row.score_by_seed) for row in rows if row.score_by_seed is not None]
-    return OverallStrategy(
-        rows[0].strategy,
-        interquartile_interval(areas).within(0, 1),
-        mean_of_means_interval(scores).within(-math.inf, 1) if len(scores) == len(rows) else None,
-        float(np.mean([row.ecdf_area for row in rows])),
-    )
 
 
 def _area_text(area: Interval) -> str:

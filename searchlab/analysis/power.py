@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
-from .model import StrategySummary, Summary
+from .measures import StrategySummary
+from .model import Summary
 from .stats.curves import Floats
 from .stats.power import Variation, seeds_for, variation, workloads_for
 from .stats.ranks import ALPHA, pairs

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ...records import FAILURES
+from ..measures import TIME_PARTS
 from ..model import WorkloadSummary
-
-TIME_PARTS = ("propose", "train", "build", "run")
 
 
 class Bar(msgspec.Struct, frozen=True):

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..model import SECONDS, TRIALS, Overall, StrategySummary, WorkloadSummary
+from ..measures import SECONDS, TRIALS, StrategySummary
+from ..model import Overall, WorkloadSummary
 from ..stats.aggregates import performance_profile, run_score_profile
 from ..stats.curves import Floats
 from .figures import BY_SECONDS, BY_TRIALS, POINTS, Figure, Series, View, shorten

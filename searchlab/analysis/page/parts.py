@@ -10,7 +10,9 @@ import numpy as np
 
 from ..charts.bars import Bars
 from ..charts.figures import Figure, Ints, View, eventful
-from ..model import Contrast, MatrixCell, Overall, StrategySummary
+from ..measures import Row, StrategySummary
+from ..model import Contrast, MatrixCell, Overall
+from ..stats.intervals import Interval
 from ..words import number_text
 
 _COLUMNS = 10
@@ -74,9 +76,10 @@ def pair_matrix(
     return matrix
 
 
-def interval_notes(rows: Sequence[StrategySummary]) -> list[str]:
-    """Why scores of ``rows`` have no interval, each sentence once."""
-    return sorted({row.score.note for row in rows if row.score and row.score.note})
+def interval_notes(rows: Sequence[Row]) -> list[str]:
+    """Why estimates of ``rows`` have no interval, each sentence once."""
+    estimates = [value for row in rows for value in row.values.values() if isinstance(value, Interval)]
+    return sorted({estimate.note for estimate in estimates if estimate.note})
 
 
 def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
@@ -94,13 +97,6 @@ def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCel
         return f"{'up' if cell.difference > 0 else 'down'}{step}" if cell and step else ""
 
     return [(row, [(cell, colour(cell)) for column in names for cell in [cells.get((row, column))]]) for row in names]
-
-
-def overall_notes(overall: Overall | None) -> list[str]:
-    """Why areas and scores over all workloads have no interval, each sentence once."""
-    rows = overall.strategies if overall else []
-    estimates = [estimate for row in rows for estimate in (row.area, row.score) if estimate]
-    return sorted({estimate.note for estimate in estimates if estimate.note})
 
 
 def failure_rows(bars: Bars) -> dict[str, Any]:

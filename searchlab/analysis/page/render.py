@@ -16,9 +16,9 @@ from markupsafe import Markup
 from ...errors import encodable
 from ...log.study_file import kept_studies
 from ..charts.all import Charts
-from ..charts.bars import TIME_PARTS
 from ..charts.style import COLOURS
-from ..model import AREA, SECONDS, TRIALS, Program, Summary
+from ..measures import TIME_PARTS, Shown, StrategySummary, Table, table
+from ..model import Program, Summary
 from ..runs import ComparedRuns
 from ..words import number_text, p_text
 from .data import page_data
@@ -28,12 +28,9 @@ from .parts import (
     figure_tables,
     interval_notes,
     matrix_rows,
-    overall_notes,
     pair_matrix,
     time_rows,
 )
-
-MEASURES = {TRIALS: "trials to the target", SECONDS: "seconds to the target", AREA: "area under the curve"}
 
 
 def page(
@@ -50,7 +47,8 @@ def page(
     assets = files(__package__) / "assets"
     style = (assets / "report.css").read_text("utf-8")
     script = "\n".join((assets / name).read_text("utf-8") for name in ("draw.js", "chart.js", "report.js"))
-    figures, names = charts.figures, charts.strategies
+    figures, names, overall = charts.figures, charts.strategies, summary.overall
+    measures = StrategySummary.compared_by()
     runs = [run for item in comparison.values() for run in item.runs]
     numbers = {name: number for number, name in enumerate(names)}
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -78,11 +76,12 @@ def page(
                 "figures": figures[item.workload],
                 "tables": {figure.key: figure_tables(figure) for figure in figures[item.workload]},
                 "programs": [one for one in programs if one.workload == item.workload],
-                "pairs": {measure: pair_matrix(item.strategies, item.contrasts, measure) for measure in MEASURES},
+                "pairs": {measure: pair_matrix(item.strategies, item.contrasts, measure) for measure in measures},
+                "ranking": table(item.strategies, Shown.PAGE, **item.words(summary.target)),
                 "interval_notes": interval_notes(item.strategies),
                 "pair_notes": {
                     measure: sorted({c.note for c in item.contrasts if c.measure == measure and c.note})
-                    for measure in MEASURES
+                    for measure in measures
                 },
                 "failures": failure_rows(charts.failures[item.workload]),
                 "spent": time_rows(charts.time[item.workload]),
@@ -91,12 +90,13 @@ def page(
             }
             for number, item in enumerate(summary.workloads)
         ],
-        overall=summary.overall,
-        matrix=matrix_rows(summary.overall),
-        overall_notes=overall_notes(summary.overall),
+        overall=overall,
+        overall_ranking=_by_rank(summary),
+        matrix=matrix_rows(overall),
+        overall_notes=interval_notes(overall.strategies if overall else ()),
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
-        measures=MEASURES,
+        measures=measures,
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -104,6 +104,15 @@ def page(
         ],
         parts=TIME_PARTS,
     )
+
+
+def _by_rank(summary: Summary) -> Table:
+    """The measures over all workloads, the best average rank first."""
+    if summary.overall is None:
+        return Table([], [])
+    by_strategy = {row.strategy: row for row in summary.overall.strategies}
+    rows = [by_strategy[name] for name in summary.overall.diagram.strategies]
+    return table(rows, Shown.PAGE, cutoffs=summary.score_cutoffs)
 
 
 def _digest(text: str) -> str:
