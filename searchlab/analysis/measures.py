@@ -55,7 +55,8 @@ class Column:
     Attributes:
         name: Of the column in CSV files and frames; empty where they do not have it.
         value: What the column has of the value of its measure: a number, a text, or None.
-        title: The head in tables for people. ``{unit}``, ``{goal}`` and ``{cutoffs}`` are filled in.
+        title: The head in tables for people, in lines as the terminal has them. ``{unit}``, ``{goal}`` and
+            ``{cutoffs}`` are filled in.
         shown: The tables for people that have the column.
         digits: Digits after the point in tables for people; None for three significant digits.
         best: Whether the highest or the lowest number is bold, ``max`` or ``min``.
@@ -489,7 +490,7 @@ class StrategySummary(Row):
         "Best throughput: median and quartiles over seeds.",
         lambda runs: Spread.of(runs.curves[:, -1].tolist()),
         Column(
-            "best_gflops_median", attrgetter("median"), "{unit} [quartiles]", Shown.TABLES, 1, max,
+            "best_gflops_median", attrgetter("median"), "{unit}\n[quartiles]", Shown.TABLES, 1, max,
             beside=lambda best, _: f" [{number_text(best.lower, 1)}, {number_text(best.upper, 1)}]",
         ),
         *_quartiles("best_gflops"),
@@ -499,14 +500,14 @@ class StrategySummary(Row):
         "Median trials to the target, and how many seeds reached it where not all did.",
         _trials_to_target,
         Column("seeds_that_reached_target", attrgetter("reached")),
-        *_reached("trials_to_target", "trials", "trials to {goal}", Shown.TABLES),
+        *_reached("trials_to_target", "trials", "trials\nto {goal}", Shown.TABLES),
         unit="trials",
         compared_by="trials to the target",
     )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         _seconds_to_target,
-        *_reached("seconds_to_target", "seconds", "seconds to {goal}", Shown.PAGE),
+        *_reached("seconds_to_target", "seconds", "seconds\nto {goal}", Shown.PAGE),
         unit="s",
         compared_by="seconds to the target",
     )
@@ -534,7 +535,7 @@ class StrategySummary(Row):
         "are not comparable.",
         lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
-            "score", "score (of trials)", 2, Shown.TABLES, best=max, detail=lambda score: _interval_text(score, 2),
+            "score", "score\n(of trials)", 2, Shown.TABLES, best=max, detail=lambda score: _interval_text(score, 2),
             beside=lambda _, row: f" ({row.score_first}-{row.score_trials})",
         ),
     )  # fmt: skip
@@ -595,7 +596,7 @@ class OverallStrategy(Row):
         "Mean over workloads of the score against random search, with its 95 % interval for these workloads.",
         _score_over_all,
         *_estimate(
-            "score", "score, trials {cutoffs}", 3, Shown.TABLES, beside=lambda score, _: _interval_text(score, 3)
+            "score", "score, trials\n{cutoffs}", 3, Shown.TABLES, beside=lambda score, _: _interval_text(score, 3)
         ),
     )  # fmt: skip
     ecdf_area = OverAll(

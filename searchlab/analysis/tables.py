@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import fill
-
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
@@ -13,7 +11,7 @@ from . import measures
 from .measures import Cell, Shown
 from .model import Summary, WorkloadSummary
 
-_NAME_WIDTH, _HEAD_WIDTH = 30, 11
+_NAME_WIDTH = 30
 
 
 def summary_table(summary: Summary) -> list[RenderableType]:
@@ -60,8 +58,7 @@ def terminal_table(title: str, content: measures.Table, first: str = "strategy")
     )
     table.add_column(first, overflow="fold", max_width=_NAME_WIDTH)
     for head in content.heads:
-        words = Text(fill(head.title, _HEAD_WIDTH))
-        table.add_column(words, justify="left" if head.words else "right", no_wrap=not head.words)
+        table.add_column(Text(head.title), justify="left" if head.words else "right", no_wrap=not head.words)
     for name, cells in content.rows:
         texts = [Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside) for cell in cells]
         table.add_row(Text(name), *texts)
