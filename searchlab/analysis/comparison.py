@@ -169,7 +169,7 @@ class Comparison:
         else:
             sentences = [f"{workload}: {said}" for workload, said in self.verdicts.items()]
         over_all = [self.summary.overall.verdict] if self.summary.overall else []
-        return "\n".join([*self.summary.caveats, *over_all, *sentences])
+        return "\n".join([*over_all, *sentences])
 
     def strategies_frame(self) -> pd.DataFrame:
         """A row for each strategy on each workload: GFLOPS, trials and seconds to the target, area, score, failures."""
@@ -310,8 +310,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         shown = self.summary.workloads[:_MOST]
-        over_all = [self.summary.overall.verdict] if self.summary.overall else []
-        text = html.paragraphs([*self.summary.caveats, *over_all])
+        overall = self.summary.overall
+        text = html.paragraphs([overall.verdict] if overall else [])
         for item in shown:
             ranking = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target))
             heads = ["strategy", *(head.title for head in ranking.heads)]

@@ -1,45 +1,125 @@
-"""The scores of ``autotuning_methodology`` for runs over a table: see :mod:`.stats.methodology`."""
+"""The scores of the package ``autotuning_methodology`` for runs over a table.
+
+Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
+Systems 159, 2024 (doi 10.1016/j.future.2024.05.021). Unlike the scores of :mod:`.stats.random_search`, which reports
+use, the package leaves failed configs out of random search, and scores the median rank over all runs.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from ..errors import SearchlabError
 from ..log.format import Log, Record
 from ..space import Config
-from .stats.curves import Floats, best_so_far
-from .stats.methodology import Methodology
+from .stats.curves import Floats
+
+MOMENTS = 1000
+"""At how many evenly spaced moments the score over seconds is taken, as in the package."""
 
 
 def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[float, float]:
-    """The score of a strategy over trials, and over seconds, from its ``runs`` in the space of ``table``.
+    """The score of a strategy over trials, and over seconds: 0 is random search, 1 finds the best at once.
 
-    table: a log of every config of a space; its times count, not those in the runs. The seconds of a trial are all that
-    the table has: training, proposing, building and running, one after the other. seed: of the package's bootstrap.
-    Raises SearchlabError if a run has a config that the table does not hold, if the runs are too short to be scored, or
-    if the costs of the table do not differ.
+    Needs the extra ``methodology``.
+
+    Args:
+        table: A log of every config of a space. Its times are used, not those in the runs; the seconds of a trial are
+            those of training, proposing, building and running.
+        runs: The runs of the strategy over the table.
+        seed: For the bootstrap of the package, which draws from numpy's global stream.
+
+    Raises:
+        SearchlabError: If the package is not installed, if a run has a config that the table does not hold, if the runs
+            are too short to be scored, or if the costs of the table do not differ.
     """
+    try:
+        from autotuning_methodology.baseline import RandomSearchCalculatedBaseline
+        from autotuning_methodology.curves import StochasticOptimizationAlgorithm
+    except ImportError:
+        raise SearchlabError(
+            "methodology_scores needs autotuning_methodology: pip install 'searchlab[methodology]'"
+        ) from None
+
     if not runs:
         raise SearchlabError("there is no run to score; give at least one log")
+    if len(np.unique(table.costs[np.isfinite(table.costs)])) < 2:
+        raise SearchlabError(f"{table.path} cannot score a run: it has fewer than two different costs")
+    places = _places(table, runs)
+    space = _statistics(table)
+    first, last, begin, end = space.cutoff_point_fevals_time_start_end(0.01, 0.95)
+    trials, moments = np.arange(max(first, 1), last + 1), np.linspace(begin, end, MOMENTS)
+    if len(places) < last:
+        raise SearchlabError(f"the runs over {table.path} have {len(places)} trials, and their score goes to {last}")
+    strategy = StochasticOptimizationAlgorithm(_described(space, places))
+    ascending, baseline = space.objective_performances_total_sorted, RandomSearchCalculatedBaseline(space)
+    state = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        over_trials = strategy.get_curve_over_fevals(trials, ascending, return_split=False)[2]
+        over_seconds = strategy.get_curve_over_time(moments, ascending, confidence_level=0.95, return_split=False)[2]
+        return (
+            float(baseline.get_standardised_curve(trials, over_trials, "fevals").mean()),
+            float(baseline.get_standardised_curve(moments, over_seconds, "time").mean()),
+        )
+    except (ValueError, AssertionError) as error:
+        raise SearchlabError(f"the runs over {table.path} cannot be scored: {error}") from None
+    finally:
+        np.random.set_state(state)
+
+
+def _places(table: Log, runs: Sequence[Log]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Where each trial stands among the records of the table: shape (trials of the shortest run, runs)."""
     rows = {Config(record.config): number for number, record in reversed(list(enumerate(table.records)))}
-    seconds = np.array([_seconds(record) for record in table.records])
-    places = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
-    for run, row in zip(runs, places, strict=True):
+    found = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
+    for run, row in zip(runs, found, strict=True):
         if None in row:
             raise SearchlabError(f"trial {row.index(None)} of {run.path} has a config that {table.path} does not hold")
-    trials = min(map(len, places))
-    at = np.array([row[:trials] for row in places], dtype=np.int64).reshape(len(runs), trials)
-    first = sorted(rows.values())
-    try:
-        space = Methodology.of(table.costs[first], seconds[first])
-        so_far: Floats = np.array([best_so_far(costs) for costs in table.costs[at]])
-        elapsed = np.cumsum(seconds[at], axis=1)
-        return space.score_over_trials(so_far), space.score_over_seconds(so_far, elapsed, seed=seed)
-    except ValueError as error:
-        raise SearchlabError(f"the runs over {table.path} cannot be scored: {error}") from None
+    trials = min(map(len, found))
+    return np.array([row[:trials] for row in found], dtype=np.int64).reshape(len(runs), trials).T
 
 
-def _seconds(record: Record) -> float:
-    return record.train_seconds + record.propose_seconds + record.build_seconds + record.run_seconds
+def _statistics(table: Log) -> Any:
+    """The package's view of ``table``, which it reads from a file in Kernel Tuner's T4 format."""
+    from autotuning_methodology.searchspace_statistics import SearchspaceStatistics
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "table.json")
+        results = [_result(record, cost) for record, cost in zip(table.records, table.costs, strict=True)]
+        path.write_text(json.dumps({"metadata": {"timeunit": "seconds"}, "results": results}))
+        return SearchspaceStatistics("table", "machine", True, ["benchmark"], ["time"], path)
+
+
+def _result(record: Record, cost: float) -> dict[str, Any]:
+    works = bool(np.isfinite(cost))
+    seconds = record.train_seconds + record.propose_seconds + record.build_seconds + record.run_seconds
+    return {
+        "configuration": record.config,
+        "times": {"benchmark": seconds},
+        "invalidity": "correct" if works else "runtime",
+        "correctness": float(works),
+        "measurements": [{"name": "time", "value": float(cost) if works else "RuntimeFailedConfig", "unit": "s"}],
+    }
+
+
+def _described(space: Any, places: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
+    """The runs that tried the configs at ``places``, as the package describes a strategy."""
+    trials, runs = places.shape
+    elapsed: Floats = np.cumsum(space.objective_times_total[places], axis=0)
+    best: Floats = np.fmin.accumulate(space.objective_performances_total[places], axis=0)
+    results = SimpleNamespace(
+        fevals_results=np.repeat(np.arange(1.0, trials + 1)[:, np.newaxis], runs, axis=1),
+        objective_time_results=elapsed, objective_time_results_per_key=elapsed[np.newaxis],
+        objective_performance_best_results=best, objective_performance_results_per_key=best[np.newaxis],
+    )  # fmt: skip
+    return SimpleNamespace(
+        group_name="runs", group_display_name="runs", device_name="machine", application_name="table", stochastic=True,
+        minimization=True, get_results=lambda: results,
+    )  # fmt: skip

@@ -180,7 +180,6 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
 class Summary(msgspec.Struct, frozen=True):
     """All numbers of a report. ``target`` is the part of the best known throughput that counts as converged.
 
-    caveats: sentences that a reader must know before any number.
     family: the tests of the report. overall: over all workloads; None where there is one workload, or where no two
     strategies ran on all of them.
     """
@@ -189,7 +188,6 @@ class Summary(msgspec.Struct, frozen=True):
     workloads: list[WorkloadSummary]
     family: Family
     overall: Overall | None = None
-    caveats: list[str] = []
 
     def __repr__(self) -> str:
         strategies = {row.strategy for item in self.workloads for row in item.strategies}

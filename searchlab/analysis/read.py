@@ -22,7 +22,6 @@ from ..log.lock import is_locked
 from ..log.noise import largest_drift
 from ..log.plan import PLAN, read_plan
 from .runs import ComparedRuns, LoggedRun, WorkloadRuns
-from .surrogates import check_one_surrogate, surrogate_notes
 from .words import listed
 
 REPORT = "report"
@@ -184,7 +183,6 @@ def _check_footing(runs: Sequence[LoggedRun]) -> None:
             f"{one.file} and {other.file} measured {one.workload} in different ways: their {field} is "
             f"{_plain(one, field)} and {_plain(other, field)}; report on each alone"
         )
-    check_one_surrogate(runs)
 
 
 def _check_strategy(runs: Sequence[LoggedRun]) -> None:
@@ -206,8 +204,8 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     """What a reader should know of the logs of a workload, a sentence each.
 
     They say in what the logs differ, how far the machine drifted, how many trials a table answered with a config that
-    is not the one asked for, whether fastest trials were measured again, which strategies could not use their options
-    as they are, and in which spaces a surrogate answered.
+    is not the one asked for, whether fastest trials were measured again, and which strategies could not use their
+    options as they are.
     """
     notes = [
         f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
@@ -242,4 +240,4 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
             shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")
     if shares:
         notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
-    return notes + surrogate_notes(runs)
+    return notes

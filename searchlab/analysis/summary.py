@@ -15,7 +15,6 @@ from .overall import overall, together
 from .read import footing_notes
 from .runs import TARGET, ComparedRuns, WorkloadRuns, alike
 from .stats.ranks import pairs
-from .surrogates import surrogate_caveats
 from .verdict import ranked, verdict
 from .words import listed
 
@@ -39,7 +38,6 @@ def summarize(comparison: ComparedRuns) -> Summary:
         workloads,
         tests.family(len(adjusted)),
         overall(over_all, adjusted, so_far=waiting) if over_all else None,
-        surrogate_caveats(comparison),
     )
 
 

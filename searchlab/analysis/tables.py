@@ -19,7 +19,7 @@ def summary_table(summary: Summary) -> list[RenderableType]:
     verdict in words, and the costs: seconds charged, by part, and failed trials. Then a table over all workloads, and
     its verdict.
     """
-    shown: list[RenderableType] = [Text(caveat, style="bold yellow") for caveat in summary.caveats]
+    shown: list[RenderableType] = []
     for item in summary.workloads:
         words = item.words(summary.target)
         costs = measures.table(item.strategies, Shown.COSTS, **words)

@@ -34,7 +34,6 @@ from .show import show
 from .space import space_
 from .store import store
 from .suite import suites
-from .surrogate import table_gate, table_surrogate
 from .table import tables
 from .terminal import complain, show_warning
 from .tune import tune
@@ -85,8 +84,6 @@ app.command(name="import")(import_)
 app.command(name="export")(export)
 app.command()(power)
 app.command()(hypertune)
-tables.command(name="surrogate")(table_surrogate)
-tables.command(name="gate")(table_gate)
 app.add_typer(tables, name="table")
 app.add_typer(suites, name="suite")
 app.add_typer(fleet, name="fleet")

@@ -49,7 +49,7 @@ def add(
 ) -> None:
     """Add what logs have measured. A log that is there already adds nothing; of one that has grown, its new trials.
 
-    Logs of runs that a table or a surrogate answered measured nothing, and are left out.
+    Logs of runs that a table answered measured nothing, and are left out.
     """
     from ..store import Store
 

@@ -1,7 +1,6 @@
 """Cost models: the contract, and the surrogate that binds one to a space and a feature extractor."""
 
 from .contract import COST_MODELS, Array, CostModel, Groups, fit_model, make_cost_model, predictions
-from .store import load, save
 from .surrogate import OtherTask, Rows, Surrogate, bind, scores_of
 
 __all__ = [
@@ -14,9 +13,7 @@ __all__ = [
     "Surrogate",
     "bind",
     "fit_model",
-    "load",
     "make_cost_model",
     "predictions",
-    "save",
     "scores_of",
 ]

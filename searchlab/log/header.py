@@ -32,17 +32,6 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 0
 
 
-class StandIn(msgspec.Struct, frozen=True):
-    """A surrogate, which predicts trials in place of a machine that measures them.
-
-    digest: a hash of its files. trained_on: the number of trials. failed: why it failed its gate, a phrase each.
-    """
-
-    digest: str
-    trained_on: int
-    failed: tuple[str, ...] = ()
-
-
 class RandomDraws(msgspec.Struct, frozen=True):
     """What random draws find in a space of which a complete table holds every config, in logarithms of seconds.
 
@@ -72,8 +61,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}
     """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
-    surrogate: StandIn | None = None
-    """The surrogate that answered in place of a machine; None if trials were measured."""
     starts: str = ""
     """What is drawn with the seed, so that the run has a start of its own; empty where all share what a seed draws."""
     warm_start: tuple[str, ...] = ()
@@ -123,7 +110,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 IDENTITY = (
     "workload", "space", "target", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "measure",
-    "host", "surrogate", "warm_start", "starts",
+    "host", "warm_start", "starts",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from ..costmodel import Array
-from ..log.header import RENAMED, StandIn
+from ..log.header import RENAMED
 from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
@@ -54,10 +54,6 @@ class Measurer(ABC):
         best: the least cost that the run has had so far, in seconds; a program that is much slower need not be
         repeated. A failure of the config is a Measurement; an exception is a failure of the measurer.
         """
-
-    def stand_in(self, space: Space) -> StandIn | None:
-        """The surrogate that answers for ``space``, as a log names it; None if programs are, or were, measured."""
-        return None
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
         """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""

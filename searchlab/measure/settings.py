@@ -10,7 +10,7 @@ Each kind answers for itself:
   :attr:`~searchlab.log.header.Header.measured_on` names it; empty where it is not known.
 - ``make(target, known, base)``: the measurer; ``known`` are the programs that need not be measured again.
 - ``exclusive``: whether this machine is measured, so that runs beside each other would disturb each other.
-- ``replays``: whether it answers from recorded measurements, or models of them, and measures nothing.
+- ``replays``: whether it answers from recorded measurements, and measures nothing.
 
 ``base`` is the directory that relative paths start from.
 """
@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from .local import LocalSettings
 from .rpc.measurer import RpcSettings
-from .surrogate.measurer import SurrogateSettings
 from .table import TableSettings
 
-__all__ = ["LocalSettings", "RpcSettings", "Settings", "SurrogateSettings", "TableSettings"]
+__all__ = ["LocalSettings", "RpcSettings", "Settings", "TableSettings"]
 
-Settings = LocalSettings | RpcSettings | TableSettings | SurrogateSettings
+Settings = LocalSettings | RpcSettings | TableSettings

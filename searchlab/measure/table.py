@@ -122,12 +122,6 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
         if not logs:
             raise SearchlabError(f"there is no log (*.jsonl) in {given}")
         headers.update({path: read_header(path) for path in logs})
-    for path, header in headers.items():
-        if header.surrogate:
-            raise SearchlabError(
-                f"the trials of {path} are predictions of a surrogate, and no measurements: take the surrogate itself, "
-                f'measure = {{ kind = "surrogate", ... }}'
-            )
     return headers
 
 

@@ -133,8 +133,7 @@ def _recall(run: Run, known: KnownPrograms, here: bool) -> Log | None:
     log = read_held(run.log)
     if log is None:
         return None
-    # Which surrogate answers is known, and checked, when it does.
-    header = run.header(log.header.workers, surrogate=log.header.surrogate)
+    header = run.header(log.header.workers)
     check_identity(run.log, log.header, header if here else msgspec.structs.replace(header, host=log.header.host))
     for record in () if run.settings.replays else log.records:  # a table answers at once
         if record.program and (record.program not in known or known[record.program].pruned):

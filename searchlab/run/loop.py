@@ -30,7 +30,6 @@ def search(
     header = run.header(
         measurer.workers,
         measurer.optimum(run.space),
-        measurer.stand_in(run.space),
         random_draws(measurer.whole(run.space), run.trials),
     )
     with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as writer:

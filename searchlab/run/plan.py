@@ -15,7 +15,7 @@ from ..costmodel import COST_MODELS, Surrogate, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.budget import Budget
-from ..log.header import Header, RandomDraws, StandIn
+from ..log.header import Header, RandomDraws
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginSpec
@@ -189,13 +189,12 @@ class Run:
         self,
         workers: int,
         optimum: float | None = None,
-        surrogate: StandIn | None = None,
         random: RandomDraws | None = None,
     ) -> Header:
         """The header of its log.
 
         workers: the number of programs that its measurer builds at the same time. optimum: as its measurer knows it.
-        surrogate: the one that answers, if one does. random: what random search finds there, if that is known.
+        random: what random search finds there, if that is known.
         """
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
@@ -213,7 +212,6 @@ class Run:
             measure=self.settings.identity(),
             host=host_model(target.kind) if here else {},
             machine=machine(target.cores) if here else {},
-            surrogate=surrogate,
             starts=self.starts,
             warm_start=self.warm_start.digests,
             label=strategy.label,

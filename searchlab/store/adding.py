@@ -54,9 +54,8 @@ def values_of(key: Key) -> list[str]:
 def _key(log: Log) -> Key:
     """What ``log`` measured. Raises SearchlabError if it measured nothing."""
     header, path = log.header, log.path
-    if header.surrogate or header.measure.get("kind") in ("table", "surrogate"):
-        by = "surrogate" if header.surrogate else header.measure["kind"]
-        raise SearchlabError(f"{path} measured nothing: a {by} answered")
+    if header.measure.get("kind") == "table":
+        raise SearchlabError(f"{path} measured nothing: a table answered")
     if ":" in header.fingerprint:
         raise SearchlabError(f"{path} was imported for analysis only, and has no programs; import it with --space")
     if not log.records:

@@ -109,7 +109,7 @@ class Store:
         """Add the runs in ``logs``: logs, directories of logs, or results. A run that is there already is not doubled.
 
         Of a log that has grown, the new trials are added. Logs that cannot be read, or that measured nothing (a table
-        or a surrogate answered), are left out. Nothing that a log names is imported. Raises SearchlabError if every
+        answered), are left out. Nothing that a log names is imported. Raises SearchlabError if every
         log is left out, and if the file cannot be written or is no store.
         """
         paths = [one.log.path if isinstance(one, Result) else Path(one) for one in logs]

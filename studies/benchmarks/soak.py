@@ -152,6 +152,8 @@ MARK = "SEARCHLAB_SOAK"
 ORPHANED = 10.0
 PAUSE = 12.0
 """No command of these takes longer; a signal comes within so many seconds of its start."""
+IGNORED = "Exception ignored in"
+"""Python drops an interrupt that comes while a weak reference is removed; it says so, and the command goes on."""
 UNSTEADY = "the machine is not steady"
 """A table is not made on a busy machine: the command says so and may be run again, as a user would."""
 
@@ -271,7 +273,10 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
                 sent[how.name] += 1
             for process in processes:
                 said = process.communicate(timeout=600)[1]
-                if "Traceback" in said or (process.returncode not in (0, 130, -9) and UNSTEADY not in said):
+                ignored = said.startswith(IGNORED) and process.returncode == 0
+                if ("Traceback" in said and not ignored) or (
+                    process.returncode not in (0, 130, -9) and UNSTEADY not in said
+                ):
                     losses.append(f"it ended with {process.returncode}: {said[-2000:]}")
             if found := strays(here):
                 losses.append(f"{len(found)} processes were left")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from searchlab.costmodel import COST_MODELS, CostModel, Surrogate, load, make_cost_model, save
+from searchlab.costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.plugins import Plugin
@@ -124,15 +123,3 @@ def test_it_learns_more_than_guessing(name: str) -> None:
             assert abs(predicted.mean() - surrogate.rows.scores.mean()) < 0.15
     assert accuracy["random"] < 0.55 < accuracy[name]
     assert accuracy[name] > (0.57 if name == "ridge" else 0.75)  # the toy has a basin, which no line can follow
-
-
-@every_model
-def test_a_saved_model_predicts_what_it_did(name: str, tmp_path: Path) -> None:
-    space = toys.Dependent()
-    configs = list(space.enumerate())
-    surrogate = Surrogate(make(name, 3), KnobFeatures(space))
-    surrogate.fit(toys.trials_of(configs[:60], toys.flaky))
-    save(surrogate, tmp_path / "model")
-    again = load(tmp_path / "model", toys.Dependent())
-    np.testing.assert_array_equal(again.predict(configs), surrogate.predict(configs))
-    assert again.model.plugin == MODELS[name] and again.model.seed == 3

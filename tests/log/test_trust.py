@@ -15,15 +15,12 @@ from searchlab.analysis import report
 from searchlab.apply import apply_best
 from searchlab.apply.library import export_library
 from searchlab.apply.verify import verify_log
-from searchlab.costmodel import Surrogate, load, make_cost_model, save
-from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import read_log
 from searchlab.log.repair import examine
 from searchlab.plugins import Plugin
 from searchlab.policy import POLICIES
-from searchlab.records import Trial
 from searchlab.space import SPACES
 from searchlab.tables.costmodels import evaluate
 from searchlab.tables.info import TableInfo
@@ -106,20 +103,6 @@ def test_the_command_line_says_how_to_trust(tmp_path: Path, mark: Path) -> None:
     assert shown.returncode == 2 and "add --trust" in shown.stderr and not mark.exists()
     shown = command("best", log, "--show", "tir", "--trust")
     assert shown.returncode == 2 and "add --trust" not in shown.stderr and mark.exists()
-
-
-def test_a_saved_model_is_not_imported_either(tmp_path: Path, mark: Path) -> None:
-    space = toys.Small()
-    surrogate = Surrogate(make_cost_model(Plugin("ridge"), 0), make_features("knob", space))
-    configs = list(space.enumerate())[:8]
-    surrogate.fit([Trial(index, config, toys.smooth(config)) for index, config in enumerate(configs)])
-    save(surrogate, tmp_path / "sound.npz")
-    assert load(tmp_path / "sound.npz", space).fitted
-    surrogate.model.plugin = EVIL
-    save(surrogate, tmp_path / "evil.npz")
-    with pytest.raises(SearchlabError, match="names the cost model.*--trust"):
-        load(tmp_path / "evil.npz", space)
-    assert not mark.exists()
 
 
 def test_a_space_that_the_user_names_is_asked_for(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from searchlab import SearchlabError, Store, load_log, trusting
 from searchlab.log.format import read_log
-from searchlab.log.header import StandIn
 from searchlab.machine.host import cpu_model
 from searchlab.run.warm_start import EarlierRun, earlier_runs
 from searchlab.store.place import default_path
@@ -154,7 +153,6 @@ def test_what_measured_nothing_is_left_out(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     for name, header, said in (
         ("table", {"measure": {"kind": "table", "path": "t"}}, "measured nothing: a table answered"),
-        ("surrogate", {"surrogate": StandIn("d", 9)}, "measured nothing: a surrogate answered"),
         ("analysis", {"fingerprint": "autotvm:0"}, "was imported for analysis only"),
         ("unknown", {"workload": "sort:10"}, "unknown workload 'sort:10'"),
     ):
@@ -165,7 +163,7 @@ def test_what_measured_nothing_is_left_out(tmp_path: Path) -> None:
     (logs / "diary.jsonl").write_text("dear diary")
     logged(logs / "good.jsonl", [1e-3])
     added = Store(tmp_path / "store.db").add(logs)
-    assert (added.runs, len(added.left_out)) == (1, 6)
+    assert (added.runs, len(added.left_out)) == (1, 5)
     assert "has no trial yet" in added.left_out[logs / "empty.jsonl"]
     (tmp_path / "nothing").mkdir()
     with pytest.raises(SearchlabError, match="there is no log .* in .*nothing to add"):
