@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +15,9 @@ import msgspec
 
 from .charts.figures import Figure
 from .measures import OverallStrategy, Row, StrategySummary
-from .model import MatrixCell, Overall, PairClaims, Program, Summary
+from .model import Overall, PairClaims, Program, Summary
 from .runs import ComparedRuns
+from .stats.comparison_matrix import Cell
 from .stats.inference import Answer
 
 if TYPE_CHECKING:
@@ -133,7 +136,8 @@ def _answer(answer: Answer) -> Sequence[float | None]:
 
 def cell_rows(overall: Overall | None) -> Rows:
     """A row for each ordered pair of the multiple comparison matrix."""
-    return Rows(MatrixCell.__struct_fields__, map(msgspec.structs.astuple, overall.matrix if overall else ()))
+    columns = [field.name for field in fields(Cell)]
+    return Rows(columns, map(attrgetter(*columns), overall.matrix if overall else ()))
 
 
 def curve_rows(comparison: ComparedRuns) -> Rows:

@@ -567,6 +567,11 @@ class StrategySummary(Row):
         *(Column(kind, itemgetter(kind)) for kind in FAILURES),
     )  # fmt: skip
 
+    def by_seed(self, name: str) -> dict[int, float]:
+        """Seed -> its number in the measure ``name``; infinity where its run did not reach the target."""
+        values = self.values[name].by_seed
+        return {seed: math.inf if value is None else value for seed, value in zip(self.seeds, values, strict=True)}
+
     @classmethod
     def compared_by(cls) -> dict[str, str]:
         """The measures that strategies are compared by: their names, and what a report calls them."""

@@ -9,6 +9,7 @@ import msgspec
 from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown
 from .stats.bayes import Equivalence
+from .stats.comparison_matrix import Cell
 from .stats.inference import Difference
 from .stats.ranks import ALPHA
 
@@ -143,23 +144,6 @@ class PairClaims(msgspec.Struct, frozen=True):
     equivalence: Equivalence | None = None
 
 
-class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
-    """Two strategies in the multiple comparison matrix; no other strategy changes anything here.
-
-    difference: mean over workloads of the mean area of ``row`` less that of ``column``. wins, ties, losses: on how many
-    workloads the mean of ``row`` is higher, the same, lower. p: of the signed-rank test over workloads, not corrected:
-    it ranks pairs, and no claim rests on it.
-    """
-
-    row: str
-    column: str
-    difference: float
-    wins: int
-    ties: int
-    losses: int
-    p: float
-
-
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
     """The strategies that have runs on every workload, the best by area first.
 
@@ -173,7 +157,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: list[Contrast]
     claims: list[PairClaims]
     diagram: Diagram
-    matrix: list[MatrixCell]
+    matrix: list[Cell]
     verdict: str
 
 

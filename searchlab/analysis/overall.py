@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
 from .claims import claims, equivalence_claim, headline
 from .contrasts import untested
-from .diagram import diagram
 from .family import Key, p_values, with_adjusted
 from .measures import AREA, OverallStrategy, StrategySummary
 from .model import (
@@ -21,18 +21,19 @@ from .model import (
     ONE_SEED,
     PAIRED_T,
     Contrast,
-    MatrixCell,
+    Diagram,
     Overall,
     PairClaims,
     WorkloadSummary,
 )
 from .stats.aggregates import Sample
 from .stats.bayes import ROPE, bayesian_signed_rank
-from .stats.comparison_matrix import comparison_matrix
+from .stats.cliques import cliques
+from .stats.comparison_matrix import Cell, comparison_matrix
 from .stats.curves import Floats
 from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
 from .stats.intervals import DECIMALS, Interval, share_interval
-from .stats.ranks import ALPHA, pairs
+from .stats.ranks import ALPHA, average_ranks, friedman_test, rounded
 from .verdict import standing
 from .words import listed
 
@@ -83,8 +84,7 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     strategies.sort(key=lambda strategy: -strategy.area.value)
     differences: dict[tuple[str, str], Difference] = {}
     means, compared = {}, []
-    for i, j in pairs(len(strategies)):
-        first, second = strategies[i].strategy, strategies[j].strategy
+    for first, second in combinations([strategy.strategy for strategy in strategies], 2):
         seeds = [sorted({*row[first].seeds, *row[second].seeds}) for row in rows]
         areas = [[_areas(row[name], own) for row, own in zip(rows, seeds, strict=True)] for name in (first, second)]
         means[first, second] = np.array([_mean(one - other) for one, other in zip(*areas, strict=True)])
@@ -104,7 +104,7 @@ def _mean(differences: Floats) -> float:
 
 def _areas(row: StrategySummary, seeds: Sequence[int]) -> Floats:
     """The area from each of ``seeds``; NaN where there is no run."""
-    by_seed = dict(zip(row.seeds, row.area.by_seed, strict=True))
+    by_seed = row.by_seed(AREA)
     return np.array([by_seed.get(seed, math.nan) for seed in seeds])
 
 
@@ -178,10 +178,34 @@ def _verdict(found: Together, contrasts: Sequence[Contrast], *, so_far: bool) ->
     return f"{opening} {names[0]} converges fastest by area under the curve ({areas}); {result.says}."
 
 
-def _matrix(names: Sequence[str], means: Floats) -> list[MatrixCell]:
+def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
+    """The diagram of ``scores``, shape (workloads, strategies), higher is better.
+
+    apart: the pairs of strategies that differ on workloads like these, as the one test of the report that asks for this
+    says; no other pair can be told apart.
+
+    Average ranks as in Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006. Nothing
+    is tested by mean ranks, in which the answer for two strategies depends on the others (Benavoli, Corani and Mangili,
+    "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
+    """
+    scores = rounded(scores)
+    average = average_ranks(scores)
+    order = sorted(range(len(strategies)), key=lambda i: (average[i], strategies[i]))
+    names = [strategies[i] for i in order]
+    alike = {(i, j) for i, j in combinations(range(len(names)), 2) if frozenset((names[i], names[j])) not in apart}
+    return Diagram(
+        strategies=names,
+        ranks=[float(average[i]) for i in order],
+        workloads=len(scores),
+        friedman=friedman_test(scores) if len(order) > 2 else None,
+        cliques=cliques(len(order), alike),
+    )
+
+
+def _matrix(names: Sequence[str], means: Floats) -> list[Cell]:
     matrix = comparison_matrix(names, means)
     ordered = [(row, column) for row in matrix.strategies for column in matrix.strategies if row != column]
-    return [MatrixCell(**asdict(matrix.cells[pair])) for pair in ordered]
+    return [matrix.cells[pair] for pair in ordered]
 
 
 def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> PairClaims:

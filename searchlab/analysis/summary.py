@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from itertools import combinations
 
 import msgspec
 
 from .contrasts import contrasts
 from .family import PageTests, p_values, registered_pairs, with_adjusted
-from .measures import AREA, StrategySummary
+from .measures import AREA, TRIALS, StrategySummary
 from .model import Contrast, Summary, WorkloadSummary
 from .overall import overall, together
 from .read import footing_notes
 from .runs import TARGET, ComparedRuns, WorkloadRuns, alike
-from .stats.ranks import pairs
 from .verdict import ranked, verdict
 from .words import listed
 
@@ -43,8 +42,7 @@ def summarize(comparison: ComparedRuns) -> Summary:
 
 def _tested(rows: Sequence[StrategySummary]) -> list[tuple[str, str]]:
     """The pairs of strategies that are tested on a workload."""
-    names = [row.strategy for row in rows if not row.one_run]
-    return [(names[i], names[j]) for i, j in pairs(len(names))]
+    return list(combinations([row.strategy for row in rows if not row.one_run], 2))
 
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
@@ -89,11 +87,9 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     if len(rows) < 2:
         return ""
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
-    hits = dict(zip(rows[0].seeds, rows[0].trials_to_target.by_seed, strict=True))
+    hits = rows[0].by_seed(TRIALS)
     common = first.keys() & second.keys()
-    there = sum(
-        (hits[seed] or math.inf) <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common
-    )
+    there = sum(hits[seed] <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common)
     seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
     return f"; in {seeds} the random start that they share got there" if there else ""
 
@@ -151,10 +147,4 @@ def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
 def _numbers(rows: Sequence[StrategySummary], name: str) -> dict[str, dict[int, float]]:
     """strategy -> seed -> the number of that run, lower is better, as contrasts want it."""
     sign = -1 if StrategySummary.measures[name].better is max else 1
-    return {
-        row.strategy: {
-            seed: math.inf if value is None else sign * value
-            for seed, value in zip(row.seeds, row.values[name].by_seed, strict=True)
-        }
-        for row in rows
-    }
+    return {row.strategy: {seed: sign * value for seed, value in row.by_seed(name).items()} for row in rows}

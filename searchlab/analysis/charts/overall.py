@@ -49,10 +49,10 @@ def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], 
     """
     times = []
     for row in rows:
-        reached = {name: dict(zip(row[name].seeds, getattr(row[name], measure).by_seed, strict=True)) for name in names}
+        reached = {name: row[name].by_seed(measure) for name in names}
         common = set.intersection(*(set(by_seed) for by_seed in reached.values()))
         times += [[reached[name][seed] for name in names] for seed in sorted(common)]
-    return np.array([[np.inf if value is None else value for value in row] for row in times])
+    return np.array(times)
 
 
 def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:

@@ -11,7 +11,8 @@ import numpy as np
 from ..charts.bars import Bars
 from ..charts.figures import Figure, Ints, View, eventful
 from ..measures import Row, StrategySummary
-from ..model import Contrast, MatrixCell, Overall
+from ..model import Contrast, Overall
+from ..stats.comparison_matrix import Cell
 from ..stats.intervals import Interval
 from ..words import number_text
 
@@ -82,7 +83,7 @@ def interval_notes(rows: Sequence[Row]) -> list[str]:
     return sorted({estimate.note for estimate in estimates if estimate.note})
 
 
-def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
+def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[Cell | None, str]]]]:
     """Rows of the multiple comparison matrix: for each strategy a cell against each, and the class of its colour.
 
     The colour is that of the mean difference, in steps of a quarter of the largest one. The cell of a strategy against
@@ -92,7 +93,7 @@ def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCel
     names = list(dict.fromkeys(row for row, _ in cells))
     largest = max((abs(cell.difference) for cell in cells.values()), default=0.0)
 
-    def colour(cell: MatrixCell | None) -> str:
+    def colour(cell: Cell | None) -> str:
         step = math.ceil(4 * abs(cell.difference) / largest) if cell and largest else 0
         return f"{'up' if cell.difference > 0 else 'down'}{step}" if cell and step else ""
 

@@ -15,7 +15,17 @@ from .ranks import signed_rank_test
 
 @dataclass(frozen=True)
 class Cell:
-    """A pair on the workloads that both have. difference: mean of ``row`` less ``column``. p: of this pair alone."""
+    """Two strategies on the workloads that both have; no other strategy changes anything here.
+
+    Attributes:
+        row: The first strategy.
+        column: The second.
+        difference: The mean over workloads of the score of ``row`` less that of ``column``.
+        wins: On how many workloads the score of ``row`` is higher.
+        ties: On how many it is the same.
+        losses: On how many it is lower.
+        p: Of the signed-rank test over workloads, not corrected: it ranks pairs, and no claim rests on it.
+    """
 
     row: str
     column: str
