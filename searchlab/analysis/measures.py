@@ -142,13 +142,6 @@ class Row:
         self.values: dict[str, Any] = {name: measure.of(source) for name, measure in self.measures.items()}
 
     @classmethod
-    def declare(cls, name: str, measure: Measure[Any, Any]) -> None:
-        """Add a measure after the class statement, as the last one."""
-        measure.__set_name__(cls, name)
-        setattr(cls, name, measure)
-        cls.measures[name] = measure
-
-    @classmethod
     def columns(cls) -> Iterator[tuple[Measure[Any, Any], Column]]:
         """Each column in order, with the measure that it belongs to."""
         return ((measure, column) for measure in cls.measures.values() for column in measure.columns)
