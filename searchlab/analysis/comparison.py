@@ -38,7 +38,7 @@ from .files import (
 )
 from .measures import AREA, Shown, StrategySummary, table
 from .model import Overall, Summary, WorkloadSummary
-from .page.parts import pair_matrix
+from .page.render import pair_matrix
 from .programs import BUDGET, run_programs
 from .read import compared, read_runs
 from .report import write_report

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from ...log.columns import METRICS as FIELDS
 from ..model import WorkloadSummary
-from ..runs import StrategyRuns, WorkloadRuns
-from ..stats.curves import Band, Floats
+from ..runs import LoggedRun, StrategyRuns, WorkloadRuns
+from ..stats.curves import Band, Floats, band_at
 from ..stats.intervals import mean_intervals
 from ..stats.targets import ecdf
 from ..words import listed
@@ -28,9 +30,27 @@ from .figures import (
     short,
     shorten,
 )
-from .model_rounds import METRICS, model_rounds
 
 _ESTIMATES = 40  # most trials of a score at which its interval is found
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A field of :class:`~searchlab.costmodel.quality.ModelQuality`. guess: its value by guessing; top: the largest."""
+
+    field: str
+    name: str
+    guess: float | None = None
+    top: float | None = None
+
+
+METRICS = (
+    Metric("pairwise_accuracy", "pairwise accuracy", guess=0.5, top=1.0),
+    Metric("kendall_tau", "Kendall's tau", guess=0.0, top=1.0),
+    Metric("top_k_recall", "top-k recall", top=1.0),
+    Metric("peak_score", "peak score", top=1.0),
+    Metric("rmse", "RMSE"),
+)
 
 
 def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
@@ -169,7 +189,7 @@ def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     """None where no strategy has a cost model whose predictions were scored."""
-    rounds = {row.strategy: model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
+    rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
     views = []
     for metric in METRICS:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
@@ -200,3 +220,20 @@ def _at(strategy: str, band: Band, at: Sequence[float]) -> Series:
         return [short(edge[place[x]]) if x in place else None for x in at]
 
     return Series(strategy, values(band.median), values(band.lower), values(band.upper))
+
+
+def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
+    """By metric, quartiles over the seeds at the trial that ended each batch, from 1.
+
+    For each batch, the seeds count in which the metric is defined. A metric that is defined in no batch is left out, so
+    that a strategy without a cost model has no metric.
+    """
+    ends = np.concatenate([run.log.rounds for run in runs]) + 1.0
+    qualities = np.concatenate([run.log.qualities for run in runs])
+    bands = {}
+    for metric in METRICS:
+        values = qualities[:, FIELDS.index(metric.field)]
+        known = ~np.isnan(values)
+        if known.any():
+            bands[metric.field] = band_at(ends[known], values[known])
+    return bands
