@@ -15,9 +15,8 @@ from ..log import html
 from ..log.columns import Columns, Texts
 from ..log.frame import study_frame
 from ..log.result import Result
-from .charts.all import Charts, all_charts
 from .charts.diagram_plot import draw_diagram
-from .charts.figures import BY_TRIALS, View
+from .charts.figures import BY_TRIALS, Charts, View, all_charts
 from .charts.figures import Figure as LineChart
 from .charts.matrix_plot import Cell, draw_matrix
 from .charts.pictures import (

@@ -14,12 +14,10 @@ from ..model import Summary, WorkloadSummary
 from ..runs import ComparedRuns, WorkloadRuns
 from ..stats.curves import Band, Floats
 from ..words import number_text
-from .all import Bars, Charts
 from .bar_plot import draw_bars
 from .diagram_plot import draw_diagram
-from .figures import BY_TRIALS, Figure, Series, View
+from .figures import BY_TRIALS, Bars, Charts, Figure, Series, View, band_of
 from .line_plot import Frame, Line, draw
-from .workload import band_of
 
 if TYPE_CHECKING:
     from .picture import Picture

@@ -6,31 +6,39 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ...errors import encodable
+from ...log.header import Header
 from ...log.study_file import kept_studies
-from ..charts.all import Bars, Charts
-from ..charts.figures import Figure, Ints, View, eventful
+from ...plugins import Plugin
+from ..charts.figures import Bars, Charts, Figure, Ints, Series, View, eventful, short
 from ..charts.style import COLOURS
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
 from ..model import Contrast, Overall, Program, Summary
-from ..runs import ComparedRuns
+from ..runs import ComparedRuns, LoggedRun, WorkloadRuns
 from ..stats.comparison_matrix import Cell
 from ..stats.intervals import Interval
-from ..words import number_text, p_text
-from .data import page_data
-from .made import facts, log_links, strategies
+from ..words import listed, number_text, p_text
 
 _COLUMNS = 10
 """About how many columns of numbers the table of a figure has."""
+
+TRACED = "convergence"
+"""The figure that shows each seed, too."""
+PARTS = 10_000
+"""A trace has its throughputs in this part of the best known."""
 
 
 def page(
@@ -240,3 +248,176 @@ def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list
             pieces.append({"name": name, "place": place, "value": value, "x": f"{left:.2f}", "width": f"{width:.2f}"})
         left += width
     return pieces
+
+
+def page_data(
+    names: Sequence[str], figures: Mapping[str, Sequence[Figure]], comparison: ComparedRuns
+) -> dict[str, Any]:
+    """What the script needs, as plain values. names: of the strategies; a line has its place among them.
+
+    figures: by workload. Those of the workload with number n are under "n-" and their key.
+    """
+    place = {name: number for number, name in enumerate(names)}
+    return {
+        "strategies": names,
+        "colours": len(COLOURS),
+        "parts": PARTS,
+        "figures": {
+            f"{number}-{figure.key}": {
+                "step": figure.step,
+                "digits": figure.digits,
+                "ends": figure.ends,
+                "best": _best(comparison[workload]) if figure.key == TRACED else None,
+                "traces": _traces(comparison[workload], place) if figure.key == TRACED else [],
+                "views": {view.key: _view(view, place, step=figure.step) for view in figure.views},
+            }
+            for number, (workload, here) in enumerate(figures.items())
+            for figure in here
+        },
+    }
+
+
+def _view(view: View, place: Mapping[str, int], *, step: bool) -> dict[str, Any]:
+    return {
+        "label": view.label, "quantity": view.quantity, "log": view.log, "bottom": view.bottom, "top": view.top,
+        "x": _numbers(view.x), "levels": [[level.y, level.name] for level in view.levels],
+        "shade": [view.shade.end, view.shade.name] if view.shade else None,
+        "series": [[place[series.strategy], *_line(series, step=step)] for series in view.series],
+    }  # fmt: skip
+
+
+def _line(series: Series, *, step: bool) -> list[list[Any] | None]:
+    """Places, and at each the value and the ends of the band: every place with a value; of a step line only the first,
+    the last, and those at which a value changes, each less the one before.
+    """
+    edges = [edge for edge in (series.y, series.lower, series.upper) if edge is not None]
+    points = list(zip(*edges, strict=True))
+    known = [at for at, y in enumerate(series.y) if y is not None]
+    at = [i for i in known if not step or i in (known[0], known[-1]) or points[i] != points[i - 1]]
+    values = [_numbers([edge[i] for i in at]) for edge in edges]
+    return [[i - before for before, i in pairwise([0, *at])], *values]
+
+
+def _numbers(values: Sequence[float | None]) -> list[float | None]:
+    """Whole numbers without a point."""
+    return [int(value) if value is not None and float(value).is_integer() else value for value in values]
+
+
+def _best(item: WorkloadRuns) -> float | None:
+    return short(item.best.gflops) if item.best else None
+
+
+def _traces(item: WorkloadRuns, place: Mapping[str, int]) -> list[Any]:
+    """For each strategy its place, and for each of its runs what :func:`_trace` gives; none while nothing is known."""
+    if item.best is None:
+        return []
+    best = item.best.gflops
+    return [[place[name], [_trace(run, best) for run in group.runs]] for name, group in item.strategies.items()]
+
+
+def _trace(run: LoggedRun, best: float) -> list[Any]:
+    """The trials at which the run found something faster, and its last trial, each less the one before; the throughput
+    then in ``PARTS`` of ``best``; and the seconds then.
+    """
+    curve = run.curve
+    at = [*np.flatnonzero(curve[1:] > curve[:-1]).tolist(), len(curve) - 2]  # one less than each
+    if curve[0] > 0:
+        at = [-1, *at]
+    places = np.array(at) + 1
+    trials = [place - before for before, place in pairwise([-2, *at])]
+    parts = np.rint(curve[places] / best * PARTS).astype(np.int64).tolist()
+    return [trials, parts, _numbers([short(seconds) for seconds in run.elapsed[places].tolist()])]
+
+
+def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
+    """A row for each strategy as it was run; several where it was run in several ways, with the workloads of each."""
+    ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
+    for item in comparison.values():
+        for strategy, runs in item.by_strategy.items():
+            way = strategy, *_way(runs[0].log.header)
+            ways.setdefault(way, {})[item.workload] = list(runs)
+    several = {name for name in {way[0] for way in ways} if sum(way[0] == name for way in ways) > 1}
+    rows = []
+    for (strategy, policy, model, features, batch, warm), by_workload in sorted(ways.items()):
+        runs = [run for own in by_workload.values() for run in own]
+        lengths = [run.log.trials for run in runs]
+        rows.append({
+            "strategy": strategy, "policy": policy, "cost_model": model, "features": features, "batch": batch,
+            "warm_start": warm, "seeds": number_ranges(run.seed for run in runs),
+            "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
+            "on": listed(list(by_workload)) if strategy in several else "",
+        })  # fmt: skip
+    return rows
+
+
+def _way(header: Header) -> tuple[str, str, str, str, str]:
+    policy = plugin_text(header.policy)
+    if header.effective:
+        policy += f" (used: {_pairs(header.effective)})"
+    model = plugin_text(header.cost_model) if header.cost_model else ""
+    warm = f"{len(header.warm_start)} logs" if header.warm_start else ""
+    return policy, model, header.features if header.cost_model else "", str(header.batch), warm
+
+
+def plugin_text(plugin: Plugin) -> str:
+    """The name of a plug-in, and the options that it was given."""
+    return f"{plugin.name}: {_pairs(plugin.options)}" if plugin.options else plugin.name
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {one if isinstance(one, str) else json.dumps(one)}" for key, one in values.items())
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order, those that follow each other as a range: "0 to 4, 7, 42"."""
+    ordered = sorted(set(numbers))
+    ranges = [[one for _, one in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
+    texts = [f"{own[0]} to {own[-1]}" if len(own) > 2 else ", ".join(map(str, own)) for own in ranges]
+    return ", ".join(texts)
+
+
+def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
+    """What the runs of a workload were made with: names and texts. Where logs differ, all that they say."""
+    headers = [run.log.header for run in runs]
+    days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
+    said = {
+        "runs": [str(len(runs))],
+        "space": [_space(header) for header in headers],
+        "target": [_device(header.target) for header in headers],
+        "host": [_pairs(header.host) for header in headers],
+        "measured by": [_pairs(header.measure) for header in headers],
+        "programs built at a time": [str(header.workers) for header in headers],
+        "versions": [_pairs(header.versions) for header in headers],
+        "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
+    }
+    distinct = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in said.items()}
+    return [(name, "; or ".join(texts)) for name, texts in distinct.items() if texts]
+
+
+def _space(header: Header) -> str:
+    label = f"{header.space_label} = " if header.space_label else ""
+    size = f", {header.space_size:,} configs" if header.space_size else ""
+    return f"{label}{plugin_text(header.space)}{size}"
+
+
+def _device(target: Mapping[str, Any]) -> str:
+    return _pairs({name: target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in target})
+
+
+def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
+    """By strategy of a workload its logs: seed, name, and the link from a page in ``out``, "" if it is no file."""
+    folders: dict[str, str] = {}
+
+    def link(path: Path) -> str:
+        if not os.path.isfile(path):
+            return ""
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.relpath(folder or ".", out)
+        # Quoted, a name can neither leave its attribute nor begin with a scheme.
+        return quote(os.fsencode(os.path.normpath(os.path.join(folders[folder], name))))
+
+    return [
+        (strategy, [(run.seed, run.file, link(run.log.path)) for run in own])
+        for strategy, own in groupby(runs, lambda run: run.strategy)
+    ]
