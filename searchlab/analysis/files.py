@@ -5,20 +5,18 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import astuple, fields
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from .charts.figures import Figure
-from .measures import OverallStrategy, Row, StrategySummary
-from .model import Overall, PairClaims, Program, Summary
+from .measures import OverallStrategy, Row, StrategySummary, at
+from .model import Overall, Program, Summary
 from .runs import ComparedRuns
 from .stats.comparison_matrix import Cell
-from .stats.inference import Answer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,18 +94,27 @@ def overall_rows(overall: Overall | None) -> Rows:
     return Rows(("strategy", "rank", *OverallStrategy.names()), rows)
 
 
+_CONTRAST = {
+    "measure": "measure", "first": "first", "second": "second", "test": "test", "runs": "runs",
+    "improvement": "improvement", "improvement_lower": "lower", "improvement_upper": "upper", "p": "p",
+    "adjusted_p": "adjusted",
+}  # fmt: skip
+_CLAIM = {
+    "first": "first", "second": "second", "workloads": "difference.workloads", "difference": "difference.value",
+    "on_these_lower": "difference.on_these.difference.lower", "on_these_upper": "difference.on_these.difference.upper",
+    "on_these_p": "difference.on_these.p", "on_others_lower": "difference.on_others.difference.lower",
+    "on_others_upper": "difference.on_others.difference.upper", "on_others_p": "difference.on_others.p",
+    "better": "equivalence.better", "same": "equivalence.same", "worse": "equivalence.worse",
+}  # fmt: skip
+"""Column -> where its value is in what the row is of, as :func:`~searchlab.analysis.measures.at` takes it."""
+
+
 def contrast_rows(summary: Summary) -> Rows:
     """A row for each pair of strategies by each measure on each workload; over all workloads that is empty."""
-    columns = ("workload", "measure", "first", "second", "test", "runs", "improvement", "improvement_lower",
-               "improvement_upper", "p", "adjusted_p")  # fmt: skip
     over_all = [("", summary.overall.contrasts)] if summary.overall else []
     groups = [*((item.workload, item.contrasts) for item in summary.workloads), *over_all]
-    rows = (
-        (workload, c.measure, c.first, c.second, c.test, c.runs, c.improvement, c.lower, c.upper, c.p, c.adjusted)
-        for workload, contrasts in groups
-        for c in contrasts
-    )
-    return Rows(columns, rows)
+    rows = ((workload, *_values(one, _CONTRAST)) for workload, contrasts in groups for one in contrasts)
+    return Rows(("workload", *_CONTRAST), rows)
 
 
 def claim_rows(overall: Overall | None) -> Rows:
@@ -115,29 +122,17 @@ def claim_rows(overall: Overall | None) -> Rows:
     ``second``, on these workloads and on workloads like these; and how probable it is that ``first`` is better, the
     same and worse. The p-values are corrected for all tests of the report.
     """
-    columns = (
-        "first", "second", "workloads", "difference", "on_these_lower", "on_these_upper", "on_these_p",
-        "on_others_lower", "on_others_upper", "on_others_p", "better", "same", "worse",
-    )  # fmt: skip
-    return Rows(columns, map(_claim, overall.claims if overall else ()))
+    return Rows(list(_CLAIM), (_values(one, _CLAIM) for one in (overall.claims if overall else ())))
 
 
-def _claim(one: PairClaims) -> Sequence[Any]:
-    if one.difference is None:
-        return one.first, one.second, *(None,) * 11
-    answers = [*_answer(one.difference.on_these), *_answer(one.difference.on_others)]
-    chances = (one.equivalence.better, one.equivalence.same, one.equivalence.worse) if one.equivalence else (None,) * 3
-    return one.first, one.second, one.difference.workloads, one.difference.value, *answers, *chances
-
-
-def _answer(answer: Answer) -> Sequence[float | None]:
-    return answer.difference.lower, answer.difference.upper, answer.p
+def _values(one: Any, paths: Mapping[str, str]) -> Sequence[Any]:
+    return [at(one, path) for path in paths.values()]
 
 
 def cell_rows(overall: Overall | None) -> Rows:
     """A row for each ordered pair of the multiple comparison matrix."""
     columns = [field.name for field in fields(Cell)]
-    return Rows(columns, map(attrgetter(*columns), overall.matrix if overall else ()))
+    return Rows(columns, map(astuple, overall.matrix if overall else ()))
 
 
 def curve_rows(comparison: ComparedRuns) -> Rows:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
-from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
 
 import msgspec
@@ -48,17 +47,24 @@ class Shown(Flag):
     TABLES = TERMINAL | PAGE
 
 
+def at(value: Any, path: str) -> Any:
+    """What is at ``path`` from ``value``, such as "difference.value"; None where something on the way is None."""
+    for name in filter(None, path.split(".")):
+        value = None if value is None else value[name] if isinstance(value, dict) else getattr(value, name)
+    return value
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of tables.
 
     Attributes:
         name: Of the column in CSV files and frames; empty where they do not have it.
-        value: What the column has of the value of its measure: a number, a text, or None.
         title: The head in tables for people, in lines as the terminal has them. ``{unit}``, ``{goal}`` and
             ``{cutoffs}`` are filled in.
         shown: The tables for people that have the column.
         digits: Digits after the point in tables for people; None for three significant digits.
+        of: Where the number, or text, is in the value of the measure, as :func:`at` takes it; or a function of it.
         best: Whether the highest or the lowest number is bold, ``max`` or ``min``.
         beside: A text beside the number, of the value of the measure and the row.
         detail: A text beside these two that only the page has, of the value of the measure.
@@ -68,10 +74,10 @@ class Column:
     """
 
     name: str
-    value: Callable[[Any], Any]
     title: str = ""
     shown: Shown = Shown.NOWHERE
     digits: int | None = None
+    of: str | Callable[[Any], Any] = ""
     best: Callable[[Sequence[float]], float] | None = None
     beside: Callable[[Any, Any], str] | None = None
     detail: Callable[[Any], str] | None = None
@@ -79,7 +85,11 @@ class Column:
     meaning: str = ""
     if_differs: bool = False
 
-    def text_of(self, number: Any) -> str:
+    def number(self, value: Any) -> Any:
+        """What the column has of the value of its measure: a number, a text, or None."""
+        return at(value, self.of) if isinstance(self.of, str) else self.of(value)
+
+    def text(self, number: Any) -> str:
         """What people read for a number or a text, which is not None."""
         return number if isinstance(number, str) else number_text(number, self.digits)
 
@@ -154,7 +164,7 @@ class Row:
     @property
     def cells(self) -> list[Any]:
         """What stands under :meth:`names`."""
-        return [column.value(self.values[measure.name]) for measure, column in self.columns() if column.name]
+        return [column.number(self.values[measure.name]) for measure, column in self.columns() if column.name]
 
     def to_json(self) -> dict[str, Any]:
         return {"strategy": self.strategy, **self.values}
@@ -210,7 +220,7 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
         values = [row.values[measure.name] for row in rows]
         if not column.shown & shown or all(value is None for value in values):
             continue
-        numbers = [None if value is None else column.value(value) for value in values]
+        numbers = [column.number(value) for value in values]
         if column.if_differs and len(set(numbers)) == 1:
             continue
         known = [number for number in numbers if number is not None]
@@ -220,7 +230,7 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
         columns.append(
             [
                 Cell(
-                    "-" if number is None else column.text_of(number),
+                    "-" if number is None else column.text(number),
                     column.beside(value, row) if column.beside and value is not None else "",
                     column.detail(value) if column.detail and value is not None else "",
                     column.missing if number is None else "",
@@ -324,27 +334,16 @@ TIME_PARTS = Seconds.__struct_fields__[1:]
 """What the seconds of a run are charged for."""
 
 
-def _itself(value: Any) -> Any:
-    return value
-
-
 def _interval_text(interval: Interval | None, digits: int) -> str:
     if interval is None or interval.lower is None or interval.upper is None:
         return ""
     return f" [{number_text(interval.lower, digits)}, {number_text(interval.upper, digits)}]"
 
 
-def _estimate(name: str, title: str, digits: int, shown: Shown, **look: Any) -> tuple[Column, ...]:
+def _estimate(name: str, title: str, digits: int, **look: Any) -> tuple[Column, ...]:
     """The columns of an estimate: its value, and the ends of its interval. look: other fields of the first."""
-
-    def part(of: str) -> Callable[[Interval | None], float | None]:
-        return lambda interval: getattr(interval, of) if interval else None
-
-    return (
-        Column(name, part("value"), title, shown, digits, **look),
-        Column(f"{name}_lower", part("lower")),
-        Column(f"{name}_upper", part("upper")),
-    )
+    value = Column(name, title, Shown.TABLES, digits, "value", **look)
+    return value, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
 
 
 def _hits(runs: StrategyRuns) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -406,29 +405,13 @@ def _failed(failures: dict[str, int]) -> str:
 
 
 def _quartiles(name: str) -> tuple[Column, Column]:
-    return Column(f"{name}_q1", attrgetter("lower")), Column(f"{name}_q3", attrgetter("upper"))
+    return Column(f"{name}_q1", of="lower"), Column(f"{name}_q3", of="upper")
 
 
-def _reached(name: str, unit: str, title: str, beside: Shown) -> tuple[Column, ...]:
-    """The columns of a measure up to the target. beside: PAGE if only the page says how many seeds reached it."""
-
-    def censored(reached: Reached, _: object = None) -> str:
-        return reached.censored
-
-    return (
-        Column(
-            f"{name}_median", attrgetter("median"), title, Shown.TABLES, best=min, missing="not reached",
-            beside=censored if beside is Shown.TABLES else None, detail=censored if beside is Shown.PAGE else None,
-        ),
-        Column(f"{name}_lower", attrgetter("lower")),
-        Column(f"{name}_upper", attrgetter("upper")),
-        Column(
-            f"{unit}_ert", attrgetter("expected"), f"ERT, {unit}",
-            Shown.PAGE if beside is Shown.TABLES else Shown.NOWHERE,
-            meaning=f"Expected {unit} to the target with restarts, of all trials of the logs.",
-        ),
-        Column(f"{unit}_par10", attrgetter("penalised")),
-    )  # fmt: skip
+def _reached(name: str, title: str, **look: Any) -> tuple[Column, ...]:
+    """The columns of a measure up to the target. look: other fields of the first."""
+    median = Column(f"{name}_median", title, Shown.TABLES, of="median", best=min, missing="not reached", **look)
+    return median, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
 
 
 class OnWorkload(Measure[StrategyRuns, V]):
@@ -449,11 +432,11 @@ class StrategySummary(Row):
     )
     batch = OnWorkload(
         "The configs that the policy was asked for at a time.", lambda runs: runs.header.batch,
-        Column("batch", _itself, "batch", Shown.TABLES, if_differs=True),
+        Column("batch", "batch", Shown.TABLES, if_differs=True),
     )  # fmt: skip
     seeds = OnWorkload(
         "The runs that are compared.", lambda runs: [run.seed for run in runs.compared],
-        Column("seeds", len, "seeds", Shown.TABLES),
+        Column("seeds", "seeds", Shown.TABLES, of=len),
     )  # fmt: skip
     interrupted = OnWorkload(
         "The seeds whose runs were stopped before the horizon, and are left out.",
@@ -466,14 +449,14 @@ class StrategySummary(Row):
     trials = OnWorkload(
         "The most trials that at least half of the runs have; a + says that seeds have different numbers.",
         lambda runs: runs.trials,
-        Column("trials", _itself, "trials", Shown.TABLES, 0, beside=lambda _, row: "" if row.complete else "+"),
+        Column("trials", "trials", Shown.TABLES, 0, beside=lambda _, row: "" if row.complete else "+"),
     )
     trials_by_seed = OnWorkload("The trials of each run.", lambda runs: runs.lengths)
     complete = OnWorkload(
         "Whether all runs have the same number of trials, but for those that ended by themselves, by their seconds or "
         "for want of a gain.",
         _complete,
-        Column("complete", _itself),
+        Column("complete"),
     )
     ended = OnWorkload(
         "The number of runs that ended by themselves; they hold their best as long as the others go on.",
@@ -483,7 +466,7 @@ class StrategySummary(Row):
         "Best throughput: median and quartiles over seeds.",
         lambda runs: Spread.of(runs.curves[:, -1].tolist()),
         Column(
-            "best_gflops_median", attrgetter("median"), "{unit}\n[quartiles]", Shown.TABLES, 1, max,
+            "best_gflops_median", "{unit}\n[quartiles]", Shown.TABLES, 1, "median", max,
             beside=lambda best, _: f" [{number_text(best.lower, 1)}, {number_text(best.upper, 1)}]",
         ),
         *_quartiles("best_gflops"),
@@ -492,22 +475,32 @@ class StrategySummary(Row):
     trials_to_target = OnWorkload(
         "Median trials to the target, and how many seeds reached it where not all did.",
         _trials_to_target,
-        Column("seeds_that_reached_target", attrgetter("reached")),
-        *_reached("trials_to_target", "trials", "trials\nto {goal}", Shown.TABLES),
+        Column("seeds_that_reached_target", of="reached"),
+        *_reached("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
+        Column(
+            "trials_ert",
+            "ERT, trials",
+            Shown.PAGE,
+            of="expected",
+            meaning="Expected trials to the target with restarts, of all trials of the logs.",
+        ),
+        Column("trials_par10", of="penalised"),
         unit="trials",
         compared_by="trials to the target",
     )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         _seconds_to_target,
-        *_reached("seconds_to_target", "seconds", "seconds\nto {goal}", Shown.PAGE),
+        *_reached("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
+        Column("seconds_ert", of="expected"),
+        Column("seconds_par10", of="penalised"),
         unit="s",
         compared_by="seconds to the target",
     )
     area = OnWorkload(
         "Area under the convergence curve, as a part of the best known: median over seeds.",
         _area,
-        Column("area_median", attrgetter("median"), "area", Shown.TABLES, 3, max),
+        Column("area_median", "area", Shown.TABLES, 3, "median", max),
         *_quartiles("area"),
         compared_by="area under the curve",
         better=max,
@@ -515,12 +508,12 @@ class StrategySummary(Row):
     anytime = OnWorkload(
         "Area over the convergence curve on a logarithmic scale (AOCC): median over seeds.",
         _anytime,
-        Column("anytime_median", attrgetter("median"), "anytime", Shown.PAGE, 3),
+        Column("anytime_median", "anytime", Shown.PAGE, 3, "median"),
     )
     ecdf_area = OnWorkload(
         "Area under the ECDF of all (seed, target) pairs.",
         lambda runs: ecdf_area(runs.workload.hits[runs.strategy], runs.horizon),
-        Column("ecdf_area", _itself),
+        Column("ecdf_area"),
     )
     score = OnWorkload(
         "Mean over seeds of the score against random search in the same space, in log latency, over the trials beside "
@@ -528,7 +521,7 @@ class StrategySummary(Row):
         "are not comparable.",
         lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
-            "score", "score\n(of trials)", 2, Shown.TABLES, best=max, detail=lambda score: _interval_text(score, 2),
+            "score", "score\n(of trials)", 2, best=max, detail=lambda score: _interval_text(score, 2),
             beside=lambda _, row: f" ({row.score_first}-{row.score_trials})",
         ),
     )  # fmt: skip
@@ -538,26 +531,23 @@ class StrategySummary(Row):
     score_first = OnWorkload(
         "The first trial of a score.",
         lambda runs: runs.search.first if runs.search and runs.scores is not None else None,
-        Column("score_first", _itself),
+        Column("score_first"),
     )
     score_trials = OnWorkload(
         "The last trial of a score.",
         lambda runs: runs.search.last if runs.search and runs.scores is not None else None,
-        Column("score_trials", _itself),
+        Column("score_trials"),
     )
     seconds = OnWorkload(
         "The seconds that all runs were charged.", _seconds,
-        Column("seconds", attrgetter("total"), "seconds", Shown.COSTS),
-        *(
-            Column(f"{part}_seconds", attrgetter(part), part, Shown.COSTS)
-            for part in TIME_PARTS
-        ),
+        Column("seconds", "seconds", Shown.COSTS, of="total"),
+        *(Column(f"{part}_seconds", part, Shown.COSTS, of=part) for part in TIME_PARTS),
         unit="s",
     )  # fmt: skip
     failures = OnWorkload(
         "The failed trials of all runs, by kind.", _failures,
-        Column("", _failed, "failed trials", Shown.COSTS),
-        *(Column(kind, itemgetter(kind)) for kind in FAILURES),
+        Column("", "failed trials", Shown.COSTS, of=_failed),
+        *(Column(kind, of=kind) for kind in FAILURES),
     )  # fmt: skip
 
     def by_seed(self, name: str) -> dict[int, float]:
@@ -587,18 +577,18 @@ class OverallStrategy(Row):
         "Interquartile mean of the area under the curve, with its 95 % interval for these workloads.",
         lambda rows: interquartile_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
         *_estimate(
-            "area_iqm", "area (IQM)", 3, Shown.TABLES, beside=lambda area, _: _interval_text(area, 3)
+            "area_iqm", "area (IQM)", 3, beside=lambda area, _: _interval_text(area, 3)
         ),
     )  # fmt: skip
     score = OverAll(
         "Mean over workloads of the score against random search, with its 95 % interval for these workloads.",
         _score_over_all,
         *_estimate(
-            "score", "score, trials\n{cutoffs}", 3, Shown.TABLES, beside=lambda score, _: _interval_text(score, 3)
+            "score", "score, trials\n{cutoffs}", 3, beside=lambda score, _: _interval_text(score, 3)
         ),
     )  # fmt: skip
     ecdf_area = OverAll(
         "Mean over workloads of the area under the ECDF of all (seed, target) pairs.",
         lambda rows: float(np.mean([row.ecdf_area for row in rows])),
-        Column("ecdf_area", _itself, "ECDF area", Shown.PAGE, 2),
+        Column("ecdf_area", "ECDF area", Shown.PAGE, 2),
     )

@@ -111,14 +111,14 @@ def by_table(summary: Summary, label: str) -> Table:
     for name in (label, *others):
         table.add_column(Text(name), justify="right", overflow="fold", min_width=6)
     for item in summary.workloads:
-        numbers = {row.strategy: column.value(row.area) for row in item.strategies}
+        numbers = {row.strategy: column.number(row.area) for row in item.strategies}
         best = measure.better(numbers.values())
         cells: list[str | Text] = []
         for name in (label, *others):
             if name not in numbers:
                 cells.append("-")
                 continue
-            text = Text(column.text_of(numbers[name]), "bold" if numbers[name] == best else "")
+            text = Text(column.text(numbers[name]), "bold" if numbers[name] == best else "")
             cells.append(text.append(_mark(item, label, name), ""))
         table.add_row(Text(item.workload), *cells)
     return table

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -37,14 +36,14 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
     first = OnWorkload(
         "Throughput of the first trial: median over seeds.",
         lambda runs: Spread.of(runs.curves[:, 0].tolist()),
-        Column("first_gflops", attrgetter("median"), "first\n{unit}", Shown.TABLES, 2, max),
-        Column("first_gflops_lower", attrgetter("lower")),
+        Column("first_gflops", "first\n{unit}", Shown.TABLES, 2, "median", max),
+        Column("first_gflops_lower", of="lower"),
         unit="GFLOPS",
     )
     all_seeds = OverAll(
         "Runs on all workloads.",
         lambda rows: sum(len(row.seeds) for row in rows),
-        Column("runs", int, "runs", Shown.TABLES),
+        Column("runs", "runs", Shown.TABLES),
     )
     for kind, name, measure in ((StrategySummary, "first", first), (OverallStrategy, "all_seeds", all_seeds)):
         measure.__set_name__(kind, name)  # as the class statement does
