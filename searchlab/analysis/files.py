@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, fields
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from .charts.figures import Figure
 from .measures import OverallStrategy, Row, StrategySummary, at
 from .model import Overall, Program, Summary
 from .runs import ComparedRuns
-from .stats.comparison_matrix import Cell
+from .stats.comparison_matrix import MatrixCell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +106,12 @@ _CLAIM = {
     "on_others_upper": "difference.on_others.difference.upper", "on_others_p": "difference.on_others.p",
     "better": "equivalence.better", "same": "equivalence.same", "worse": "equivalence.worse",
 }  # fmt: skip
+_PROGRAM: dict[str, str | Callable[[Program], Any]] = {
+    "workload": "workload", "strategy": "strategy", "seed": "seed", "trial": "trial", "gflops": "gflops",
+    "seconds": "seconds", "gflops_as_trial": "as_trial",
+    "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
+    "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
+}  # fmt: skip
 """Column -> where its value is in what the row is of, as :func:`~searchlab.analysis.measures.at` takes it."""
 
 
@@ -125,13 +131,13 @@ def claim_rows(overall: Overall | None) -> Rows:
     return Rows(list(_CLAIM), (_values(one, _CLAIM) for one in (overall.claims if overall else ())))
 
 
-def _values(one: Any, paths: Mapping[str, str]) -> Sequence[Any]:
+def _values(one: Any, paths: Mapping[str, Any]) -> Sequence[Any]:
     return [at(one, path) for path in paths.values()]
 
 
 def cell_rows(overall: Overall | None) -> Rows:
     """A row for each ordered pair of the multiple comparison matrix."""
-    columns = [field.name for field in fields(Cell)]
+    columns = [field.name for field in fields(MatrixCell)]
     return Rows(columns, map(astuple, overall.matrix if overall else ()))
 
 
@@ -148,31 +154,18 @@ def curve_rows(comparison: ComparedRuns) -> Rows:
 
 def program_rows(programs: Iterable[Program]) -> Rows:
     """A row for the best program of each run."""
-    columns = (
-        "workload", "strategy", "seed", "trial", "gflops", "seconds", "gflops_as_trial", "tied", "config", "log",
-    )  # fmt: skip
-    return Rows(columns, map(_program, programs))
-
-
-def _program(one: Program) -> Sequence[Any]:
-    tied = None if one.tied is None else " ".join(map(str, one.tied))
-    config = msgspec.json.encode(one.config).decode()
-    return (
-        one.workload, one.strategy, one.seed, one.trial, one.gflops, one.seconds, one.as_trial, tied, config, one.log,
-    )  # fmt: skip
+    return Rows(list(_PROGRAM), (_values(one, _PROGRAM) for one in programs))
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
     """A row for each point of each line of the line charts."""
-    return Rows(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), _figures(figures))
-
-
-def _figures(figures: Mapping[str, Sequence[Figure]]) -> Iterator[Sequence[Any]]:
-    for workload, charts in figures.items():
-        for figure in charts:
-            for view in figure.views:
-                for line in view.series:
-                    nothing = [None] * len(view.x)
-                    points = zip(view.x, line.y, line.lower or nothing, line.upper or nothing, strict=True)
-                    names = workload, figure.key, view.key, line.strategy
-                    yield from ((*names, *point) for point in points if point[1] is not None)
+    rows = (
+        (workload, figure.key, view.key, line.strategy, *point)
+        for workload, charts in figures.items()
+        for figure in charts
+        for view in figure.views
+        for line in view.series
+        for point in zip(view.x, line.y, line.lower or repeat(None), line.upper or repeat(None), strict=False)
+        if point[1] is not None
+    )
+    return Rows(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), rows)

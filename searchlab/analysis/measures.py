@@ -47,8 +47,13 @@ class Shown(Flag):
     TABLES = TERMINAL | PAGE
 
 
-def at(value: Any, path: str) -> Any:
-    """What is at ``path`` from ``value``, such as "difference.value"; None where something on the way is None."""
+def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
+    """What is at ``path`` from ``value``, such as "difference.value"; None where something on the way is None.
+
+    ``path`` may also be a function of ``value``.
+    """
+    if callable(path):
+        return path(value)
     for name in filter(None, path.split(".")):
         value = None if value is None else value[name] if isinstance(value, dict) else getattr(value, name)
     return value
@@ -87,7 +92,7 @@ class Column:
 
     def number(self, value: Any) -> Any:
         """What the column has of the value of its measure: a number, a text, or None."""
-        return at(value, self.of) if isinstance(self.of, str) else self.of(value)
+        return at(value, self.of)
 
     def text(self, number: Any) -> str:
         """What people read for a number or a text, which is not None."""
@@ -530,12 +535,12 @@ class StrategySummary(Row):
     )
     score_first = OnWorkload(
         "The first trial of a score.",
-        lambda runs: runs.search.first if runs.search and runs.scores is not None else None,
+        lambda runs: runs.search.first if runs.search else None,
         Column("score_first"),
     )
     score_trials = OnWorkload(
         "The last trial of a score.",
-        lambda runs: runs.search.last if runs.search and runs.scores is not None else None,
+        lambda runs: runs.search.last if runs.search else None,
         Column("score_trials"),
     )
     seconds = OnWorkload(

@@ -9,7 +9,7 @@ import msgspec
 from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown
 from .stats.bayes import Equivalence
-from .stats.comparison_matrix import Cell
+from .stats.comparison_matrix import MatrixCell
 from .stats.inference import Difference
 from .stats.ranks import ALPHA
 
@@ -157,7 +157,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: list[Contrast]
     claims: list[PairClaims]
     diagram: Diagram
-    matrix: list[Cell]
+    matrix: list[MatrixCell]
     verdict: str
 
 

@@ -29,7 +29,7 @@ from .model import (
 from .stats.aggregates import Sample
 from .stats.bayes import ROPE, bayesian_signed_rank
 from .stats.cliques import cliques
-from .stats.comparison_matrix import Cell, comparison_matrix
+from .stats.comparison_matrix import comparison_matrix
 from .stats.curves import Floats
 from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
 from .stats.intervals import DECIMALS, Interval, share_interval
@@ -155,7 +155,7 @@ def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = Fa
         contrasts=compared,
         claims=said,
         diagram=diagram(names, means, apart),
-        matrix=_matrix(names, means),
+        matrix=list(comparison_matrix(names, means).cells.values()),
         verdict=_verdict(found, compared, so_far=so_far)
         + f" {said[0].headline}"
         + "".join(f" {note}" for note in dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note))
@@ -200,12 +200,6 @@ def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozens
         friedman=friedman_test(scores) if len(order) > 2 else None,
         cliques=cliques(len(order), alike),
     )
-
-
-def _matrix(names: Sequence[str], means: Floats) -> list[Cell]:
-    matrix = comparison_matrix(names, means)
-    ordered = [(row, column) for row in matrix.strategies for column in matrix.strategies if row != column]
-    return [matrix.cells[pair] for pair in ordered]
 
 
 def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> PairClaims:

@@ -157,17 +157,16 @@ class StrategyRuns:
         """Seconds charged up to the end of each trial, of the runs that are compared: shape (runs, horizon)."""
         return held([run.elapsed for run in self.compared], self.horizon)
 
-    @property
-    def search(self) -> RandomSearch | None:
-        """Random search in the space of the strategy, where its worth is known."""
-        return self.workload.random_search.get(self.space)
-
     @cached_property
     def scores(self) -> Floats | None:
         """The score of each run that is compared, shape (runs,); None where random search has nothing to gain."""
-        if self.search is None:
-            return None
-        return self.search.mean_scores(self.workload.score_curves[self.strategy])
+        search = self.workload.random_search.get(self.space)
+        return search.mean_scores(self.workload.score_curves[self.strategy]) if search else None
+
+    @property
+    def search(self) -> RandomSearch | None:
+        """Random search in the space of the strategy, where its runs have scores against it."""
+        return None if self.scores is None else self.workload.random_search[self.space]
 
     @cached_property
     def _whole(self) -> list[LoggedRun]:

@@ -28,7 +28,7 @@ from ..charts.style import COLOURS
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
 from ..model import Contrast, Overall, Program, Summary
 from ..runs import ComparedRuns, LoggedRun, WorkloadRuns
-from ..stats.comparison_matrix import Cell
+from ..stats.comparison_matrix import MatrixCell
 from ..stats.intervals import Interval
 from ..words import listed, number_text, p_text
 
@@ -196,7 +196,7 @@ def interval_notes(rows: Sequence[Row]) -> list[str]:
     return sorted({estimate.note for estimate in estimates if estimate.note})
 
 
-def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[Cell | None, str]]]]:
+def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
     """Rows of the multiple comparison matrix: for each strategy a cell against each, and the class of its colour.
 
     The colour is that of the mean difference, in steps of a quarter of the largest one. The cell of a strategy against
@@ -206,7 +206,7 @@ def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[Cell | No
     names = list(dict.fromkeys(row for row, _ in cells))
     largest = max((abs(cell.difference) for cell in cells.values()), default=0.0)
 
-    def colour(cell: Cell | None) -> str:
+    def colour(cell: MatrixCell | None) -> str:
         step = math.ceil(4 * abs(cell.difference) / largest) if cell and largest else 0
         return f"{'up' if cell.difference > 0 else 'down'}{step}" if cell and step else ""
 

@@ -14,7 +14,7 @@ from .ranks import signed_rank_test
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """Two strategies on the workloads that both have; no other strategy changes anything here.
 
     Attributes:
@@ -42,7 +42,7 @@ class ComparisonMatrix:
 
     strategies: list[str]
     means: list[float]
-    cells: dict[tuple[str, str], Cell]
+    cells: dict[tuple[str, str], MatrixCell]
 
 
 def comparison_matrix(strategies: Sequence[str], scores: Floats) -> ComparisonMatrix:
@@ -64,10 +64,10 @@ def comparison_matrix(strategies: Sequence[str], scores: Floats) -> ComparisonMa
     return ComparisonMatrix([strategies[i] for i in order], [means[i] for i in order], cells)
 
 
-def _cell(row: str, column: str, ours: Floats, theirs: Floats) -> Cell:
+def _cell(row: str, column: str, ours: Floats, theirs: Floats) -> MatrixCell:
     differences = np.round(ours - theirs, DECIMALS)
     differences = differences[~np.isnan(differences)]
-    return Cell(
+    return MatrixCell(
         row=row,
         column=column,
         difference=float(differences.mean()) if len(differences) else math.nan,
