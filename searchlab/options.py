@@ -1,59 +1,164 @@
-"""Checks of the options that a study file sets, for the constructors of plug-ins."""
+"""Options of plug-ins, declared in the signatures of their constructors, and checked against what is declared there.
+
+    def __init__(self, space, *, seed, restart: Annotated[float, Between(0, 1)] = 0.2, kind: Literal["a", "b"] = "a")
+
+``bool``, ``int``, ``float``, ``str``, ``None``, ``Literal``, sequences of these, and unions of all of them are checked.
+Any other annotation says nothing of the values, and neither does one with a name that only type checkers know.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec.inspect import BoolType, FloatType, IntType, ListType, LiteralType, NoneType, StrType, Type, UnionType
 
 from .errors import SearchlabError, did_you_mean
 
-_noted: ContextVar[dict[str, str] | None] = ContextVar("noted", default=None)
+SUPPLIED = ("seed", "cost_model")
+"""Keyword parameters of a constructor that are no options: searchlab supplies them."""
 
 
-@contextmanager
-def noted() -> Iterator[dict[str, str]]:
-    """Within, each option that is checked is added, with what it may be: ``{"population": "a whole number ..."}``."""
-    seen: dict[str, str] = {}
-    token = _noted.set(seen)
+def Between(low: float, high: float | None = None) -> msgspec.Meta:
+    """Bounds of a number, as in ``Annotated[int, Between(2, 1024)]``; both are allowed. None leaves the range open."""
+    return msgspec.Meta(ge=low, le=high)
+
+
+Natural = Annotated[int, Between(0)]
+Count = Annotated[int, Between(1)]
+NonNegative = Annotated[float, Between(0)]
+UnitInterval = Annotated[float, Between(0, 1)]
+
+
+class ChecksOptions:
+    """A base class that checks the options which the constructors of its subclasses are given by keyword.
+
+    It wraps each constructor, so that a script which calls the class is told the same as a study file.
+    """
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checking(cls.__init__)  # type: ignore[method-assign]
+
+
+def _checking(constructor: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(constructor)
+    def checking(self: Any, *args: Any, **given: Any) -> None:
+        declared = declared_options(constructor)
+        options = {name: checked(name, given[name], declared[name]) for name in given if name in declared}
+        constructor(self, *args, **(given | options))
+
+    return checking
+
+
+@functools.cache
+def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of the options of ``constructor`` that can be checked, evaluated, by name."""
+    constructor = inspect.unwrap(constructor)
+    names = getattr(constructor, "__globals__", {})
+    declared = {}
+    for name, annotation in getattr(constructor, "__annotations__", {}).items():
+        try:  # one by one: another parameter may have a name that is imported for type checkers alone
+            hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
+        except Exception:  # whatever evaluating an annotation raises
+            continue
+        if name not in (*SUPPLIED, "return") and _alternatives(hints[name]):
+            declared[name] = hints[name]
+    return declared
+
+
+def checked(name: str, value: Any, declared: Any) -> Any:
+    """``value`` of the option ``name``, as a float where a float is declared.
+
+    Args:
+        name: The name of the option, for the error.
+        value: The value that was given.
+        declared: The annotation of the option. One that says nothing of the values takes any.
+
+    Raises:
+        SearchlabError: ``value`` is none that ``declared`` allows.
+    """
+    alternatives = _alternatives(declared)
+    for kind in alternatives:
+        if _fits(value, kind):
+            return float(value) if isinstance(kind, FloatType) else value
+    if not alternatives:
+        return value
+    words = list(map(str, _words(declared)))
+    if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
+        raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
+    raise SearchlabError(f"option {name!r} is {value!r}; it must be {in_words(declared)}")
+
+
+def in_words(declared: Any) -> str:
+    """What an option may be: ``a whole number of at least 1, or null``; empty if ``declared`` says nothing of it."""
+    return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
+
+
+def number_of(declared: Any) -> IntType | FloatType | None:
+    """The numbers that an option may be, with their bounds ``ge`` and ``le``; None if it may be none."""
+    return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
+
+
+def _alternatives(declared: Any) -> Sequence[Type]:
+    """The types that ``declared`` allows; none if it, or a part of it, cannot be checked."""
     try:
-        yield seen
-    finally:
-        _noted.reset(token)
+        kind = msgspec.inspect.type_info(declared)
+    except Exception:  # a type that msgspec does not know
+        return ()
+    kinds = kind.types if isinstance(kind, UnionType) else (kind,)
+    if not all(map(_is_checked, kinds)):
+        return ()
+    return [LiteralType(_words(declared)) if isinstance(kind, LiteralType) else kind for kind in kinds]
 
 
-def whole(name: str, value: int, low: int, high: float = math.inf) -> int:
-    """``value``, a whole number in [``low``, ``high``]. Raises SearchlabError for any other value."""
-    must = _note(name, f"a whole number {_range(low, high)}")
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise SearchlabError(f"option {name!r} is {value!r}; it must be {must}")
-    return value
+def _words(declared: Any) -> tuple[Any, ...]:
+    """The values of ``Literal`` in ``declared``, in their order there: msgspec sorts them."""
+    parts = get_args(declared)
+    return parts if get_origin(declared) is Literal else tuple(word for part in parts for word in _words(part))
 
 
-def real(name: str, value: float, low: float, high: float = math.inf) -> float:
-    """``value``, a finite number in [``low``, ``high``]. Raises SearchlabError for any other value."""
-    must = _note(name, f"a number {_range(low, high)}")
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not low <= value <= high:
-        raise SearchlabError(f"option {name!r} is {value!r}; it must be {must}")
-    return float(value)
+def _is_checked(kind: Type) -> bool:
+    if isinstance(kind, ListType):
+        return _is_checked(kind.item_type)
+    return isinstance(kind, NoneType | BoolType | IntType | FloatType | StrType | LiteralType)
 
 
-def one_of(name: str, value: str, choices: Collection[str]) -> str:
-    """``value``, one of ``choices``. Raises SearchlabError for any other value."""
-    _note(name, f"one of {', '.join(map(repr, choices))}")
-    if value not in list(choices):
-        raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), choices)}")
-    return value
+def _fits(value: Any, kind: Type) -> bool:
+    if isinstance(kind, NoneType):
+        return value is None
+    if isinstance(kind, LiteralType):
+        return any(type(value) is type(known) and value == known for known in kind.values)
+    if isinstance(kind, ListType):
+        return (
+            isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(v, kind.item_type) for v in value)
+        )
+    if isinstance(kind, IntType | FloatType):
+        number = isinstance(value, int if isinstance(kind, IntType) else int | float) and not isinstance(value, bool)
+        low, high = _bounds(kind)
+        return number and low <= value <= high and abs(value) < float("inf")
+    return isinstance(value, bool if isinstance(kind, BoolType) else str)
 
 
-def _note(name: str, what: str) -> str:
-    seen = _noted.get()
-    if seen is not None:
-        seen[name] = what
-    return what
+def _bounds(kind: IntType | FloatType) -> tuple[float, float]:
+    low = float("-inf") if kind.ge is None else kind.ge
+    return low, float("inf") if kind.le is None else kind.le
 
 
-def _range(low: float, high: float) -> str:
-    return f"of at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+def _phrase(kind: Type) -> str:
+    if isinstance(kind, LiteralType):
+        return f"one of {', '.join(map(repr, kind.values))}"
+    if isinstance(kind, ListType):
+        return f"a list, each item {_phrase(kind.item_type)}"
+    if isinstance(kind, IntType | FloatType):
+        noun = "a whole number" if isinstance(kind, IntType) else "a number"
+        low, high = _bounds(kind)
+        if kind.le is None:
+            return noun if kind.ge is None else f"{noun} of at least {low:g}"
+        return f"{noun} from {low:g} to {high:g}"
+    return {NoneType: "null", BoolType: "true or false"}.get(type(kind), "a text")

@@ -21,6 +21,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 import msgspec
 
 from .errors import RunEnded, SearchlabError, described, did_you_mean
+from .options import SUPPLIED, checked, declared_options
 
 T = TypeVar("T")
 
@@ -53,8 +54,6 @@ class PluginKind(Generic[T]):
 
     title: its name in messages. positional: searchlab gives this number of parameters of a constructor, the first ones;
     it also gives ``seed`` and ``cost_model``; all others are options.
-    A class may have ``renamed``, the earlier names of options -> today's names, and a class method
-    ``updated(options)``, which gives the options of an earlier log today's names.
     """
 
     title: str
@@ -81,7 +80,7 @@ class PluginKind(Generic[T]):
         self.check_name(name)
         points = self.installed()
         spelled = points[name].value if name in points else name
-        loaded = load_attribute(spelled, points.values(), f"{self.title} {name!r}")
+        loaded = load_attribute(spelled, f"{self.title} {name!r}")
         if not isinstance(loaded, type):
             raise SearchlabError(f"{self.title} {name!r} is {loaded!r}, not a class")
         return cast(type[T], loaded)
@@ -104,10 +103,7 @@ class PluginKind(Generic[T]):
         return Plugin(name, dict(spec.get("options", {}))), cls
 
     def name_of(self, cls: type[Any]) -> str:
-        """The name that ``cls`` is registered as, else ``module:Class``.
-
-        A log names it so: then a run resumes although the module of its plug-in has moved.
-        """
+        """The name that ``cls`` is registered as, else ``module:Class``."""
         return self._registered(cls) or f"{cls.__module__}:{cls.__qualname__}"
 
     def _registered(self, cls: type[Any]) -> str:
@@ -118,9 +114,14 @@ class PluginKind(Generic[T]):
         return ""
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
-        """The parameters of the constructor that are options, by name."""
+        """The parameters of the constructor that are options, by name; an annotation is evaluated if it is checked."""
+        declared = declared_options(cls.__init__)
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
-        return {p.name: p for p in parameters if p.name not in ("seed", "cost_model")}
+        return {
+            p.name: p.replace(annotation=declared.get(p.name, p.annotation))
+            for p in parameters
+            if p.name not in SUPPLIED
+        }
 
     def check_class(self, name: str, cls: type[Any]) -> None:
         """Raise SearchlabError if ``cls`` does not keep the contract of this kind."""
@@ -130,17 +131,21 @@ class PluginKind(Generic[T]):
                 f"name one that `searchlab list` shows"
             )
 
-    def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
+    def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
         """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``."""
         known = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
             return
         for option in options:
-            if option in known:
-                continue
-            today = getattr(cls, "renamed", {}).get(option)
-            hint = f"; it is called {today!r} now" if today else did_you_mean(option, known)
-            raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{hint}")
+            if option not in known:
+                raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, known)}")
+
+    def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
+        """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``, or not its value."""
+        self.check_names(name, cls, options)
+        for option, parameter in self.options_of(cls).items():
+            if option in options:
+                checked(option, options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
         """An instance, with ``args``, ``given`` and its options. Raises SearchlabError for a wrong option."""
@@ -188,11 +193,9 @@ class PluginKind(Generic[T]):
         points = self.installed()
         name = plugin.name
         if name not in points:
-            module, _, attribute = name.partition(":")
-            own = [p for p in points.values() if p.attr == attribute and _package(p.module) == _package(module)]
-            if len({p.value for p in own}) != 1:
+            name = next((point.name for point in points.values() if point.value == name), "")
+            if not name:
                 return None
-            name = own[0].name  # its module may have moved since
         return None if names_code(plugin.options) else Plugin(name, plugin.options)
 
     def of_file(self, plugin: Plugin, path: Path) -> Plugin:
@@ -209,22 +212,6 @@ class PluginKind(Generic[T]):
                 f"which would be imported; if you trust this file, add --trust (in Python, with searchlab.trusting():)"
             )
         return registered or plugin
-
-    def same(self, old: Plugin, new: Plugin) -> bool:
-        """Whether ``old``, of a log, is the same plug-in as ``new``, which has today's names.
-
-        The class of ``old`` is imported only if it is in the package of ``new``.
-        """
-        if old == new:
-            return True
-        cls = self.load(new.name)
-        module, _, attribute = old.name.partition(":")
-        if old.name != new.name:
-            own = attribute == cls.__qualname__ and _package(module) == _package(cls.__module__)
-            if not own or self.load(old.name) is not cls:
-                return False
-        updated = getattr(cls, "updated", None)
-        return (updated(old.options) if updated else old.options) == new.options
 
 
 _GROUPS = ("searchlab.spaces", "searchlab.policies", "searchlab.costmodels", "searchlab.templates")
@@ -280,19 +267,12 @@ def _changed(path: str) -> int:
         return 0
 
 
-def load_attribute(spelled: str, registered: Iterable[EntryPoint], title: str) -> Any:
-    """The object that ``module:name`` names. Raises SearchlabError, which calls it ``title``, if there is none.
-
-    If the module has moved, it is the ``registered`` object of the same name in the same package.
-    """
+def load_attribute(spelled: str, title: str) -> Any:
+    """The object that ``module:name`` names. Raises SearchlabError, which calls it ``title``, if there is none."""
     module, _, attribute = spelled.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        moved = [p for p in registered if p.attr == attribute and _package(p.module) == _package(module)]
-        absent = isinstance(error, AttributeError) or (error.name or "").startswith(_package(module))
-        if len(moved) == 1 and absent and moved[0].value != spelled:
-            return moved[0].load()
         raise SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?") from None
     except (Exception, SystemExit) as error:  # the module may do anything as it is imported
         raise SearchlabError(

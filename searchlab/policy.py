@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from .options import ChecksOptions
 from .plugins import PluginKind, PluginSpec
 from .records import Trial
 from .space import Config, Space
@@ -33,7 +34,7 @@ class Origin:
     deviations: tuple[str, ...] = ()
 
 
-class Policy(ABC):
+class Policy(ChecksOptions, ABC):
     """A search strategy: it is asked for configs, and told their costs.
 
     Its state is a function of (space, options, seed, the trials told so far in order) and of nothing else:
@@ -41,12 +42,6 @@ class Policy(ABC):
 
     Options are keyword arguments of the constructor, with defaults. A constructor that names ``cost_model``
     is given a :class:`~searchlab.costmodel.Surrogate`: the cost model that the study chose, with its features.
-    """
-
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Earlier names of options -> today's names.
-
-    A log with an earlier name resumes. A user who gives an earlier name is told today's name.
     """
 
     origin: ClassVar[Origin | None] = None
@@ -85,14 +80,6 @@ class Policy(ABC):
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
         self.seed = seed
-
-    @classmethod
-    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` of a log of an earlier version, with today's names (:attr:`renamed`).
-
-        A policy that passes options on to other policies overrides this, to update those as well.
-        """
-        return {cls.renamed.get(name, name): value for name, value in options.items()}
 
     @abstractmethod
     def ask(self, n: int) -> Sequence[Config]:

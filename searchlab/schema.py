@@ -34,9 +34,6 @@ def _explain(text: str, data: Any, kind: Any) -> str:
     if match := re.search(r"unknown field `(.+)`", text):
         fields = sorted({f.encode_name for t in types if isinstance(t, inspect.StructType) for f in t.fields})
         inside = f" in {where}" if where else ""
-        renamed = {old: new for t in types if isinstance(t, inspect.StructType) for old, new in _renamed(t).items()}
-        if match[1] in renamed:
-            return f"the key {match[1]!r}{inside} is called {renamed[match[1]]!r} now; rename it"
         hint = _belongs_in(match[1], types) or did_you_mean(match[1], fields)
         return f"unknown key {match[1]!r}{inside} (its value is {_get(value, match[1])!r}){hint}"
     if match := re.search(r"missing required field `(.+)`", text):
@@ -46,11 +43,6 @@ def _explain(text: str, data: Any, kind: Any) -> str:
         allowed = [str(tag) for tag in _tags(kind, keys[:-1], data)]
     hint = f"; it may be {' or '.join(repr(v) for v in allowed)}" if allowed else f": {text[0].lower()}{text[1:]}"
     return f"{where} cannot be {value!r}{hint}" if where else f"{text[0].lower()}{text[1:]}"
-
-
-def _renamed(kind: inspect.StructType) -> dict[str, str]:
-    """Earlier names of keys -> today's names, as the struct declares them."""
-    return getattr(kind.cls, "renamed", {})
 
 
 def _belongs_in(key: str, types: list[inspect.Type]) -> str:

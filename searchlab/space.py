@@ -23,6 +23,7 @@ from .knob import Kind as Kind
 from .knob import Knob as Knob
 from .knob import Value as Value
 from .knob import coordinates
+from .options import ChecksOptions
 from .plugins import PluginKind, place_of
 from .target import Target
 from .workload import Workload
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Choose = Callable[[Knob], Value]
 
 
-class Space(ABC):
+class Space(ChecksOptions, ABC):
     """A program with choices left open.
 
     A subclass gives :meth:`decide` and :meth:`schedule`; sampling, mutation, crossover, neighbours,

@@ -22,7 +22,8 @@ SOURCES = {
 
 FLOORS = [
     {"errors", "console"},
-    {"plugins", "options", "schema"},
+    {"options", "schema"},
+    {"plugins"},
     {"workload", "machine", "target"},
     {"knob"},
     {"config"},

@@ -7,14 +7,14 @@ splits, predictions that start from 0.5, and for ``rank`` one sampled pair a tri
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xgboost
 
 from searchlab.costmodel import Array, CostModel, Groups
 from searchlab.errors import SearchlabError
-from searchlab.options import one_of, whole
+from searchlab.options import Count
 
 PARAMETERS = {
     "max_depth": 3,
@@ -62,11 +62,14 @@ class AutoTVM(CostModel):
         its own best here; AutoTVM takes the best of all tasks.
     """
 
-    def __init__(self, *, seed: int, loss: str = "reg", plan_size: int = 64, transfer: str = "pool") -> None:
+    def __init__(
+        self, *, seed: int, loss: Literal["reg", "rank", "rank-binary"] = "reg", plan_size: Count = 64,
+        transfer: Literal["pool", "base-margin"] = "pool",
+    ) -> None:  # fmt: skip
         super().__init__(seed=seed)
-        self.loss = one_of("loss", loss, LOSSES)
-        self.plan_size = whole("plan_size", plan_size, 1)
-        self.transfer = one_of("transfer", transfer, ("pool", "base-margin"))
+        self.loss = loss
+        self.plan_size = plan_size
+        self.transfer = transfer
         self._trees: xgboost.Booster | None = None
         self._base: xgboost.Booster | None = None
         self._discount = 1.0

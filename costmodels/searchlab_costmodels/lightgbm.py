@@ -7,15 +7,16 @@ Burges, "From RankNet to LambdaRank to LambdaMART" (Microsoft Research, MSR-TR-2
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import lightgbm
 import numpy as np
 
 from searchlab.costmodel import Array, CostModel, Groups
-from searchlab.options import one_of, real, whole
+from searchlab.options import Between, Count
 
 from .ranking import TOP, Scale
 
-OBJECTIVES = ("regression", "lambdarank")
 LARGEST_QUERY = 10_000
 """LightGBM takes at most this many rows of one task; a larger task is given as several."""
 
@@ -38,22 +39,22 @@ class LightGBM(CostModel):
         self,
         *,
         seed: int,
-        objective: str = "regression",
-        grades: int = 32,
-        rounds: int = 100,
-        num_leaves: int = 31,
-        learning_rate: float = 0.1,
-        min_data_in_leaf: int = 3,
+        objective: Literal["regression", "lambdarank"] = "regression",
+        grades: Annotated[int, Between(2, 1024)] = 32,
+        rounds: Count = 100,
+        num_leaves: Annotated[int, Between(2)] = 31,
+        learning_rate: Annotated[float, Between(1e-6, 1)] = 0.1,
+        min_data_in_leaf: Count = 3,
     ) -> None:
         super().__init__(seed=seed)
-        self.rounds = whole("rounds", rounds, 1)
-        self.grades = whole("grades", grades, 2, 1024)
-        self.ranks = one_of("objective", objective, OBJECTIVES) == "lambdarank"
+        self.rounds = rounds
+        self.grades = grades
+        self.ranks = objective == "lambdarank"
         self.parameters = {
             "objective": objective,
-            "num_leaves": whole("num_leaves", num_leaves, 2),
-            "learning_rate": real("learning_rate", learning_rate, 1e-6, 1),
-            "min_data_in_leaf": whole("min_data_in_leaf", min_data_in_leaf, 1),
+            "num_leaves": num_leaves,
+            "learning_rate": learning_rate,
+            "min_data_in_leaf": min_data_in_leaf,
             "min_data_in_bin": 1,
             "label_gain": list(range(grades)),
             "lambdarank_truncation_level": TOP,

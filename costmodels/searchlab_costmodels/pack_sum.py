@@ -8,11 +8,13 @@ that ends it ``pack_sum_rmse``. ``xgb_model.py`` of ``tvm.s_tir.meta_schedule.co
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import xgboost
 
 from searchlab.costmodel import Array, CostModel, Groups
-from searchlab.options import real, whole
+from searchlab.options import Between, Count, NonNegative
 
 FIRST_SCORE = 0.5
 """The score of each store before the first tree: the ``base_score`` that XGBoost had in Ansor's time."""
@@ -39,21 +41,21 @@ class PackSum(CostModel):
         self,
         *,
         seed: int,
-        rounds: int = 10_000,
-        early_stopping: int = 50,
-        max_depth: int = 10,
-        gamma: float = 0.001,
-        min_child_weight: float = 0.0,
-        learning_rate: float = 0.2,
+        rounds: Count = 10_000,
+        early_stopping: Count = 50,
+        max_depth: Annotated[int, Between(1, 16)] = 10,
+        gamma: NonNegative = 0.001,
+        min_child_weight: NonNegative = 0.0,
+        learning_rate: Annotated[float, Between(1e-6, 1)] = 0.2,
     ) -> None:
         super().__init__(seed=seed)
-        self.rounds = whole("rounds", rounds, 1)
-        self.early_stopping = whole("early_stopping", early_stopping, 1)
+        self.rounds = rounds
+        self.early_stopping = early_stopping
         self.parameters = {
-            "max_depth": whole("max_depth", max_depth, 1, 16),
-            "gamma": real("gamma", gamma, 0),
-            "min_child_weight": real("min_child_weight", min_child_weight, 0),
-            "learning_rate": real("learning_rate", learning_rate, 1e-6, 1),
+            "max_depth": max_depth,
+            "gamma": gamma,
+            "min_child_weight": min_child_weight,
+            "learning_rate": learning_rate,
             "base_score": FIRST_SCORE,
             "tree_method": "hist",
             "seed": seed,

@@ -9,7 +9,7 @@ import math
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -23,7 +23,9 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
 from searchlab.costmodel import Array, CostModel, Groups
-from searchlab.options import real, whole
+from searchlab.options import Between, Count, NonNegative
+
+ColumnShare = Annotated[float, Between(1e-6, 1)]
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,13 @@ class RandomForest(Forest):
     trees: their number. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
     """
 
-    def __init__(self, *, seed: int, trees: int = 100, min_samples_leaf: int = 1, max_features: float = 1 / 3) -> None:
+    def __init__(
+        self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnShare = 1 / 3
+    ) -> None:
         super().__init__(seed=seed)
-        self.trees = whole("trees", trees, 1)
-        self.min_samples_leaf = whole("min_samples_leaf", min_samples_leaf, 1)
-        self.max_features = real("max_features", max_features, 1e-6, 1)
+        self.trees = trees
+        self.min_samples_leaf = min_samples_leaf
+        self.max_features = max_features
 
     def regressor(self, rows: Array) -> Any:
         return RandomForestRegressor(
@@ -136,11 +140,13 @@ class ExtraTrees(Forest):
     trees: their number. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
     """
 
-    def __init__(self, *, seed: int, trees: int = 100, min_samples_leaf: int = 1, max_features: float = 1.0) -> None:
+    def __init__(
+        self, *, seed: int, trees: Count = 100, min_samples_leaf: Count = 1, max_features: ColumnShare = 1.0
+    ) -> None:
         super().__init__(seed=seed)
-        self.trees = whole("trees", trees, 1)
-        self.min_samples_leaf = whole("min_samples_leaf", min_samples_leaf, 1)
-        self.max_features = real("max_features", max_features, 1e-6, 1)
+        self.trees = trees
+        self.min_samples_leaf = min_samples_leaf
+        self.max_features = max_features
 
     def regressor(self, rows: Array) -> Any:
         return ExtraTreesRegressor(
@@ -158,9 +164,9 @@ class GaussianProcess(ScikitLearn):
         are the fastest trials, and the others the latest.
     """
 
-    def __init__(self, *, seed: int, max_rows: int = 300) -> None:
+    def __init__(self, *, seed: int, max_rows: Annotated[int, Between(2)] = 300) -> None:
         super().__init__(seed=seed)
-        self.max_rows = whole("max_rows", max_rows, 2)
+        self.max_rows = max_rows
 
     def kept(self, scores: Array) -> Groups:
         fastest = np.argsort(-scores, kind="stable")[: self.max_rows // 2]
@@ -182,9 +188,9 @@ class Ridge(ScikitLearn):
     alpha: penalty on the square of each weight.
     """
 
-    def __init__(self, *, seed: int, alpha: float = 1.0) -> None:
+    def __init__(self, *, seed: int, alpha: Annotated[float, Between(1e-9)] = 1.0) -> None:
         super().__init__(seed=seed)
-        self.alpha = real("alpha", alpha, 1e-9)
+        self.alpha = alpha
 
     def regressor(self, rows: Array) -> Any:
         return RidgeRegression(alpha=self.alpha)
@@ -199,11 +205,14 @@ class Mlp(ScikitLearn):
     steps: at most this many steps of L-BFGS.
     """
 
-    def __init__(self, *, seed: int, width: int = 64, layers: int = 2, alpha: float = 1e-2, steps: int = 200) -> None:
+    def __init__(
+        self, *, seed: int, width: Count = 64, layers: Annotated[int, Between(1, 16)] = 2, alpha: NonNegative = 1e-2,
+        steps: Count = 200,
+    ) -> None:  # fmt: skip
         super().__init__(seed=seed)
-        self.hidden = (whole("width", width, 1),) * whole("layers", layers, 1, 16)
-        self.alpha = real("alpha", alpha, 0)
-        self.steps = whole("steps", steps, 1)
+        self.hidden = (width,) * layers
+        self.alpha = alpha
+        self.steps = steps
 
     def regressor(self, rows: Array) -> Any:
         return MLPRegressor(

@@ -7,15 +7,16 @@ two objectives, and AutoTVM's XGBTuner has the same (``loss_type``).
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import numpy as np
 import xgboost
 
 from searchlab.costmodel import Array, CostModel, Groups
-from searchlab.options import one_of, real, whole
+from searchlab.options import Between, Count, NonNegative
 
 from .ranking import TOP, Scale
 
-OBJECTIVES = {"regression": "reg:squarederror", "rank": "rank:pairwise"}
 # By default, XGBoost compares a trial with the 32 best ranked only, and shrinks its steps. It then ranked made-up
 # landscapes half as well (Kendall's tau 0.34 instead of 0.82 after 300 trials).
 EVERY_PAIR = {
@@ -41,21 +42,21 @@ class XGBoost(CostModel):
         self,
         *,
         seed: int,
-        objective: str = "regression",
-        rounds: int = 100,
-        max_depth: int = 6,
-        learning_rate: float = 0.2,
-        min_child_weight: float = 3.0,
+        objective: Literal["regression", "rank"] = "regression",
+        rounds: Count = 100,
+        max_depth: Annotated[int, Between(1, 16)] = 6,
+        learning_rate: Annotated[float, Between(1e-6, 1)] = 0.2,
+        min_child_weight: NonNegative = 3.0,
     ) -> None:
         super().__init__(seed=seed)
-        self.rounds = whole("rounds", rounds, 1)
-        self.ranks = one_of("objective", objective, OBJECTIVES) == "rank"
+        self.rounds = rounds
+        self.ranks = objective == "rank"
         self.parameters = {
-            "objective": OBJECTIVES[objective],
+            "objective": "rank:pairwise" if self.ranks else "reg:squarederror",
             "tree_method": "hist",
-            "max_depth": whole("max_depth", max_depth, 1, 16),
-            "learning_rate": real("learning_rate", learning_rate, 1e-6, 1),
-            "min_child_weight": real("min_child_weight", min_child_weight, 0),
+            "max_depth": max_depth,
+            "learning_rate": learning_rate,
+            "min_child_weight": min_child_weight,
             "seed": seed,
             # With one thread, gradients are always summed in the same order, so trees do not depend on the machine.
             # For a few hundred rows this is not slower.

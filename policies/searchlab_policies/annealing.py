@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlab.options import real, whole
+from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -58,16 +58,16 @@ class Annealing(NeverTwice):
         space: Space,
         *,
         seed: int,
-        chains: int = 4,
-        temperature: float = 0.3,
-        cooling: float = 0.85,
-        patience: int = 16,
+        chains: Count = 4,
+        temperature: NonNegative = 0.3,
+        cooling: UnitInterval = 0.85,
+        patience: Count = 16,
     ) -> None:
         super().__init__(space, seed=seed)
-        self.temperature = real("temperature", temperature, 0)
-        self.cooling = real("cooling", cooling, 0, 1)
-        self.patience = whole("patience", patience, 1)
-        self.chains = [Chain() for _ in range(whole("chains", chains, 1))]
+        self.temperature = temperature
+        self.cooling = cooling
+        self.patience = patience
+        self.chains = [Chain() for _ in range(chains)]
         self.best: Trial | None = None
         self._told: set[Config] = set()
 

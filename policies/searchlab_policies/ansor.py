@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchlab.costmodel import Array, Surrogate
-from searchlab.options import real, whole
+from searchlab.options import Count, Natural, UnitInterval
 from searchlab.plugins import Plugin
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
@@ -68,21 +68,21 @@ class Ansor(ModelGuided):
         *,
         seed: int,
         cost_model: Surrogate,
-        n_startup: int = 101,
-        population: int = 2048,
-        generations: int = 4,
-        measured_ratio: float = 0.2,
-        mutation_prob: float = 0.85,
-        epsilon: float = 0.05,
-        predictions: int | None = None,
+        n_startup: Count = 101,
+        population: Count = 2048,
+        generations: Natural = 4,
+        measured_ratio: UnitInterval = 0.2,
+        mutation_prob: UnitInterval = 0.85,
+        epsilon: UnitInterval = 0.05,
+        predictions: Count | None = None,
     ) -> None:
         super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
-        self.generations = whole("generations", generations, 0)
-        self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
-        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
-        self.population = whole("population", population, 1)
+        self.generations = generations
+        self.measured_ratio = measured_ratio
+        self.mutation_prob = mutation_prob
+        self.population = population
         if predictions is not None:
-            room = whole("predictions", predictions, 1) / (generations + 1 + self.measured_ratio)
+            room = predictions / (generations + 1 + self.measured_ratio)
             self.population = max(1, min(population, int(room)))
             first = self.population + int(self.population * self.measured_ratio)
             self.generations = min(generations, max(0, predictions - first) // self.population)

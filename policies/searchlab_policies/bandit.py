@@ -17,7 +17,7 @@ import numpy as np
 from searchlab.costmodel import COST_MODELS, Surrogate, make_cost_model
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.options import real, whole
+from searchlab.options import Count, NonNegative
 from searchlab.policy import POLICIES, NeverTwice, Origin, Policy, model_of, takes_cost_model
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -63,28 +63,19 @@ class Bandit(NeverTwice):
         *,
         seed: int,
         arms: Sequence[str | Mapping[str, Any]] = ARMS,
-        exploration: float = 0.05,
-        window: int = 500,
+        exploration: NonNegative = 0.05,
+        window: Count = 500,
     ) -> None:
         super().__init__(space, seed=seed)
-        self.exploration = real("exploration", exploration, 0)
+        self.exploration = exploration
         if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
             raise SearchlabError(f"option 'arms' is {arms!r}; it must be a list of at least one policy")
         seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost takes no larger ones
         self.arms = [make_arm(arm, space, int(own)) for arm, own in zip(arms, seeds, strict=True)]
         # (arm, whether it was a new best) of the last results, oldest first.
-        self.history: deque[tuple[int, bool]] = deque(maxlen=whole("window", window, 1))
+        self.history: deque[tuple[int, bool]] = deque(maxlen=window)
         self._best = math.inf
         self._proposed_by: dict[Config, int] = {}
-
-    @classmethod
-    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` by the names that they have today, those of the arms as well."""
-        options = super().updated(options)
-        arms = options.get("arms")
-        if isinstance(arms, Sequence) and not isinstance(arms, str):
-            options["arms"] = [_updated_arm(arm) for arm in arms]
-        return options
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         places: list[int] = []
@@ -146,17 +137,6 @@ class Bandit(NeverTwice):
 
 def _spelled_out(shares: Sequence[int]) -> list[int]:
     return [arm for arm, share in enumerate(shares) for _ in range(share)]
-
-
-def _updated_arm(arm: Any) -> Any:
-    """An entry of ``arms`` with options by the names that they have today; one that is not spelled right as it is."""
-    if not isinstance(arm, Mapping) or not isinstance(arm.get("options"), Mapping) or "name" not in arm:
-        return arm
-    try:
-        policy = POLICIES.load(arm["name"])
-    except SearchlabError:  # making the arm says what is wrong with the name
-        return arm
-    return {**arm, "options": policy.updated(arm["options"])}
 
 
 def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from scipy.stats import ttest_ind
 
 from searchlab.errors import SearchlabError
-from searchlab.options import one_of, real, whole
+from searchlab.options import Between, UnitInterval, checked
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
@@ -45,9 +45,12 @@ class Droplet(NeverTwice):
         deviations=("where knobs depend on each other, a step is repaired to the nearest legal config",),
     )
 
-    def __init__(self, space: Space, *, seed: int, start: str | Sequence[int] = "first", pvalue: float = 0.05) -> None:
+    def __init__(
+        self, space: Space, *, seed: int, start: Literal["first", "random"] | Sequence[int] = "first",
+        pvalue: UnitInterval = 0.05,
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
-        self.pvalue = real("pvalue", pvalue, 0, 1)
+        self.pvalue = pvalue
         first = self._first(start)
         self._best = space.decide(lambda knob: knob.choices[0])  # AutoTVM's, wherever it starts, until a trial works
         self._costs: Sequence[float] = (np.inf,)
@@ -59,7 +62,7 @@ class Droplet(NeverTwice):
 
     def _first(self, start: str | Sequence[int]) -> Config:
         if isinstance(start, str):
-            if one_of("start", start, ("first", "random")) == "random":
+            if start == "random":
                 return self.space.sample(private_rng(self.seed, "droplet: start"))
             return self.space.decide(lambda knob: knob.choices[0])
         left = list(start)
@@ -67,7 +70,8 @@ class Droplet(NeverTwice):
         def choose(knob: Knob) -> Value:
             if not left:
                 raise SearchlabError(f"option 'start' is {start}; it has no position for knob {knob.name!r}")
-            return knob.choices[whole("start", left.pop(0), 0, len(knob.choices) - 1)]
+            position: int = checked("start", left.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
+            return knob.choices[position]
 
         config = self.space.decide(choose)
         if left:

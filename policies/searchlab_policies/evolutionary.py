@@ -9,12 +9,13 @@ end where a generation does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import numpy as np
 
 from searchlab.costmodel import scores_of
 from searchlab.errors import SearchlabError
-from searchlab.options import real, whole
+from searchlab.options import Between, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -44,14 +45,15 @@ class Evolutionary(NeverTwice):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, population: int = 16, elites: int = 4, mutation_prob: float = 0.1
-    ) -> None:
+        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] = 16, elites: Natural = 4,
+        mutation_prob: UnitInterval = 0.1,
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
-        self.population = whole("population", population, 2)
-        self.elites = whole("elites", elites, 0)
+        self.population = population
+        self.elites = elites
         if elites > population:
             raise SearchlabError(f"option 'elites' is {elites}; it must be at most 'population', which is {population}")
-        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
+        self.mutation_prob = mutation_prob
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         parents = self.parents()

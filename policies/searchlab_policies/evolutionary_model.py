@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchlab.costmodel import Array, Surrogate
-from searchlab.options import real, whole
+from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
 
@@ -64,21 +64,20 @@ class EvolutionaryModel(ModelGuided):
         *,
         seed: int,
         cost_model: Surrogate,
-        n_startup: int = 16,
-        population: int = 512,
-        generations: int = 4,
-        measured_ratio: float = 0.2,
-        mutation_prob: float = 0.85,
-        crossover_prob: float = 0.0,
-        epsilon: float = 0.05,
-        predictions: int | None = None,
+        n_startup: Count = 16,
+        population: Count = 512,
+        generations: Natural = 4,
+        measured_ratio: UnitInterval = 0.2,
+        mutation_prob: UnitInterval = 0.85,
+        crossover_prob: UnitInterval = 0.0,
+        epsilon: UnitInterval = 0.05,
+        predictions: Count | None = None,
     ) -> None:
         super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
-        whole("generations", generations, 0)
-        self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
-        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
-        self.crossover_prob = real("crossover_prob", crossover_prob, 0, 1)
-        self.predictions = self.affordable(predictions, whole("population", population, 1) * (generations + 1))
+        self.measured_ratio = measured_ratio
+        self.mutation_prob = mutation_prob
+        self.crossover_prob = crossover_prob
+        self.predictions = self.affordable(predictions, population * (generations + 1))
         self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
         self.population = max(1, min(population, self.predictions // (generations + 1)))
         self.generations = min(generations, self.predictions // self.population - 1)

@@ -12,15 +12,15 @@ resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from searchlab.errors import InvalidConfig, UnsupportedSpace
 from searchlab.metaschedule import TracedSpace, tune_context
-from searchlab.options import real, whole
+from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -66,20 +66,19 @@ class MetaSchedule(NeverTwice):
             "a program that is in no searchlab space is left out",
         ),
     )
-    renamed: ClassVar[Mapping[str, str]] = {"warmup": "n_startup"}
 
     def __init__(
         self,
         space: Space,
         *,
         seed: int,
-        population: int = 512,
-        generations: int = 4,
-        measured_ratio: float = 0.2,
-        mutation_prob: float = 0.85,
-        retries: int = 10,
-        epsilon: float = 0.05,
-        n_startup: int = 100,
+        population: Count = 512,
+        generations: Natural = 4,
+        measured_ratio: UnitInterval = 0.2,
+        mutation_prob: UnitInterval = 0.85,
+        retries: Natural = 10,
+        epsilon: UnitInterval = 0.05,
+        n_startup: Count = 100,
     ) -> None:
         super().__init__(space, seed=seed)
         if not isinstance(space, TracedSpace):
@@ -91,13 +90,13 @@ class MetaSchedule(NeverTwice):
         from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
 
         self.traced = space
-        self.population = whole("population", population, 1)
-        self.generations = whole("generations", generations, 0)
-        self.measured_ratio = real("measured_ratio", measured_ratio, 0, 1)
-        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
-        self.retries = whole("retries", retries, 0)
-        self.epsilon = real("epsilon", epsilon, 0, 1)
-        self.n_startup = whole("n_startup", n_startup, 1)
+        self.population = population
+        self.generations = generations
+        self.measured_ratio = measured_ratio
+        self.mutation_prob = mutation_prob
+        self.retries = retries
+        self.epsilon = epsilon
+        self.n_startup = n_startup
         self._programs: list[tuple[Trial, Schedule]] = []
         self._measured: dict[Config, None] = {}  # as read back: the config told may differ
         self._trained_on = 0

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from searchlab.costmodel import Array, Surrogate, scores_of
-from searchlab.options import real, whole
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -26,13 +24,11 @@ class ModelGuided(NeverTwice):
     epsilon: probability that a place in the batch goes to a random config.
     """
 
-    renamed: ClassVar[Mapping[str, str]] = {"initial": "n_startup"}
-
     def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, n_startup: int, epsilon: float) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
-        self.n_startup = whole("n_startup", n_startup, 1)
-        self.epsilon = real("epsilon", epsilon, 0, 1)
+        self.n_startup = n_startup
+        self.epsilon = epsilon
 
     @abstractmethod
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
@@ -54,7 +50,7 @@ class ModelGuided(NeverTwice):
     def affordable(self, predictions: int | None, most: int) -> int:
         """How many distinct configs may be predicted for one batch, of ``most`` that a search would come to."""
         if predictions is not None:
-            return whole("predictions", predictions, 1)
+            return predictions
         slow = self.cost_model.features.builds_programs or self.space.builds_programs
         return min(SLOW_PREDICTIONS, most) if slow else most
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchlab.costmodel import Array, Surrogate
-from searchlab.options import real, whole
+from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
@@ -57,23 +57,22 @@ class Xgb(ModelGuided):
         *,
         seed: int,
         cost_model: Surrogate,
-        n_startup: int = 16,
-        chains: int = 64,
-        steps: int = 60,
-        early_stop: int = 20,
-        temperature: float = 0.1,
-        candidates: int = 4,
-        diversity: float = 0.01,
-        epsilon: float = 0.05,
-        predictions: int | None = None,
+        n_startup: Count = 16,
+        chains: Count = 64,
+        steps: Count = 60,
+        early_stop: Count = 20,
+        temperature: NonNegative = 0.1,
+        candidates: Count = 4,
+        diversity: NonNegative = 0.01,
+        epsilon: UnitInterval = 0.05,
+        predictions: Count | None = None,
     ) -> None:
         super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
-        whole("steps", steps, 1)
-        self.early_stop = whole("early_stop", early_stop, 1)
-        self.temperature = real("temperature", temperature, 0)
-        self.candidates = whole("candidates", candidates, 1)
-        self.diversity = real("diversity", diversity, 0)
-        self.predictions = self.affordable(predictions, whole("chains", chains, 1) * (steps + 1))
+        self.early_stop = early_stop
+        self.temperature = temperature
+        self.candidates = candidates
+        self.diversity = diversity
+        self.predictions = self.affordable(predictions, chains * (steps + 1))
         self.chains = max(1, min(chains, self.predictions // (min(steps, 8) + 1)))
         self.steps = min(steps, self.predictions // self.chains - 1)
         self.replace_options({"chains": chains, "steps": steps})

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import Log
-from ..log.header import Header, in_todays_words
+from ..log.header import Header
 from ..log.noise import noise
 from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name
@@ -106,7 +106,7 @@ def _settings(log: Log) -> tuple[LocalSettings, bool]:
     if kind != "local":
         return LocalSettings(), False
     try:
-        return msgspec.convert(in_todays_words(log.header.measure), LocalSettings), True
+        return msgspec.convert(log.header.measure, LocalSettings), True
     except msgspec.ValidationError as error:
         raise SearchlabError(f"{log.path} was measured in a way that this searchlab does not know: {error}") from None
 

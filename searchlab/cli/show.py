@@ -11,7 +11,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import SearchlabError, UnsupportedWorkload
 from .terminal import as_text, out
 
 if TYPE_CHECKING:
@@ -62,14 +61,11 @@ def _show_plugin(kind: Shown, name: str) -> None:
     _say(Text.assemble((name, "bold"), f"  {cls.__module__}:{cls.__qualname__}"))
     _say(as_text(inspect.getdoc(cls) or "It has no docstring."))
     options = kinds[kind].options_of(cls)
-    ranges = _ranges(kind, name)
     table = Table("option", "default", "what it may be", box=None)
     for option, parameter in options.items():
         default = "" if parameter.default is parameter.empty else _shown(parameter.default)
-        table.add_row(Text(option, "bold"), default, ranges.get(option) or _type(parameter))
+        table.add_row(Text(option, "bold"), default, _allowed(parameter))
     out.print(table if options else "It has no options.")
-    for old, new in getattr(cls, "renamed", {}).items():
-        _say(f"{old} is called {new} now")
     if kind is Shown.policy and cls.own_cost_model:
         model, features = model_of(cls)
         _say(f"its cost model: {COST_MODELS.named(model)[0].name}, with the features {features}")
@@ -80,43 +76,6 @@ def _show_plugin(kind: Shown, name: str) -> None:
             _say(f"- {deviation}")
 
 
-def _ranges(kind: Shown, name: str) -> dict[str, str]:
-    """What the options of a plug-in may be, as its constructor checks them; empty if it does not start here."""
-    from ..costmodel import make_cost_model
-    from ..options import noted
-    from ..plugins import Plugin
-    from ..run.plan import Strategy
-
-    with noted() as ranges:
-        try:
-            if kind is Shown.costmodel:
-                make_cost_model(Plugin(name), 0)
-            elif kind is Shown.policy:
-                from ..conformance.toys import Large
-
-                Strategy.of(name).start(Large(), 0)
-            else:
-                _start_space(name)
-        except SearchlabError:  # a policy may work in certain spaces only
-            pass
-    return ranges
-
-
-def _start_space(name: str) -> None:
-    from ..conformance.spaces import WORKLOADS
-    from ..plugins import Plugin
-    from ..space import SPACES
-    from ..target import resolve_target
-    from ..workload import parse_workload
-
-    for text in WORKLOADS:
-        try:
-            SPACES.make(Plugin(name), parse_workload(text), resolve_target("native"))
-        except UnsupportedWorkload:
-            continue
-        return
-
-
 def _shown(value: Any) -> str:
     try:
         return json.dumps(value)
@@ -124,10 +83,12 @@ def _shown(value: Any) -> str:
         return repr(value)
 
 
-def _type(parameter: inspect.Parameter) -> str:
+def _allowed(parameter: inspect.Parameter) -> str:
+    from ..options import in_words
+
     if parameter.annotation is parameter.empty:
         return ""
-    return inspect.formatannotation(parameter.annotation).strip("'")
+    return in_words(parameter.annotation) or inspect.formatannotation(parameter.annotation).strip("'")
 
 
 def _say(text: str | Text) -> None:

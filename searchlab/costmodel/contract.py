@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import SearchlabError, described
+from ..options import ChecksOptions
 from ..plugins import Plugin, PluginKind, place_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Groups = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class CostModel(ABC):
+class CostModel(ChecksOptions, ABC):
     """Predicts how fast a program is from its features.
 
     Options are keyword arguments of the constructor, with defaults. The same data and seed give the same

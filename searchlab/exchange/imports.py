@@ -227,4 +227,10 @@ def _record(task: ForeignTask, trial: ForeignTrial, config: Mapping[str, Any]) -
 
 
 def _numbered(records: list[Record]) -> list[Record]:
-    return [msgspec.structs.replace(record, index=index) for index, record in enumerate(records)]
+    """``records`` with indices from 0. Batches are kept unless the file lacks some or has them in another order."""
+    batches = [record.batch for record in records if record.batch is not None]
+    kept = len(batches) == len(records) and batches == sorted(batches)
+    return [
+        msgspec.structs.replace(record, index=index, batch=record.batch if kept else None)
+        for index, record in enumerate(records)
+    ]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ..errors import SearchlabError, first_line
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
+from ..options import Count
 from .contract import jobs_here
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class DaskExecutor(Executor):
 
     exclusive = True
 
-    def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: int = 40) -> None:
+    def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: Count = 40) -> None:
         try:
             import dask
             from distributed import Client, LocalCluster, WorkerPlugin

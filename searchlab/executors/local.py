@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..measure.process import FreshWorker, Worker, WorkerDied
+from ..options import Count
 from .contract import jobs_here
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class LocalExecutor(Executor):
 
     ends_workers = True
 
-    def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: int = 8) -> None:
+    def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: Count = 8) -> None:
         self.batch = batch
         self.jobs = jobs_here(jobs, exclusive, available_cores())
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()

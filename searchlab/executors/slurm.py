@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import SearchlabError, first_line
+from ..options import Count, NonNegative
 
 T = TypeVar("T")
 
@@ -25,8 +26,8 @@ class SlurmExecutor(Executor):
     exclusive = True
 
     def __init__(
-        self, exclusive: bool, folder: Path, *, jobs: int = 16, batch: int = 100, cluster: str = "slurm",
-        poll_seconds: float = 2.0, **parameters: Any,
+        self, exclusive: bool, folder: Path, *, jobs: Count = 16, batch: Count = 100, cluster: str = "slurm",
+        poll_seconds: NonNegative = 2.0, **parameters: Any,
     ) -> None:  # fmt: skip
         try:
             import submitit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from ..measure.settings import TableSettings
 from ..measure.table import TableMeasurer
 from ..plugins import Plugin
 from ..policy import POLICIES, has_own_model
-from ..run.plan import Run
 from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..workload import parse_workload
@@ -180,7 +179,7 @@ def plan_hypertune(
     if asked:
         ranges, others = asked, {name: value for name, value in defaults.items() if name not in asked}
     else:
-        ranges, others = derive_ranges(defaults, lambda name, value: _takes(runs[0], {name: value}))
+        ranges, others = derive_ranges(defaults, cls)
     if not ranges:
         raise SearchlabError(
             f"policy {entry.name!r} has no option with a default that a range can be derived from; "
@@ -207,15 +206,6 @@ def _entry(study: Study, policy: str) -> NamedPolicy:
         labels = ", ".join(repr(entry.label or entry.name) for entry in own)
         raise SearchlabError(f"the study has several entries of the policy {policy!r}; name one by its label: {labels}")
     return own[0] if own else NamedPolicy(policy)
-
-
-def _takes(run: Run, options: Mapping[str, Any]) -> bool:
-    """Whether the policy of ``run`` starts with these options, and the others as they are."""
-    try:
-        run.with_options(run.strategy.policy.options | dict(options)).start()
-    except SearchlabError:
-        return False
-    return True
 
 
 def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str]) -> list[HoldOut]:

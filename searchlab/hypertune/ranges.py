@@ -6,18 +6,19 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.inspect import FloatType
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ..errors import SearchlabError
+from ..options import number_of
 from ..policy import POLICIES
 
 FACTOR = 4
 """A derived range goes from the default divided by this to the default times this."""
 
-HALVINGS = 10
 DIGITS = 3
 
 Ranges = dict[str, BaseDistribution]
@@ -40,7 +41,7 @@ def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
                 f"--option {text!r} gives no values to search; write it as name=low..high, "
                 f"name=low..high:log or name=a,b,c"
             )
-        POLICIES.check_options(name, cls, {option: None})
+        POLICIES.check_names(name, cls, [option])
         if option in ranges:
             raise SearchlabError(f"--option {option} is given twice; give it once, with all values to search")
         ends = re.fullmatch(r"(.+?)\.\.(.+?)(:log)?", given)
@@ -54,7 +55,7 @@ def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
 
 
 def _is_real(parameter: inspect.Parameter) -> bool:
-    return parameter.annotation in (float, "float") or isinstance(parameter.default, float)
+    return isinstance(number_of(parameter.annotation), FloatType) or isinstance(parameter.default, float)
 
 
 def _range(text: str, first: str, last: str, log: bool, real: bool) -> BaseDistribution:
@@ -103,22 +104,26 @@ def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given) | defaults
 
 
-def derive_ranges(defaults: Mapping[str, Any], takes: Callable[[str, Any], bool]) -> tuple[Ranges, dict[str, Any]]:
+def derive_ranges(defaults: Mapping[str, Any], cls: type[Any]) -> tuple[Ranges, dict[str, Any]]:
     """Ranges around ``defaults``, and the defaults from which no range follows.
 
-    A number above 0 is searched from a quarter of it to four times it, on a logarithmic scale, as far as the policy
-    takes such values. A switch is searched in both positions. Words, lists, 0 and None suggest no other values.
-
-    takes: whether the policy starts with this option at this value, and the others at their defaults.
+    A number above 0 is searched from a quarter of it to four times it, on a logarithmic scale, within the bounds that
+    the policy ``cls`` declares. A switch is searched in both positions. Words, lists, 0 and None suggest no other
+    values.
     """
     ranges: Ranges = {}
     others: dict[str, Any] = {}
+    options = POLICIES.options_of(cls)
     for name, default in defaults.items():
         if isinstance(default, bool):
             ranges[name] = CategoricalDistribution([False, True])
             continue
         if isinstance(default, int | float) and math.isfinite(default) and default > 0:
-            low, high = (_furthest(name, default, end, takes) for end in (default / FACTOR, default * FACTOR))
+            declared = number_of(options[name].annotation) if name in options else None
+            low, high = _around(default)
+            if declared is not None:
+                low = low if declared.ge is None else type(default)(max(low, declared.ge))
+                high = high if declared.le is None else type(default)(min(high, declared.le))
             if low < high:
                 ranges[name] = _numbers(low, high, log=True)
                 continue
@@ -126,29 +131,15 @@ def derive_ranges(defaults: Mapping[str, Any], takes: Callable[[str, Any], bool]
     return ranges, others
 
 
+def _around(default: float) -> tuple[float, float]:
+    if isinstance(default, int):
+        return max(1, round(default / FACTOR)), default * FACTOR
+    return rounded(default / FACTOR), rounded(default * FACTOR)
+
+
 def rounded(value: float) -> float:
     """``value`` with as many digits as are worth typing."""
     return float(f"{value:.{DIGITS}g}")
-
-
-def _furthest(name: str, default: float, limit: float, takes: Callable[[str, Any], bool]) -> float:
-    """The value farthest from ``default`` towards ``limit`` that the policy still takes, found by bisection."""
-
-    def fit(value: float) -> float:
-        return max(1, round(value)) if isinstance(default, int) else rounded(value)
-
-    good, bad = default, fit(limit)
-    if takes(name, bad):
-        return bad
-    for _ in range(HALVINGS):
-        middle = fit((good + bad) / 2)
-        if middle in (good, bad):
-            break
-        if takes(name, middle):
-            good = middle
-        else:
-            bad = middle
-    return good
 
 
 def spelled(distribution: BaseDistribution) -> str:

@@ -52,10 +52,7 @@ class Budget(msgspec.Struct, frozen=True):
         return by_line or len(log.records) >= self.trials
 
     def cut(self, log: AnyLog) -> AnyLog:
-        """The part of ``log`` within this budget; ``log`` itself if that is all of it.
-
-        A batch that was interrupted and resumed may count as two.
-        """
+        """The part of ``log`` within this budget; ``log`` itself if that is all of it."""
         whole, line = len(log.costs), log.ended
         spent = (self.seconds, None), (None, self.stop_after)  # as a line says that one of them ended the run
         judged = self.seconds is not None or self.stop_after is not None
@@ -67,10 +64,10 @@ class Budget(msgspec.Struct, frozen=True):
 
     def _ends(self, log: Log | Columns, at: int) -> Ended | None:
         if self.seconds is not None and log.elapsed[at - 1] >= self.seconds:
-            return Ended(ended=at, seconds=self.seconds)
+            return Ended(trials=at, seconds=self.seconds)
         if self.stop_after is not None and at >= self.stop_after:
             before = np.min(log.costs[: at - self.stop_after], initial=math.inf)
             now = np.min(log.costs[:at])
             if before <= now * (1 + GAIN):
-                return Ended(ended=at, stop_after=self.stop_after)
+                return Ended(trials=at, stop_after=self.stop_after)
         return None

@@ -39,12 +39,13 @@ FEWEST = 200
 STALE = 0.02
 """The cache is written anew when more than this part of the logs had to be read."""
 
-_FORMAT = b"2"
+_FORMAT = b"3"
 _FINAL, _ENDED = msgspec.json.Decoder(Final | None), msgspec.json.Decoder(Ended | None)
 _GROUP = 500  # logs that are converted at a time
 _TAIL = 4096  # bytes
 _ARRAYS = {
-    "costs": np.float64, "spent": np.float64, "failures": np.int8, "nearest": np.int8, "reused": np.int8,
+    "costs": np.float64, "batches": np.int32, "spent": np.float64, "failures": np.int8, "nearest": np.int8,
+    "reused": np.int8,
     "sentinels": np.float64, "counts": np.int32, "readings": np.float64, "rounds": np.int32, "qualities": np.float64,
 }  # fmt: skip
 _READINGS = ("counts", "readings")

@@ -11,21 +11,17 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def batch_starts(shares: Floats, sizes: Sequence[int], lengths: Sequence[int]) -> list[int]:
-    """Where batches begin, as their policies gave them: the places of their first trials.
+def batch_starts(batches: Ints, lengths: Sequence[int]) -> list[int]:
+    """The places of the first trials of all batches.
 
-    shares: of each trial, its share of the seconds of proposing and of training its batch, shape (trials, 2). sizes: of
-    each run, the most trials of a batch. lengths: the number of trials of each run.
-
-    A policy may give fewer configs than it is asked for. A log does not mark where a batch ends, but the trials of a
-    batch are charged equal shares: a trial with other shares begins the next batch.
+    Args:
+        batches: The number of the batch of each trial, shape (trials,).
+        lengths: The number of trials of each run.
     """
-    first = np.zeros(len(shares), dtype=np.int64)  # of the trials in a row that have the same shares
-    begins = (np.cumsum(lengths) - lengths)[np.asarray(lengths) > 0]
-    others = np.flatnonzero((shares[1:, 0] != shares[:-1, 0]) | (shares[1:, 1] != shares[:-1, 1])) + 1
-    first[begins], first[others] = begins, others
-    past = np.arange(len(shares)) - np.maximum.accumulate(first)
-    starts: list[int] = np.flatnonzero(past % _of_each_trial(sizes, lengths) == 0).tolist()
+    begins = np.zeros(len(batches) + 1, dtype=np.bool_)
+    begins[np.cumsum(lengths) - lengths] = True  # of an empty run, where the next run begins
+    begins[1:-1] |= batches[1:] != batches[:-1]
+    starts: list[int] = np.flatnonzero(begins[:-1]).tolist()
     return starts
 
 

@@ -25,19 +25,18 @@ from ..schema import UNREADABLE
 from ..workload import Workload, parse_workload
 from .charges import Floats, batch_starts, charged
 from .format import (
-    FINAL,
-    FIRST,
+    STARTS,
     ConfigJson,
     Ended,
     Final,
     Log,
     Record,
-    check_final,
+    batch_numbers,
     check_follows,
     decode_log,
     read_bytes,
 )
-from .header import FORMAT, Header
+from .header import DRAFT, FORMAT, Header
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +48,8 @@ Texts = dict[bytes, bytes]
 
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG = msgspec.json.Decoder(ConfigJson)
-_NOTE = re.compile(rb'\n(\{"(?:final|ended)":[^\n]*)')
+_NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended)",[^\n]*)')
+"""A line that is no trial."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +68,7 @@ class Columns:
     path: Path
     header: Header
     costs: Floats
+    batches: Array
     spent: Floats
     failures: Array
     nearest: Array
@@ -104,6 +105,7 @@ class Columns:
             path=path,
             header=header,
             costs=_costs(readings, counts, failures, [row.statistic for row in rows]),
+            batches=batch_numbers(rows, header.batch).astype(np.int32),
             spent=np.array(spent, dtype=np.float64).reshape(-1, 4),
             failures=failures,
             nearest=np.fromiter(map(attrgetter("nearest"), rows), np.bool_, number),
@@ -114,14 +116,14 @@ class Columns:
             readings=readings,
             rounds=np.array(rounds, dtype=np.int32),
             qualities=_qualities([rows[index].model for index in rounds]),
-            final=final if final and final.final == number else None,
-            ended=ended if ended and ended.ended == number else None,
+            final=final if final and final.trials == number else None,
+            ended=ended if ended and ended.trials == number else None,
         )
 
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        return batch_starts(self.spent[:, :2], [self.header.batch], [self.trials])
+        return batch_starts(self.batches, [self.trials])
 
     @cached_property
     def charged(self) -> Floats:
@@ -159,7 +161,8 @@ class Columns:
         """Its first ``trials``, fewer than it has. ended: why the run ended there."""
         rounds = int(np.searchsorted(self.rounds, trials))
         return replace(
-            self, costs=self.costs[:trials], spent=self.spent[:trials], failures=self.failures[:trials],
+            self, costs=self.costs[:trials], batches=self.batches[:trials], spent=self.spent[:trials],
+            failures=self.failures[:trials],
             nearest=self.nearest[:trials], reused=self.reused[:trials], configs=self.configs[:trials],
             sentinels=self.sentinels[:trials], counts=self.counts[:trials],
             readings=self.readings[: int(self.counts[:trials].sum())], rounds=self.rounds[:rounds],
@@ -171,7 +174,7 @@ def charge(logs: Sequence[Columns]) -> None:
     """Compute :attr:`Columns.charged` and :attr:`Columns.elapsed` of all ``logs`` at once: thousands are read."""
     lengths = [log.trials for log in logs]
     spent = np.concatenate([log.spent for log in logs])
-    starts = batch_starts(spent[:, :2], [log.header.batch for log in logs], lengths)
+    starts = batch_starts(np.concatenate([log.batches for log in logs]), lengths)
     charges = charged(spent, starts, [log.header.workers for log in logs], lengths)
     sums = charges.sum(axis=1)
     ends = np.cumsum(lengths).tolist()
@@ -210,13 +213,14 @@ def objects(values: Sequence[Any]) -> Array:
     return array
 
 
-class _Row(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class _Row(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="trial"):
     """A record whose config is not decoded: most configs of a study were decoded before."""
 
     config: msgspec.Raw  # type: ignore[assignment]
 
 
 _ROWS = msgspec.json.Decoder(_Row)
+_NOTES = msgspec.json.Decoder(Final | Ended)
 
 
 def read_columns(path: Path, texts: Texts) -> Columns:
@@ -235,7 +239,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     """None if anything in the log is unusual. May raise what is ``UNREADABLE``."""
     data = data[: data.rfind(b"\n") + 1]
     start = data.find(b"\n") + 1
-    if not start or not data.startswith(FIRST):
+    if not start or not data.startswith(STARTS):
         return None
     header = msgspec.json.decode(data[:start], type=Header)
     decode = _ROWS.decode_lines
@@ -244,16 +248,16 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     notes = list(_NOTE.finditer(data, start - 1))
     for note in notes:
         rows += decode(data[start : note.start() + 1])
-        if note[1].startswith(FINAL):
-            final = msgspec.json.decode(note[1], type=Final)
-            check_final(final, len(rows))
+        item = _NOTES.decode(note[1])
+        check_follows(item, len(rows))
+        if isinstance(item, Final):
+            final = item
         else:
-            ended = msgspec.json.decode(note[1], type=Ended)
-            check_follows(ended.ended, len(rows))
+            ended = item
         start = note.end() + 1
     rows += decode(data[start:])
     lines = 1 + len(notes) + len(rows)
-    if header.searchlab_log != FORMAT or data.count(b"\n") != lines:
+    if header.searchlab_log not in (FORMAT, DRAFT) or data.count(b"\n") != lines:
         return None
     if [row.index for row in rows] != list(range(len(rows))):
         return None

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..workload import parse_workload
-from .format import Ended, Log, Record, batches, read_bytes, scan
+from .charges import batch_starts
+from .format import Ended, Log, Record, batch_numbers, read_bytes, scan
 from .header import Header
 
 PAUSE = 600.0
@@ -115,9 +116,10 @@ class Follower:
                 self.waits += 1
             self.updated = record.time
         self.trials += len(records)
-        *whole, last = batches([*self._batch, *records], self.header.batch)
-        self._before += self._charged([record for batch in whole for record in batch])
-        self._batch = list(last)
+        records = [*self._batch, *records]
+        last = batch_starts(batch_numbers(records, self.header.batch), [len(records)])[-1]
+        self._before += self._charged(records[:last])
+        self._batch = records[last:]
         self.charged = self._before + self._charged(self._batch)
 
     def _charged(self, records: Sequence[Record]) -> float:

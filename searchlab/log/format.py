@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -31,8 +30,8 @@ from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE
 from ..space import Config
 from ..workload import parse_workload
-from .charges import Floats, batch_starts, charged
-from .header import FORMAT, Header
+from .charges import Floats, Ints, batch_starts, charged
+from .header import DRAFT, FORMAT, Header
 
 _Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
 """Seconds of a run of a program. Beyond these bounds it is no time, and sums and ratios would leave the numbers."""
@@ -51,17 +50,20 @@ ConfigJson = dict[str, _Scalar | list[_Scalar]]
 GAIN = 0.01
 """How much higher the best throughput must be, as a share, to count as a gain where a run stops without one."""
 
+STARTS = (b'{"kind":"header","searchlab_log":', b'{"searchlab_log":')
+"""How a log begins; the second is that of the draft."""
+
 UNPACK = "SEARCHLAB_UNPACK_MB"
 """The environment variable that says how large a file may be that was compressed."""
 
-FIRST = b'{"searchlab_log":'
-FINAL = b'{"final":'
-ENDED = b'{"ended":'
 
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # it holds no cycle
+class Record(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="trial"
+):  # it holds no cycle
     """One line: a trial, and its share of the seconds that the policy took to train and to propose the batch.
 
+    batch: the number of its batch, from 0; None in the draft of the format, where every batch has as many trials as the
+    policy was asked for.
     model: on the last record of a batch, how well the cost model predicted the batch; None without a cost model.
     sentinel: on the first record of some batches, the seconds that the run's first program took before the batch.
     at: of a table that was timed in passes, when each of the seconds was read, from the beginning of the first pass.
@@ -69,6 +71,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """
 
     index: int
+    batch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] | None = None
     config: ConfigJson
     seconds: tuple[_Measured, ...] = ()
     at: tuple[float, ...] = ()
@@ -81,7 +84,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     reused: bool = False
     nearest: bool = False
     pruned: bool = False
-    stopped: bool = False  # the name of pruned in logs of version 0.1; never written
     statistic: Statistic = "median"
     propose_seconds: _Spent = 0.0
     train_seconds: _Spent = 0.0
@@ -97,12 +99,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         train_seconds: float,
         model: ModelQuality | None = None,
         sentinel: float | None = None,
+        batch: int | None = None,
     ) -> Self:
         m = trial.measurement
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # as it is read
         return cls(
-            index=trial.index, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
+            index=trial.index, batch=batch, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
             build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
             nearest=m.nearest, pruned=m.pruned, statistic=m.statistic, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), connect_seconds=m.connect_seconds, time=round(time.time(), 3),
@@ -122,7 +125,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def measurement(self) -> Measurement:
         return Measurement(
             self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.pruned or self.stopped, self.statistic, self.connect_seconds,
+            self.nearest, self.pruned, self.statistic, self.connect_seconds,
         )  # fmt: skip
 
 
@@ -133,23 +136,23 @@ class Finalist(msgspec.Struct, frozen=True):
     seconds: tuple[_Measured, ...]
 
 
-class Final(msgspec.Struct, frozen=True, kw_only=True):
-    """The line after a number of trials, ``final``: the fastest of them, measured again in turn."""
+class Final(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="finalists"):
+    """The line after a number of ``trials``: the fastest of them, measured again in turn."""
 
-    final: int
+    trials: int
     finalists: tuple[Finalist, ...]
     time: float = 0.0
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The line after a number of trials, ``ended``: the run ended there, though it might have had more trials.
+class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="ended"):
+    """The line after a number of ``trials``: the run ended there, though it might have had more trials.
 
     seconds, stop_after: the part of its budget that was spent; see :class:`~searchlab.log.budget.Budget`. Without
     either, the policy was asked for more, and had nothing more to propose: the space is exhausted, or the strategy
-    stops by itself. Logs of version 0.1 have no such line.
+    stops by itself.
     """
 
-    ended: int
+    trials: int
     time: float = 0.0
     seconds: float | None = None
     stop_after: int | None = None
@@ -167,6 +170,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.stop_after is not None:
             return f"{self.stop_after} trials had brought no gain over {100 * GAIN:g} %"
         return "the policy had nothing more to propose"
+
+
+ITEMS = msgspec.json.Decoder(Record | Final | Ended)
+"""Reads a line after the header."""
+
+DRAFT_RECORD = msgspec.json.Decoder(Record)
+"""Reads such a line of the draft, which has only trials: alone, a struct needs no ``kind``."""
 
 
 @dataclass(frozen=True)
@@ -201,12 +211,14 @@ class Log:
 
         A reused measurement is charged at its recorded time, so that the second run has no advantage.
         """
-        return charged(_spent(self.records), self.starts, [self.header.workers], [len(self.records)])
+        spent = [(r.propose_seconds, r.train_seconds, r.build_seconds, r.run_seconds) for r in self.records]
+        array = np.array(spent, dtype=np.float64).reshape(-1, 4)
+        return charged(array, self.starts, [self.header.workers], [len(self.records)])
 
     @cached_property
     def starts(self) -> list[int]:
         """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
-        return batch_starts(_spent(self.records)[:, :2], [self.header.batch], [len(self.records)])
+        return batch_starts(batch_numbers(self.records, self.header.batch), [len(self.records)])
 
     @cached_property
     def sentinels(self) -> Floats:
@@ -232,16 +244,16 @@ class Log:
         return replace(self, records=self.records[:trials], final=None, ended=ended)
 
 
-def batches(records: Sequence[Record], size: int) -> list[Sequence[Record]]:
-    """``records`` by the batches that their policy gave: see :func:`~searchlab.log.charges.batch_starts`."""
-    starts = batch_starts(_spent(records)[:, :2], [size], [len(records)])
-    return [records[start:end] for start, end in pairwise([*starts, len(records)])]
+def batch_numbers(records: Sequence[Record], size: int) -> Ints:
+    """The number of the batch of each of ``records``: shape (records,).
 
-
-def _spent(records: Sequence[Record]) -> Floats:
-    """Seconds that proposing, training, building and running each trial took: shape (trials, 4)."""
-    spent = [(r.propose_seconds, r.train_seconds, r.build_seconds, r.run_seconds) for r in records]
-    return np.array(spent, dtype=np.float64).reshape(-1, 4)
+    Args:
+        records: Trials of one run.
+        size: The most trials of a batch, as the header has it; a header may hold any number.
+    """
+    size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
+    numbers = [record.index // size if record.batch is None else record.batch for record in records]
+    return np.array(numbers, dtype=np.int64)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -265,32 +277,32 @@ def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
     """
     *whole, rest = data.split(b"\n")
     expected, lost = trials, 0  # index of the next trial; damaged lines before it, each of which may have been a trial
-    decode = msgspec.json.Decoder(Record).decode
+    batch = -1
+    decode = ITEMS.decode
     for number, line in enumerate(whole, first):
         if number == 1:
-            yield _header(line)
+            header = _header(line)
+            if isinstance(header.item, Header) and header.item.searchlab_log == DRAFT:
+                decode = DRAFT_RECORD.decode
+            yield header
             continue
         try:
-            if line.startswith(FINAL):
-                final = msgspec.json.decode(line, type=Final)
-                check_final(final, expected)
-                yield Line(number, line, final)
+            item = decode(line)
+            if not isinstance(item, Record):
+                check_follows(item, expected)
+                yield Line(number, line, item)
                 continue
-            if line.startswith(ENDED):
-                ended = msgspec.json.decode(line, type=Ended)
-                check_follows(ended.ended, expected)
-                yield Line(number, line, ended)
-                continue
-            record = decode(line)
         except UNREADABLE as error:
             lost += 1
             yield Line(number, line, None, f"it is damaged: {error}")
             continue
         problem = ""
-        if not expected <= record.index <= expected + lost:
-            problem = f"it holds trial {record.index} instead of trial {expected + lost}"
-        expected, lost = record.index + 1, 0
-        yield Line(number, line, record, problem)
+        if not expected <= item.index <= expected + lost:
+            problem = f"it holds trial {item.index} instead of trial {expected + lost}"
+        elif item.batch is not None and item.batch < batch:
+            problem = f"its batch is {item.batch}, after batch {batch}"
+        expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
+        yield Line(number, line, item, problem)
     if rest:
         number = first + len(whole)
         problem = "it is torn: its end is missing; the run " + (
@@ -305,7 +317,7 @@ def _header(line: bytes) -> Line:
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
         if version is None:
             return Line(1, line, None, "it is no header: the file is not a searchlab log, or its first line is lost")
-        if version != FORMAT:
+        if version not in (FORMAT, DRAFT):
             return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
         header = msgspec.json.decode(line, type=Header)
     except UNREADABLE as error:
@@ -313,21 +325,16 @@ def _header(line: bytes) -> Line:
     return Line(1, line, header)
 
 
-def check_final(final: Final, trials: int) -> None:
-    """Raise msgspec.ValidationError where ``final`` cannot stand after so many trials."""
-    check_follows(final.final, trials)
-    if not final.finalists or not all(
-        0 <= finalist.index < trials and finalist.seconds for finalist in final.finalists
-    ):
+def check_follows(item: Final | Ended, trials: int) -> None:
+    """Raise msgspec.ValidationError where a line that is no trial cannot stand after so many ``trials``."""
+    if item.trials != trials:
+        raise msgspec.ValidationError(f"it is of {item.trials} trials, but {trials} precede it")
+    if isinstance(item, Ended):
+        return
+    if not item.finalists or not all(0 <= one.index < trials and one.seconds for one in item.finalists):
         raise msgspec.ValidationError("it names no trial before it, or a trial without times")
-    if len({len(finalist.seconds) for finalist in final.finalists}) > 1:
+    if len({len(one.seconds) for one in item.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
-
-
-def check_follows(number: int, trials: int) -> None:
-    """Raise msgspec.ValidationError where a line about ``number`` trials follows another number of ``trials``."""
-    if number != trials:
-        raise msgspec.ValidationError(f"it is of {number} trials, but {trials} precede it")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -399,15 +406,15 @@ def read_held(path: Path) -> Log | None:
     if path.suffix == ".gz" or not path.is_file():
         return None
     data = read_bytes(path)
-    if b"\n" not in data and (FIRST.startswith(data) or data.startswith(FIRST)):
+    if b"\n" not in data and any(data.startswith(start) or start.startswith(data) for start in STARTS):
         return None
     return decode_log(path, data)
 
 
 def decode_log(path: Path, data: bytes) -> Log:
     """The log whose bytes are ``data``. Raises SearchlabError at the first problem."""
-    if not data.startswith(FIRST) and not FIRST.startswith(data):
-        raise SearchlabError(f"{path} is not a searchlab log: its first line does not start with {FIRST.decode()}")
+    if b'"searchlab_log"' not in data.partition(b"\n")[0] and not any(start.startswith(data) for start in STARTS):
+        raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
     header: Header | None = None
     records: list[Record] = []
     final: Final | None = None
@@ -428,6 +435,6 @@ def decode_log(path: Path, data: bytes) -> Log:
             header = item
     if header is None:
         raise SearchlabError(f"{path} holds no header yet, so there is nothing to read")
-    final = final if final and final.final == len(records) else None
-    ended = ended if ended and ended.ended == len(records) else None
+    final = final if final and final.trials == len(records) else None
+    ended = ended if ended and ended.trials == len(records) else None
     return Log(path, header, tuple(records), final, ended, data.rfind(b"\n") + 1)

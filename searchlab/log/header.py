@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -10,7 +9,11 @@ import msgspec
 from ..console import one_line
 from ..plugins import Plugin
 
-FORMAT = 1
+FORMAT = "1.0"
+"""The version of the log format: see docs/log-format.md."""
+
+DRAFT = 1
+"""The format before 1.0, in which the tables of suite v1 are sealed: its lines have no ``kind`` and no ``batch``."""
 TABLE = "table"
 """The label of the runs that measure every config of a table."""
 
@@ -44,10 +47,10 @@ class RandomDraws(msgspec.Struct, frozen=True):
     slowest: float
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
 
-    searchlab_log: int = FORMAT
+    searchlab_log: str | int = FORMAT
     workload: str
     space: Plugin
     fingerprint: str
@@ -112,12 +115,3 @@ IDENTITY = (
     "workload", "space", "target", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "measure",
     "host", "warm_start", "starts",
 )  # fmt: skip
-
-
-RENAMED = {"stop_factor": "prune_factor"}
-"""Measuring settings that have another name in logs of version 0.1: that name -> today's."""
-
-
-def in_todays_words(measure: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``measure`` of a header, with today's names of its settings."""
-    return {RENAMED.get(name, name): value for name, value in measure.items()}

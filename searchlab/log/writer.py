@@ -12,13 +12,9 @@ from typing import Any, Self
 
 import msgspec
 
-from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, first_line
-from ..plugins import PluginKind
-from ..policy import POLICIES
-from ..space import SPACES
 from .format import SPENT, Ended, Final, Log, Record, read_held
-from .header import IDENTITY, Header, in_todays_words
+from .header import FORMAT, IDENTITY, Header
 from .lease import LeasedFile
 
 
@@ -81,6 +77,8 @@ class LogWriter:
         self._check_process()
         if isinstance(record, Record) and (took := min(getattr(record, name) for name in SPENT)) < 0:
             raise SearchlabError(f"cannot write the log {self.path}: trial {record.index} took {took:g} s")
+        if isinstance(record, Record) and record.batch is None:
+            record = msgspec.structs.replace(record, batch=record.index // max(1, self.header.batch))
         self._lines.append(self._encoded(record))
         if isinstance(record, Final):
             self.final = record
@@ -168,11 +166,13 @@ def pack(log: Path, packed: Path) -> None:
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
     """Raise SearchlabError if the log at ``path``, with the header ``old``, is not of the run of ``new``."""
+    if old.searchlab_log != FORMAT:
+        raise SearchlabError(
+            f"{path} has the log format {old.searchlab_log}, which is only read; choose another log file"
+        )
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
-        if name == "measure":
-            before = in_todays_words(before)
-        if before != now and not _same_plugin(name, getattr(old, name), getattr(new, name)):
+        if before != now:
             way = "choose another log file"
             if new.label:  # of a study, which names its logs itself
                 of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
@@ -182,12 +182,6 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
                 f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or start "
                 f"the same run as before"
             )
-
-
-def _same_plugin(name: str, old: Any, new: Any) -> bool:
-    """Whether two plug-ins in headers are the same, spelled by different versions of searchlab."""
-    kinds: dict[str, PluginKind[Any]] = {"space": SPACES, "policy": POLICIES, "cost_model": COST_MODELS}
-    return name in kinds and bool(old and new) and kinds[name].same(old, new)
 
 
 def _shown(value: Any) -> str:

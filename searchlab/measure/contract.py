@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from ..costmodel import Array
-from ..log.header import RENAMED
 from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
@@ -119,8 +118,6 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     workers: int = 0
     statistic: Statistic = "median"
 
-    renamed: ClassVar[dict[str, str]] = RENAMED
-    """The names that settings had in earlier releases, and have today."""
     aside: ClassVar[tuple[str, ...]] = ("workers",)
     """The settings that change no measurement of a trial."""
 
@@ -132,13 +129,9 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
             raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all, not {self.prune_factor}")
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide the numbers which come out: the log's ``measure``.
-
-        The median is not named: logs of version 0.1, which had no other statistic, go on.
-        """
+        """The settings that decide the numbers which come out: the log's ``measure``."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        aside = (*self.aside, "statistic") if self.statistic == "median" else self.aside
-        return {name: value for name, value in fields.items() if name not in aside}
+        return {name: value for name, value in fields.items() if name not in self.aside}
 
     def is_known(self, program: str, known: KnownPrograms, best: float) -> bool:
         """Whether ``known`` holds ``program``, repeated, or so slow that this run would prune it too.

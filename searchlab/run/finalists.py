@@ -48,12 +48,12 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
         )
         return None
     finalists = tuple(Finalist(trial.index, values) for trial, values in zip(chosen, seconds, strict=True))
-    return Final(final=len(trials), finalists=finalists, time=round(time.time(), 3))
+    return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
 
 
 def finish(space: Space, measurer: Measurer, log: LogWriter, trials: Sequence[Trial]) -> None:
     """End a run: measure its finalists again and log them, if the measurer can and the log has none yet."""
-    has_final = log.final is not None and log.final.final == len(trials)
+    has_final = log.final is not None and log.final.trials == len(trials)
     if isinstance(measurer, Remeasurer) and measurer.finalists and not has_final:
         final = measure_finalists(measurer, space, trials)
         if final is not None:

@@ -59,7 +59,7 @@ def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) ->
         configs = searcher.ask(run.batch)
         if not configs:
             replay.check_end()
-            recorder.end(Ended(ended=len(done)))
+            recorder.end(Ended(trials=len(done)))
             break
         configs = configs[: run.trials - len(done)]  # a later run with more trials measures the rest
         batch = replay.take(configs)

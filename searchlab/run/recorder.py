@@ -45,7 +45,14 @@ class Recorder:
             whole = len(batch) + len(trials) == searcher.batch_size
             quality = searcher.quality([*batch, *trials]) if whole else None
             self._log.append(
-                Record.of(trial, searcher.propose_seconds * share, searcher.train_seconds * share, quality, reading)
+                Record.of(
+                    trial,
+                    searcher.propose_seconds * share,
+                    searcher.train_seconds * share,
+                    quality,
+                    reading,
+                    searcher.batches - 1,
+                )
             )
             reading = None
             self._best = min(self._best, trial.cost)

@@ -24,7 +24,7 @@ from ..log.result import Result, Results
 from ..log.study_file import JSON, TOML, keep_study
 from ..measure.settings import Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import whole
+from ..options import Count, checked
 from ..plugins import Plugin
 from ..policy import POLICIES, has_own_model, takes_cost_model
 from ..schema import explained
@@ -293,7 +293,7 @@ class Study:
         Raises :class:`~searchlab.errors.RunsFailed` at the end if runs failed; all others are complete then.
         """
         if jobs is not None:
-            whole("jobs", jobs, 1)
+            checked("jobs", jobs, Count)
         planned, _ = self.plan()
         chosen = {Path(out) / run.log for run in in_shard(planned, *shard)}
         begun = as_begun([replace(run, log=Path(out) / run.log) for run in planned])

@@ -12,7 +12,7 @@ from rich.console import Console
 from ..errors import SearchlabError
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..options import real, whole
+from ..options import Count, Natural, NonNegative, checked
 from ..plugins import PluginSpec
 from ..schema import explained
 from ..space import Space
@@ -71,12 +71,12 @@ def tune(
     Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
     more trials than it was to have: the result is then of all.
     """
-    for name, value, least in (("batch", batch, 1), ("seed", seed, 0)):
-        whole(name, value, least)
-    for name, count in (("trials", trials), ("stop_after", stop_after)):
-        if count is not None:
-            whole(name, count, 1)
-    if seconds is not None and not real("seconds", seconds, 0):
+    checked("batch", batch, Count)
+    checked("seed", seed, Natural)
+    checked("trials", trials, Count | None)
+    checked("stop_after", stop_after, Count | None)
+    checked("seconds", seconds, NonNegative | None)
+    if seconds == 0:
         raise SearchlabError("option 'seconds' is 0; it must be more than 0")
     budget = budget_of(trials, seconds, stop_after)
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure

@@ -17,7 +17,7 @@ from ..log.result import Result
 from ..plugins import Plugin, trusting
 from ..policy import Policy
 from ..records import Statistic, Trial
-from ..space import SPACES, Space
+from ..space import Space
 from ..store import Store
 from ..store.held import in_words, places, spelled_target
 from ..store.place import named_store
@@ -68,7 +68,7 @@ class EarlierRun:
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
         """Whether it is of another shape in the same space: of the same plug-in and operator, with the same knobs."""
         header = self.log.header
-        if not SPACES.same(header.space, plugin) or parse_workload(header.workload).op != space.workload.op:
+        if header.space != plugin or parse_workload(header.workload).op != space.workload.op:
             return False
         return self.space.knobs_of(self.space.probe()).keys() == space.knobs_of(space.probe()).keys()
 

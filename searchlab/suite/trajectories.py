@@ -149,9 +149,10 @@ class RecordedTable:
             versions=of.versions, starts=of.starts, contrasts=of.contrasts,
         )  # fmt: skip
         records = tuple(
-            msgspec.structs.replace(self.records[place], index=index) for index, place in enumerate(run.configs)
+            msgspec.structs.replace(self.records[place], index=index, batch=index // of.batch)
+            for index, place in enumerate(run.configs)
         )
-        ended = Ended(ended=len(records)) if run.ended else None
+        ended = Ended(trials=len(records)) if run.ended else None
         return Log(Path(self.table.entry.name, of.strategy, f"seed{run.seed}"), made, records, None, ended)
 
 

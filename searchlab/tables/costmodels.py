@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -22,8 +22,9 @@ from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
 from ..log.format import find_logs, read_log
 from ..log.result import Result
-from ..options import one_of, real, whole
+from ..options import Between, Count, Natural, checked
 from ..plugins import Plugin
+from ..run.spec import FeaturesName
 
 FEWEST = 8
 """The least number of successful trials in a log."""
@@ -59,11 +60,11 @@ def evaluate(
     trial of each log. Raises SearchlabError for a log that is unreadable or has fewer than 8 successful trials, and
     for models, features and splits that are unknown or do not fit together.
     """
-    one_of("features", features, FEATURES)
-    one_of("split", split, get_args(Split))
-    whole("seed", seed, 0)
-    whole("k", k, 1)
-    fraction = real("train_fraction", train_fraction, 0.01, 0.99)
+    checked("features", features, FeaturesName)
+    checked("split", split, Split)
+    checked("seed", seed, Natural)
+    checked("k", k, Count)
+    checked("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
     for model in models:  # a wrong name or option is found before anything takes long
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:
@@ -75,7 +76,7 @@ def evaluate(
     if not recorded:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, logs))}")
     parts = list(
-        _by_task(recorded, features) if split == "by-task" else _within_task(recorded, features, seed, fraction)
+        _by_task(recorded, features) if split == "by-task" else _within_task(recorded, features, seed, train_fraction)
     )
     return [held for model in models for part in parts for held in _tried(model, features, seed, k, part)]
 

@@ -120,12 +120,11 @@ def study(path: Path) -> object:
 
 READERS = {
     "log": Reader(
-        [*sorted((GOLDEN / "local").glob("*.jsonl")), *sorted((GOLDEN / "runs").glob("[mntx]*.jsonl"))[:4],
-         *sorted((GOLDEN / "imported").glob("*.jsonl"))], log,
+        sorted(GOLDEN.glob("*.jsonl")), log,
     ),
-    "table": Reader([*sorted((GOLDEN / "tables").glob("*.jsonl*"))], table),
+    "table": Reader(sorted(GOLDEN.glob("*.jsonl*")), table),
     "study": Reader(
-        [*sorted((GOLDEN / "studies").glob("*.toml")), ROOT / "studies" / "quickstart.toml",
+        [*sorted((ROOT / "studies").glob("*.toml")), *sorted((ROOT / "studies" / "suite").glob("*.toml")),
          ROOT / "studies" / "suite" / "v1" / "suite.toml"], study,
     ),
     "autotvm": Reader([FOREIGN / "autotvm_matmul512.log"], foreign("autotvm")),

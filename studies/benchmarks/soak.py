@@ -154,6 +154,8 @@ PAUSE = 12.0
 """No command of these takes longer; a signal comes within so many seconds of its start."""
 IGNORED = "Exception ignored in"
 """Python drops an interrupt that comes while a weak reference is removed; it says so, and the command goes on."""
+ENDS = (0, 130, -9, -15, -2)
+"""How a command may end; by the signal itself where it comes before Python has read a line of ours."""
 UNSTEADY = "the machine is not steady"
 """A table is not made on a busy machine: the command says so and may be run again, as a user would."""
 
@@ -274,9 +276,7 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
             for process in processes:
                 said = process.communicate(timeout=600)[1]
                 ignored = said.startswith(IGNORED) and process.returncode == 0
-                if ("Traceback" in said and not ignored) or (
-                    process.returncode not in (0, 130, -9) and UNSTEADY not in said
-                ):
+                if ("Traceback" in said and not ignored) or (process.returncode not in ENDS and UNSTEADY not in said):
                     losses.append(f"it ended with {process.returncode}: {said[-2000:]}")
             if found := strays(here):
                 losses.append(f"{len(found)} processes were left")

@@ -19,7 +19,7 @@ def again(path: Path, gflops: dict[int, float]) -> None:
     """End the log at ``path`` with its finalists, by trial from 0, at these speeds in each of 11 rounds."""
     finalists = tuple(Finalist(index, (1e-3 / speed,) * 11) for index, speed in gflops.items())
     with path.open("ab") as file:
-        file.write(msgspec.json.encode(Final(final=3, finalists=finalists)) + b"\n")
+        file.write(msgspec.json.encode(Final(trials=3, finalists=finalists)) + b"\n")
 
 
 def test_the_best_program_of_each_run_and_strategy(tmp_path: Path, undrawn: None) -> None:

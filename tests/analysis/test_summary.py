@@ -361,7 +361,7 @@ def test_a_lucky_draw_of_noise_is_no_target(tmp_path: Path) -> None:
 def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [5, 10])
     writer = LogWriter(path, read_log(path).header)
-    writer.append(Final(final=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))
+    writer.append(Final(trials=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))
     writer.close()
     (note,) = only(tmp_path).notes
     assert note.startswith(

@@ -141,7 +141,10 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     after = log.read_bytes()
     lines = [json.loads(line) for line in after.splitlines()]
     assert after.startswith(first) and [line["index"] for line in lines if "config" in line] == list(range(6))
-    assert [line["final"] for line in lines if "final" in line] == [4, 6]  # the fastest were measured again twice
+    assert [line["trials"] for line in lines if line["kind"] == "finalists"] == [
+        4,
+        6,
+    ]  # the fastest were measured again twice
     for change, said in (
         (["--policy", "grid"], "its policy is"),
         (["--policy", "random", "--seed", 1], "its seed is 0, not 1"),
@@ -248,16 +251,17 @@ def test_list_and_space_and_schema() -> None:
 
 
 ACME = '''
+from typing import Annotated
 from searchlab import NeverTwice
-from searchlab.options import whole
+from searchlab.options import Between
 from searchlab.policy import Origin
 
 class Copy(NeverTwice):
     """Walks about. And far."""
 
-    def __init__(self, space, *, seed, legs=2):
+    def __init__(self, space, *, seed, legs: Annotated[int, Between(1, 8)] = 2):
         super().__init__(space, seed=seed)
-        self.legs = whole("legs", legs, 1, 8)
+        self.legs = legs
 
     origin = Origin("Walker [x]", "2.1", "walk.py", "reproduction", ("no walls", "one leg"))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ LISTED = list(toys.Small().enumerate())
 
 class Endless(NeverTwice):
     """Proposes one config after the other, without end, and counts them."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"tempo": "speed"}
 
     taken = 0
 
@@ -58,8 +55,3 @@ def test_a_private_stream_is_that_of_no_ask_and_of_no_other(seed: int) -> None:
     firsts = [tuple(rng.integers(2**63, size=2).tolist()) for rng in streams]
     assert len(set(firsts)) == len(firsts)
     assert private_rng(seed, "a", 1).random() == private_rng(seed, "a", 1).random()
-
-
-def test_options_of_a_log_are_updated_to_the_names_of_today() -> None:
-    assert Endless.updated({"tempo": 3, "pull": 0.1}) == {"speed": 3, "pull": 0.1}
-    assert Endless.updated({"speed": 3}) == {"speed": 3}

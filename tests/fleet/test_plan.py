@@ -120,9 +120,9 @@ def test_a_run_ends_where_its_budget_or_its_policy_ends_it(tmp_path: Path) -> No
         return sum(map(len, held[kind_of(run)].draw(run, run.batch, builders, rng)))
 
     assert trials("trials", replace(run, trials=100)) == 100 and trials("fewer", replace(run, trials=6)) == 6
-    assert trials("policy", replace(run, trials=100), Ended(ended=8)) == 8
-    assert trials("gain", replace(run, trials=100, stop_after=5), Ended(ended=8, stop_after=5)) == 8
-    assert trials("gain of another", replace(run, trials=100, stop_after=7), Ended(ended=8, stop_after=5)) == 100
+    assert trials("policy", replace(run, trials=100), Ended(trials=8)) == 8
+    assert trials("gain", replace(run, trials=100, stop_after=5), Ended(trials=8, stop_after=5)) == 8
+    assert trials("gain of another", replace(run, trials=100, stop_after=7), Ended(trials=8, stop_after=5)) == 100
     by_time = replace(run, trials=UNLIMITED, seconds=30.0)  # a batch is charged 2 for proposing, 4 and 8
     assert trials("seconds", by_time) == 12 and trials("seconds, builders", by_time, builders=4) == 12
     assert trials("seconds, enough builders", replace(by_time, seconds=27.0), builders=4) == 12

@@ -66,7 +66,7 @@ def test_they_are_those_of_the_records_however_they_were_read(
     log = Log(tmp_path_factory.getbasetemp() / "columns.jsonl", msgspec.structs.replace(HEADER, batch=3), own)
     if noted and own:
         log = Log(
-            log.path, log.header, own, Final(final=len(own), finalists=(Finalist(0, (1.0,)),)), Ended(ended=len(own))
+            log.path, log.header, own, Final(trials=len(own), finalists=(Finalist(0, (1.0,)),)), Ended(trials=len(own))
         )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path, {})
@@ -86,7 +86,7 @@ def test_they_are_those_of_the_records_however_they_were_read(
 @settings(max_examples=30)
 @given(records(), st.builds(Budget, trials=st.integers(1, 8), seconds=st.none() | st.floats(1, 60)))
 def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budget: Budget) -> None:
-    log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=3), own, None, Ended(ended=len(own)) if own else None)
+    log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=3), own, None, Ended(trials=len(own)) if own else None)
     assert same(budget.cut(Columns.of(log, {})), Columns.of(budget.cut(log), {}))
 
 
@@ -95,16 +95,16 @@ def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budge
     [
         (b'"seconds":[0.5]', b'"seconds":[0.0]'),
         (b'"config":{"a":1}', b'"config":{"a":{}}'),
-        (b'{"index":1', b'{"index":7'),
-        (b'{"index":1', b'\n{"index":1'),
-        (b'{"ended":2', b'{"ended":1'),
-        (b'"searchlab_log":1', b'"searchlab_log":2'),
+        (b'"index":1', b'"index":7'),
+        (b'{"kind":"trial","index":1', b'\n{"kind":"trial","index":1'),
+        (b'"ended","trials":2', b'"ended","trials":1'),
+        (b'"searchlab_log":"1.0"', b'"searchlab_log":"2.0"'),
         (b'"config":{"a":1}', b'"config":{"a":"\xff"}'),
     ],
 )
 def test_damage_is_told_as_by_every_reader(tmp_path: Path, old: bytes, new: bytes) -> None:
     log = Log(tmp_path / "a.jsonl", HEADER, tuple(Record(index=i, config={"a": i}, seconds=(0.5,)) for i in range(2)))
-    data = lines(Log(log.path, log.header, log.records, None, Ended(ended=2)))
+    data = lines(Log(log.path, log.header, log.records, None, Ended(trials=2)))
     assert old in data
     log.path.write_bytes(data.replace(old, new))
     with pytest.raises(SearchlabError) as said:
@@ -117,8 +117,8 @@ def test_damage_is_told_as_by_every_reader(tmp_path: Path, old: bytes, new: byte
 def test_a_run_goes_on_after_its_notes(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     rows = [Record(index=index, config={"a": 1}, seconds=(0.5,)) for index in range(3)]
-    final = Final(final=2, finalists=(Finalist(1, (1.0,)),))
-    path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(ended=2), *rows[2:]]))
+    final = Final(trials=2, finalists=(Finalist(1, (1.0,)),))
+    path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(trials=2), *rows[2:]]))
     columns, log = read_columns(path, {}), read_log(path)
     assert same(columns, Columns.of(log, {})) and columns.final is None and columns.ended is None
 
@@ -128,7 +128,7 @@ def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:
         Record(index=0, config={"tile": [2, 1], "unroll": 4}, seconds=(0.5, 0.25, 0.125)),
         Record(index=1, config={"tile": [1, 2]}, failure="crash"),
     )
-    log = Log(tmp_path / "a.jsonl", HEADER, own, Final(final=2, finalists=(Finalist(0, (0.5,)),)))
+    log = Log(tmp_path / "a.jsonl", HEADER, own, Final(trials=2, finalists=(Finalist(0, (0.5,)),)))
     frame = Result(log).to_frame()
     assert frame["repeats"].tolist() == [(0.5, 0.25, 0.125), ()] and frame["cost"].tolist() == [0.25, np.inf]
     assert frame["failure"].tolist()[1] == "crash" and frame["failure"].isna().tolist() == [True, False]

@@ -24,7 +24,7 @@ def whole(path: Path, count: int) -> bytes:
     writer = LogWriter(path, HEADER)
     for index in range(count):
         if index == count // 2:
-            writer.append(Ended(ended=index, seconds=1.0))
+            writer.append(Ended(trials=index, seconds=1.0))
         failed = draw.random() < 0.2
         measured = Measurement(
             () if failed else (draw.random() + 1e-3,), "crash" if failed else None,
@@ -32,7 +32,7 @@ def whole(path: Path, count: int) -> bytes:
         )  # fmt: skip
         share = (index // 3) * 1e-3  # batches of three
         writer.append(Record.of(Trial(index, Config({"a": index}), measured), share, share))
-    writer.append(Ended(ended=count, stop_after=5))
+    writer.append(Ended(trials=count, stop_after=5))
     writer.close()
     return path.read_bytes()
 

@@ -98,10 +98,12 @@ def test_a_torn_header_is_written_anew_and_a_foreign_file_is_left_alone(tmp_path
     [
         (1, b"garbage", "line 2: it is damaged"),
         (2, b"\xff\xfe", "line 3: it is damaged"),
-        (2, b'{"index":7,"config":{}}', "line 3: it holds trial 7 instead of trial 1"),
-        (1, b'{"index":0,"config":{},"failure":"gremlins"}', "line 2: it is damaged.*gremlins"),
+        (2, b'{"kind":"trial","index":7,"config":{}}', "line 3: it holds trial 7 instead of trial 1"),
+        (1, b'{"kind":"trial","index":0,"config":{},"failure":"gremlins"}', "line 2: it is damaged.*gremlins"),
+        (1, b'{"index":0,"config":{}}', "line 2: it is damaged.*kind"),
+        (2, b'{"kind":"trial","index":1,"batch":-1,"config":{}}', "line 3: it is damaged.*batch"),
         (0, b'{"searchlab_log":1}', "line 1: the header is damaged"),
-        (0, b'{"searchlab_log":99}', "format is 99; this searchlab reads format 1"),
+        (0, b'{"searchlab_log":99}', "format is 99; this searchlab reads format 1.0"),
     ],
 )
 def test_damage_is_named_with_its_line_and_nothing_is_touched(

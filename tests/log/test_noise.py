@@ -64,7 +64,7 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
 
 def test_a_best_that_takes_another_time_when_it_is_measured_again_is_doubted(tmp_path: Path) -> None:
     for name, again, doubted in (("same", 1.1, False), ("slower", 4.0, True), ("faster", 0.5, True)):
-        final = Final(final=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
+        final = Final(trials=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
         log = read_log(written(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
         said = disagreement(log)
         assert bool(said) == doubted and (not doubted or said in sentences(log))
@@ -102,7 +102,7 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
 
 
 def final(*times: list[float]) -> Final:
-    return Final(final=9, finalists=tuple(Finalist(i, tuple(seconds)) for i, seconds in enumerate(times)))
+    return Final(trials=9, finalists=tuple(Finalist(i, tuple(seconds)) for i, seconds in enumerate(times)))
 
 
 def test_a_winner_wins_all_rounds_but_one() -> None:
@@ -143,7 +143,7 @@ def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> Non
     hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", pruned=True))
     measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
     found = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
-    assert measurer.asked == [0, 6, 3] and found is not None and found.final == 9
+    assert measurer.asked == [0, 6, 3] and found is not None and found.trials == 9
     assert winner(found)[0].index == 6
     assert measure_finalists(measurer, toys.Small(), [trials[4]]) is None
     with pytest.warns(SearchlabWarning, match="could not be measured again"):
@@ -153,7 +153,7 @@ def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> Non
 def test_best_is_the_winner_of_the_final_until_the_run_goes_on(tmp_path: Path) -> None:
     path = written(
         tmp_path / "a.jsonl", record(0, 1.0), record(1, 1.1),
-        Final(final=2, finalists=(Finalist(0, (1.2, 1.2)), Finalist(1, (1.1, 1.1)))),
+        Final(trials=2, finalists=(Finalist(0, (1.2, 1.2)), Finalist(1, (1.1, 1.1)))),
     )  # fmt: skip
     best = load_log(path).best
     assert (best.trial.index, best.seconds, best.tied) == (1, 1.1, ())
@@ -167,7 +167,7 @@ def test_best_is_the_winner_of_the_final_until_the_run_goes_on(tmp_path: Path) -
 def test_throughput_as_timed_again_and_as_in_the_search_are_both_there_by_name(tmp_path: Path) -> None:
     path = written(
         tmp_path / "a.jsonl", record(0, 1.0), record(1, 1.1), record(2, 3.0),
-        Final(final=3, finalists=(Finalist(0, (1.3, 1.3)), Finalist(1, (1.2, 1.2)))),
+        Final(trials=3, finalists=(Finalist(0, (1.3, 1.3)), Finalist(1, (1.2, 1.2)))),
     )  # fmt: skip
     result = load_log(path)
     best, frame = result.best, result.to_frame()
@@ -177,9 +177,9 @@ def test_throughput_as_timed_again_and_as_in_the_search_are_both_there_by_name(t
     assert frame["gflops_retimed"].isna().tolist() == [False, False, True]
     assert frame["repeats"].tolist() == [record.seconds for record in result.log.records]
     for wrong in (
-        Final(final=2, finalists=(Finalist(0, (1.0,)),)),
-        Final(final=3, finalists=(Finalist(7, (1.0,)),)),
-        Final(final=3, finalists=(Finalist(0, (1.0,)), Finalist(1, (1.0, 2.0)))),
+        Final(trials=2, finalists=(Finalist(0, (1.0,)),)),
+        Final(trials=3, finalists=(Finalist(7, (1.0,)),)),
+        Final(trials=3, finalists=(Finalist(0, (1.0,)), Finalist(1, (1.0, 2.0)))),
     ):
         damaged = written(tmp_path / "b.jsonl", *read_log(path).records, wrong)
         with pytest.raises(SearchlabError, match="line 5: it is damaged"):
@@ -198,17 +198,17 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
         return [json.loads(line) for line in log.read_text().splitlines()[1:]]
 
     lines = run(5)
-    finals = [line for line in lines if "final" in line]
-    assert len(finals) == 1 and lines[-1] is finals[0] and finals[0]["final"] == 5
+    finals = [line for line in lines if line["kind"] == "finalists"]
+    assert len(finals) == 1 and lines[-1] is finals[0] and finals[0]["trials"] == 5
     assert all(len(one["seconds"]) == ROUNDS for one in finals[0]["finalists"])
     assert [line["index"] for line in lines if "sentinel" in line] == [4]  # of batches 0, 1, 2 the third
     kept = log.read_bytes()
     run(5)
     assert log.read_bytes() == kept  # nothing is measured twice
     log.write_bytes(b"".join(kept.splitlines(keepends=True)[:-1]))  # killed before the final
-    assert "final" in run(5)[-1]
+    assert run(5)[-1]["kind"] == "finalists"
     lines = run(9)
-    assert [line["final"] for line in lines if "final" in line] == [5, 9]
+    assert [line["trials"] for line in lines if line["kind"] == "finalists"] == [5, 9]
     assert [line["index"] for line in lines if "sentinel" in line] == [4, 8]
     result = load_log(log)
     best = result.best

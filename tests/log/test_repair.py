@@ -32,9 +32,9 @@ def problems(path: Path, lines: list[bytes]) -> dict[int, str]:
 def test_a_whole_log_is_whole_and_untouched(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = lines_of(path)
-    final = Final(final=8, finalists=(Finalist(3, (1e-3,)),))
+    final = Final(trials=8, finalists=(Finalist(3, (1e-3,)),))
     writer = LogWriter(path, HEADER)
-    writer.append(Ended(ended=8))
+    writer.append(Ended(trials=8))
     writer.append(final)
     writer.append(trial(8))
     writer.close()
@@ -50,8 +50,8 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
     lines[3] = b"garbage"
     lines[5] = lines[5][:20]
     lines[9] = lines[8]
-    lines[11] = b'{"final":99,"finalists":[{"index":0,"seconds":[1.0]}]}'
-    lines.append(b'{"ended":98}')
+    lines[11] = b'{"kind":"finalists","trials":99,"finalists":[{"index":0,"seconds":[1.0]}]}'
+    lines.append(b'{"kind":"ended","trials":98}')
     found = problems(path, lines)
     assert list(found) == [4, 6, 10, 11, 12, 14] and "98 trials" in found[14]
     assert "damaged" in found[4] and "damaged" in found[6] and "99 trials" in found[12]

@@ -127,7 +127,6 @@ def test_a_space_that_the_user_names_is_asked_for(tmp_path: Path) -> None:
     [
         (Plugin("sketch"), "sketch"),
         (Plugin("searchlab_spaces.sketch.space:Sketch"), "sketch"),
-        (Plugin("searchlab_spaces.where.it.was:Sketch"), "sketch"),
         (Plugin("another_package:Sketch"), ""),
         (Plugin("searchlab_spaces.sketch.space:SPACES"), ""),
         (Plugin("searchlab_spaces.sketch.space:"), ""),

@@ -229,30 +229,3 @@ def test_bad_arms_are_named(arms: Any, text: str) -> None:
 def test_bad_options_are_named(option: str, value: Any) -> None:
     with pytest.raises(SearchlabError, match=f"option '{option}' is {value}"):
         bandit("random", **{option: value})
-
-
-def test_options_of_arms_are_updated_as_well() -> None:
-    old = {
-        "window": 9,
-        "arms": [
-            "random",
-            {"name": "tpe", "options": {"startup": 4, "memory": 9}},
-            {"name": "bandit", "options": {"arms": [{"name": "xgb", "options": {"initial": 8}}]}},
-            {"name": "metaschedule"},
-            {"name": "gone", "options": {"initial": 8}},
-            7,
-        ],
-    }
-    assert Bandit.updated(old) == {
-        "window": 9,
-        "arms": [
-            "random",
-            {"name": "tpe", "options": {"n_startup": 4, "memory": 9}},
-            {"name": "bandit", "options": {"arms": [{"name": "xgb", "options": {"n_startup": 8}}]}},
-            {"name": "metaschedule"},
-            {"name": "gone", "options": {"initial": 8}},
-            7,
-        ],
-    }
-    assert Bandit.updated({}) == {}
-    assert Bandit.updated({"arms": "random"}) == {"arms": "random"}

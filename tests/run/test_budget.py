@@ -63,7 +63,7 @@ def test_a_run_ends_with_the_batch_in_which_its_seconds_are_spent(table: Path, t
     path = tmp_path / "a.jsonl"
     log = run(table, path, seconds=seconds)
     assert len(log.records) % BATCH == 0 and 0 < len(log.records) <= 24
-    assert log.ended == Ended(ended=len(log.records), time=log.ended.time if log.ended else 0, seconds=seconds)
+    assert log.ended == Ended(trials=len(log.records), time=log.ended.time if log.ended else 0, seconds=seconds)
     assert log.elapsed[-1] >= seconds > log.elapsed[-1 - BATCH]
     assert not examine(path).problems
     before = path.read_bytes()
@@ -147,11 +147,11 @@ costs = st.one_of(st.just(None), st.floats(1e-6, 1.0))
 def test_the_log_of_a_smaller_budget_is_the_beginning_of_that_of_a_larger_one(
     found: list[float | None], size: int, stop_after: int, seconds: float
 ) -> None:
-    """Each trial is charged a second; batches are told apart by the time of their proposal."""
+    """Each trial is charged a second."""
     records = []
     for index, cost in enumerate(found):
         measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
-        records.append(Record.of(Trial(index, Config({"a": index}), measured), 1e-3 * (index // size % 2), 0.0))
+        records.append(Record.of(Trial(index, Config({"a": index}), measured), 0.0, 0.0, batch=index // size))
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=size), tuple(records))
     for small, large in (
         (Budget(1000, seconds, None), Budget(1000, 1.5 * seconds, None)),
@@ -164,10 +164,10 @@ def test_the_log_of_a_smaller_budget_is_the_beginning_of_that_of_a_larger_one(
         if one is not log:
             assert small.complete(one)
             ended = one.ended
-            assert ended and ended.ended == len(one.records)
+            assert ended and ended.trials == len(one.records)
             if ended.stop_after:
-                working = [cost for cost in found[: ended.ended] if cost]
-                before = [cost for cost in found[: ended.ended - stop_after] if cost]
+                working = [cost for cost in found[: ended.trials] if cost]
+                before = [cost for cost in found[: ended.trials - stop_after] if cost]
                 assert not working or min(before) <= 1.01 * min(working)
 
 

@@ -37,7 +37,7 @@ def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **given: 
 def test_the_log_says_once_that_the_run_ended(table: Path, tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     lines = run(table, log)
-    assert json.loads(lines[-1])["ended"] == 11 and len(lines) == 1 + 11 + 1
+    assert json.loads(lines[-1])["trials"] == 11 and len(lines) == 1 + 11 + 1
     assert read_log(log).ended and not examine(log).problems
     before = log.read_bytes()
     for trials in (20, 12, 200):
@@ -67,7 +67,7 @@ def test_it_resumes_from_any_line(table: Path, tmp_path: Path) -> None:
 def test_an_exhausted_space_ends_a_run_too(table: Path, tmp_path: Path) -> None:
     lines = run(table, tmp_path / "a.jsonl", trials=1000, policy="random")
     size = toys.Small().size()
-    assert json.loads(lines[-1])["ended"] == size == len(read_log(tmp_path / "a.jsonl").records)
+    assert json.loads(lines[-1])["trials"] == size == len(read_log(tmp_path / "a.jsonl").records)
 
 
 def test_a_policy_that_ends_sooner_than_its_log_is_found_out(table: Path, tmp_path: Path) -> None:

@@ -52,6 +52,6 @@ def made_log(
         writer.append(Record.of(Trial(index, config, measured), 0.125, 0.0))
     if again:
         finalists = [Finalist(one, (2e-3 / place,) * 3) for place, one in enumerate(again, 1)]
-        writer.append(Final(final=trials, finalists=tuple(finalists)))
+        writer.append(Final(trials=trials, finalists=tuple(finalists)))
     writer.close()
     return read_log(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from searchlab.options import whole
+from searchlab.options import Count
 from searchlab.policy import NeverTwice
 from searchlab.space import Config, Space
 
@@ -16,9 +16,9 @@ class Stops(NeverTwice):
 
     stops = True
 
-    def __init__(self, space: Space, *, seed: int, limit: int = 11) -> None:
+    def __init__(self, space: Space, *, seed: int, limit: Count = 11) -> None:
         super().__init__(space, seed=seed)
-        self.limit = whole("limit", limit, 1) + seed
+        self.limit = limit + seed
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         left = max(0, self.limit - len(self.trials))

@@ -30,7 +30,7 @@ def logged(path: Path, seconds: Sequence[float | None], again: Sequence[int] = (
             writer.append(Record.of(Trial(index, Config({"tile": index}), measured), 0.0, 0.0))
         if again:
             finalists = [Finalist(trial, (1e-3 / place,) * 3) for place, trial in enumerate(again, 1)]
-            writer.append(Final(final=len(seconds), finalists=tuple(finalists)))
+            writer.append(Final(trials=len(seconds), finalists=tuple(finalists)))
     return path
 
 

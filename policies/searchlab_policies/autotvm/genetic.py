@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from searchlab.errors import SearchlabError
-from searchlab.options import real, whole
+from searchlab.options import Between, Natural, UnitInterval
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
@@ -41,14 +41,15 @@ class AutoTVMGenetic(NeverTwice):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, population: int = 100, elites: int = 3, mutation_prob: float = 0.1
-    ) -> None:
+        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] = 100, elites: Natural = 3,
+        mutation_prob: UnitInterval = 0.1,
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
-        self.population = self.n_startup = whole("population", population, 2)
-        self.elites = whole("elites", elites, 0)
+        self.population = self.n_startup = population
+        self.elites = elites
         if elites > population:
             raise SearchlabError(f"option 'elites' is {elites}; it must be at most 'population', which is {population}")
-        self.mutation_prob = real("mutation_prob", mutation_prob, 0, 1)
+        self.mutation_prob = mutation_prob
         self._throughput: dict[Config, float] = {}
         self._elites: list[Config] = []
         self._generation = 0

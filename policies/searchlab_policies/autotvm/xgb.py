@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from searchlab.costmodel import Surrogate
-from searchlab.options import real, whole
+from searchlab.errors import SearchlabError
+from searchlab.options import Count, NonNegative
 from searchlab.plugins import Plugin
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
@@ -64,26 +65,20 @@ class AutoTVMXgb(NeverTwice):
         *,
         seed: int,
         cost_model: Surrogate,
-        plan_size: int = 64,
-        diversity_filter_ratio: float = 0.0,
-        chains: int = 128,
-        steps: int = 500,
-        early_stop: int = 50,
-        temperature: float = 1.0,
+        plan_size: Count = 64,
+        diversity_filter_ratio: NonNegative = 0.0,
+        chains: Count = 128,
+        steps: Count = 500,
+        early_stop: Count = 50,
+        temperature: NonNegative = 1.0,
     ) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
-        self.plan_size = self.n_startup = whole("plan_size", plan_size, 1)
-        self.ratio = real("diversity_filter_ratio", diversity_filter_ratio, 0)
+        self.plan_size = self.n_startup = plan_size
+        self.ratio = diversity_filter_ratio
         if 0 < self.ratio < 1:
-            self.ratio = real("diversity_filter_ratio", diversity_filter_ratio, 1)
-        self._annealer = Annealer(
-            space,
-            chains=whole("chains", chains, 1),
-            steps=whole("steps", steps, 1),
-            early_stop=whole("early_stop", early_stop, 1),
-            temperature=real("temperature", temperature, 0),
-        )
+            raise SearchlabError(f"option 'diversity_filter_ratio' is {self.ratio}; it must be 0, or at least 1")
+        self._annealer = Annealer(space, chains=chains, steps=steps, early_stop=early_stop, temperature=temperature)
         self._plan: Sequence[Config] = ()
         self._told: dict[Config, None] = {}
 

@@ -17,7 +17,6 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from searchlab.errors import InvalidConfig
-from searchlab.options import whole
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space, Value
@@ -58,7 +57,7 @@ class OptunaPolicy(NeverTwice):
     def __init__(self, space: Space, *, seed: int, n_startup: int, memory: int) -> None:
         super().__init__(space, seed=seed)
         self.n_startup = n_startup
-        self.memory = whole("memory", memory, 4)
+        self.memory = memory
         self.parameters = Parameters(space)
         self._known: list[Known] = []
         self._told: set[Config] = set()

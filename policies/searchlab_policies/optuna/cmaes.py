@@ -12,7 +12,7 @@ CMA-ES", arXiv 1110.4181), without his bound on the length of their step, which 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import cmaes
 import numpy as np
@@ -21,7 +21,7 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial
 
-from searchlab.options import real, whole
+from searchlab.options import Between
 from searchlab.policy import Origin
 from searchlab.space import Space
 
@@ -54,15 +54,12 @@ class CmaEs(OptunaPolicy):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, population: int | None = None, sigma: float = 1 / 6, memory: int = 1000
-    ) -> None:
+        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] | None = None,
+        sigma: Annotated[float, Between(1e-3, 10)] = 1 / 6, memory: Annotated[int, Between(4)] = 1000,
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed, n_startup=0, memory=memory)
         numbers = {name: d for name, d in self.parameters.shared.items() if isinstance(d, IntDistribution)}
-        self.distribution = Normal(
-            numbers,
-            None if population is None else whole("population", population, 2),
-            real("sigma", sigma, 1e-3, 10),
-        )
+        self.distribution = Normal(numbers, population, sigma)
 
     def sampler(self, seed: int) -> BaseSampler:
         return _Sampler(self.distribution, seed)

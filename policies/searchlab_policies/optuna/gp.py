@@ -11,9 +11,9 @@ It models the parameters that all configs of the space have. Those that depend o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import optuna
@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial
 from threadpoolctl import ThreadpoolController
 
 from searchlab.errors import SearchlabError
-from searchlab.options import whole
+from searchlab.options import Between, Count
 from searchlab.space import Config, Space
 
 from .adapter import OptunaPolicy, origin
@@ -49,17 +49,16 @@ class Gp(OptunaPolicy):
         "no more than 256 trials are modelled",
         "parameters that not all configs have are suggested by TPESampler",
     )
-    renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
 
     def __init__(
         self,
         space: Space,
         *,
         seed: int,
-        n_startup: int = 16,
-        memory: int = 256,
-        candidates: int = 512,
-        local_searches: int = 4,
+        n_startup: Count = 16,
+        memory: Annotated[int, Between(4)] = 256,
+        candidates: Count = 512,
+        local_searches: Annotated[int, Between(2)] = 4,
     ) -> None:
         try:
             import_module("torch")
@@ -67,9 +66,9 @@ class Gp(OptunaPolicy):
             raise SearchlabError(
                 f"policy 'gp' needs PyTorch, which cannot be imported ({error}): pip install 'searchlab[gp]'"
             ) from error
-        super().__init__(space, seed=seed, n_startup=whole("n_startup", n_startup, 1), memory=memory)
-        self.candidates = whole("candidates", candidates, 1)
-        self.local_searches = whole("local_searches", local_searches, 2)
+        super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
+        self.candidates = candidates
+        self.local_searches = local_searches
         self._threads = ThreadpoolController()
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:

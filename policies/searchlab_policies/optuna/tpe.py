@@ -8,12 +8,11 @@ trials not told of yet count among the bad ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated
 
 from optuna.samplers import BaseSampler, TPESampler
 
-from searchlab.options import whole
+from searchlab.options import Between, Count
 from searchlab.space import Space
 
 from .adapter import OptunaPolicy, origin
@@ -33,13 +32,13 @@ class Tpe(OptunaPolicy):
         "16 random trials first, not 10",
         "no more than 500 trials are modelled",
     )
-    renamed: ClassVar[Mapping[str, str]] = {"startup": "n_startup"}
 
     def __init__(
-        self, space: Space, *, seed: int, n_startup: int = 16, ei_candidates: int = 24, memory: int = 500
-    ) -> None:
-        super().__init__(space, seed=seed, n_startup=whole("n_startup", n_startup, 1), memory=memory)
-        self.ei_candidates = whole("ei_candidates", ei_candidates, 1)
+        self, space: Space, *, seed: int, n_startup: Count = 16, ei_candidates: Count = 24,
+        memory: Annotated[int, Between(4)] = 500,
+    ) -> None:  # fmt: skip
+        super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
+        self.ei_candidates = ei_candidates
 
     def sampler(self, seed: int) -> BaseSampler:
         return TPESampler(n_startup_trials=1, n_ei_candidates=self.ei_candidates, constant_liar=True, seed=seed)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from searchlab.workload import Gemm
 from .gemm_algorithms import Algorithm, extents
 from .gemm_words import Words
 
-KC = ("whole", "paper")
+KC = Literal["whole", "paper"]
 """How kc is decided where C is resident: all of k while the micro-panels keep to L2, or the paper's formula always."""
 
 

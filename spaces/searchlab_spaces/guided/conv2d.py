@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload
-from searchlab.options import one_of
 from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Conv2d, Workload
@@ -56,21 +55,18 @@ class GuidedConv2d(Space):
     workload: Conv2d
 
     def __init__(
-        self, workload: Workload, target: Target, *, blocks: str = "model", winograd: bool = False, dot: bool = False
-    ) -> None:
+        self, workload: Workload, target: Target, *, blocks: Literal["model", "knobs"] = "model",
+        winograd: bool = False, dot: bool = False,
+    ) -> None:  # fmt: skip
         if not isinstance(workload, Conv2d):
             raise UnsupportedWorkload(f"guided-conv2d takes conv2d workloads, not {workload}; use guided-gemm for it")
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-conv2d is for CPUs (llvm), not {target.kind}; use knob-template there")
-        if not isinstance(winograd, bool):
-            raise SearchlabError(f"winograd must be true or false, not {winograd!r}")
-        if not isinstance(dot, bool):
-            raise SearchlabError(f"option 'dot' is {dot!r}; it must be true or false")
         if dot and (why := lacks(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        searched = one_of("blocks", blocks, ("model", "knobs")) == "knobs"
+        searched = blocks == "knobs"
         self._lowerings: dict[str, Direct | Im2row | Winograd] = {
             "direct": Direct(workload, target, lanes, searched, dot)
         }

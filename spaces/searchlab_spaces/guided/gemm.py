@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from searchlab.errors import SearchlabError, UnsupportedWorkload
-from searchlab.options import one_of
+from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 
 from .blis_model import KC, Blocking, blocking
 from .common import FORK, registers
-from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, extents
+from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, AlgorithmName, extents
 from .gemm_schedule import Plan, basic, blocked
 from .gemm_words import Words
 from .words import lacks
@@ -24,9 +23,10 @@ from .words import lacks
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-VARIANTS = ("basic", "blocked", "packed", "micro-kernel")
+Variant = Literal["basic", "blocked", "packed", "micro-kernel"]
 """Each adds one step to the one before: cache blocks, packed copies, a micro-tile in registers."""
 
+Packing = bool | Literal["knob", "panel", "places"] | None
 
 PLACES = ("no", "block", "panel")
 """Where an operand is packed: nowhere, a cache block at a time, or a micro-panel at a time by the task that uses it."""
@@ -105,32 +105,30 @@ class GuidedGemm(ProductSpace):
         workload: Workload,
         target: Target,
         *,
-        variant: str = "micro-kernel",
-        algorithm: str = "B3A2C0",
-        pack_a: bool | str | None = None,
-        pack_b: bool | str | None = None,
-        parallel: str = "auto",
-        blocks: str = "model",
-        kc: str = "whole",
-        tiles: str = "all",
+        variant: Variant = "micro-kernel",
+        algorithm: AlgorithmName = "B3A2C0",
+        pack_a: Packing = None,
+        pack_b: Packing = None,
+        parallel: Literal["auto", "none", "i", "ic", "ir", "jc", "jr"] = "auto",
+        blocks: Literal["model", "knobs"] = "model",
+        kc: Literal[KC, "knob"] = "whole",
+        tiles: Literal["all", "fitting"] = "all",
         dot: bool = False,
     ) -> None:
         if not isinstance(workload, Gemm):
             raise UnsupportedWorkload(f"guided-gemm takes gemm workloads, not {workload}; use knob-template for it")
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-gemm is for CPUs (llvm), not {target.kind}; use knob-template there")
-        self.variant = one_of("variant", variant, VARIANTS)
-        self.algorithm = ALGORITHMS[one_of("algorithm", algorithm, ALGORITHMS)]
-        self.parallel = one_of("parallel", parallel, ("auto", "none", *self._spatial_loops()))
-        self.blocks = one_of("blocks", blocks, ("model", "knobs"))
-        self.kc = one_of("kc", kc, (*KC, "knob"))
-        self.tiles = one_of("tiles", tiles, ("all", "fitting"))
+        self.variant: Variant = variant
+        self.algorithm = ALGORITHMS[algorithm]
+        if parallel not in (loops := ("auto", "none", *self._spatial_loops())):
+            raise SearchlabError(f"option 'parallel' cannot be {parallel!r} here{did_you_mean(parallel, loops)}")
+        self.parallel = parallel
+        self.blocks = blocks
+        self.kc = kc
+        self.tiles = tiles
         packs = variant in ("packed", "micro-kernel")
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
-            if value not in (None, "knob", "panel", "places") and not isinstance(value, bool):
-                raise SearchlabError(
-                    f'option {name!r} is {value!r}; it must be true, false, "knob", "panel" or "places"'
-                )
             if value and not packs:
                 raise SearchlabError(f"variant {variant!r} packs nothing; leave out {name!r}, or use variant 'packed'")
             by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
@@ -148,8 +146,6 @@ class GuidedGemm(ProductSpace):
             )
         if tiles == "fitting" and variant == "basic":
             raise SearchlabError("variant 'basic' has no micro-tile; leave out 'tiles'")
-        if not isinstance(dot, bool):
-            raise SearchlabError(f"option 'dot' is {dot!r}; it must be true or false")
         if dot and (variant != "micro-kernel" or self.algorithm.resident != "C"):
             raise SearchlabError("option 'dot' is for variant 'micro-kernel' with C in registers, as B3A2C0 has it")
         if dot and (why := lacks(workload.dtype, target)):

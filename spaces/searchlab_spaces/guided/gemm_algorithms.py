@@ -10,7 +10,7 @@ micro-tile of Z in registers. B3A2C0 is the algorithm of GotoBLAS and BLIS.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import permutations
+from typing import Literal, get_args
 
 from searchlab.workload import Gemm
 
@@ -92,5 +92,5 @@ def _absent(operand: str) -> str:
     return next(dim for dim in "ijp" if dim not in DIMS[operand])
 
 
-ALGORITHMS = {name: Algorithm(name) for name in (f"{x}3{y}2{z}0" for z, x, y in permutations("CBA"))}
-"""B3A2C0, A3B2C0, C3A2B0, A3C2B0, C3B2A0 and B3C2A0, by name."""
+AlgorithmName = Literal["B3A2C0", "A3B2C0", "C3A2B0", "A3C2B0", "C3B2A0", "B3C2A0"]
+ALGORITHMS = {name: Algorithm(name) for name in get_args(AlgorithmName)}

@@ -14,7 +14,6 @@ from searchlab.plugins import entry_points_of
 from searchlab.target import Target
 from searchlab.workload import Workload
 
-from ..moved import today
 from .knobs import TemplateConfig
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def find_template(name: str | Function) -> Template:
 def _load(name: str, reference: str) -> Template:
     module, _, attribute = reference.partition(":")
     try:
-        function = getattr(import_module(today(module)), attribute)
+        function = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise SearchlabError(f"template {name!r} cannot be loaded: {error}") from None
     return _template_of(name, function)

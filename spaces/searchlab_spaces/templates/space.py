@@ -11,7 +11,6 @@ from searchlab.target import Target
 from searchlab.workload import Workload
 
 from ..gpu_check import check_gpu
-from ..moved import updated
 from .knobs import INDEPENDENT, TemplateConfig, TemplateKnob
 from .multi_filter import FilteredProduct, MultiFilter
 from .registry import Function, find_template
@@ -57,11 +56,6 @@ class KnobTemplate(FilteredProduct):
             ) from None
         self.axes = tuple(knobs.knobs.values())
         self.filter = MultiFilter(self.axes, knobs.filter) if knobs.filter else None
-
-    @classmethod
-    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` as a log of an earlier version holds them, with functions where they are today."""
-        return updated(options, "template")
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)

@@ -22,7 +22,6 @@ from searchlab.workload import Workload
 from .. import decisions
 from ..asked import Memory
 from ..gpu_check import check_gpu
-from ..moved import today, updated
 
 if TYPE_CHECKING:
     import tvm
@@ -98,11 +97,6 @@ class Trace(Space):
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._memory.knobs(config)
         return super().knobs(config) if known is None else known  # which says what is wrong, if anything is
-
-    @classmethod
-    def updated(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` as a log of an earlier version holds them, with functions where they are today."""
-        return updated(options, "function")
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
@@ -223,7 +217,7 @@ def _load(text: str) -> TraceFunction:
     if not module or not name:
         raise SearchlabError(f'trace function {text!r} is not spelled "module:function"')
     try:
-        home = import_module(today(module))
+        home = import_module(module)
     except ImportError as error:
         raise SearchlabError(f"trace function {text!r} cannot be loaded: {error}") from None
     if not callable(function := getattr(home, name, None)):

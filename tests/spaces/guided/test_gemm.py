@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -215,7 +215,7 @@ def allocated(schedule: Schedule) -> dict[str, int]:
     return {name: math.prod(int(extent) for extent in shape.split(",")) for name, shape in found}
 
 
-@pytest.mark.parametrize("kc", KC)
+@pytest.mark.parametrize("kc", get_args(KC))
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_what_is_packed_stays_in_its_cache(algorithm: str, kc: str) -> None:
     small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(64 << 10, 8))
@@ -234,7 +234,7 @@ def test_result_is_right_with_the_paper_s_kc(spelling: str, cores: int) -> None:
     small = (Cache(4 << 10, 4), *GENERIC_CACHES[1:])
     workload, target = parse_workload(spelling), replace(native(cores), caches=small)
     space = GuidedGemm(workload, target, kc="paper")
-    whole, paper = (cut_up(workload, target, 6, 2 * space.lanes, kc).kc for kc in KC)
+    whole, paper = (cut_up(workload, target, 6, 2 * space.lanes, kc).kc for kc in get_args(KC))
     assert paper < workload.reduction <= whole
     default, chosen = (GuidedGemm(workload, target, **options) for options in ({}, {"kc": "whole"}))
     assert structural_equal(default.schedule(tile(space, 6, 2)).mod, chosen.schedule(tile(space, 6, 2)).mod)

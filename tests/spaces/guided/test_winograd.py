@@ -85,7 +85,7 @@ def test_it_is_offered_where_it_is_asked_for_and_can_be() -> None:
     assert lowerings("conv2d:1x8x8x16x8x3x3:p1", winograd=True) == {"direct", "im2row", "winograd"}
     for other in ("3x3:p1:s2", "3x3:p2:d2", "3x3:p1:int8", "3x3:p1:float16", "5x5:p2", "1x1"):
         assert "winograd" not in lowerings(f"conv2d:1x8x8x16x8x{other}", winograd=True)
-    with pytest.raises(SearchlabError, match="winograd must be true or false, not 'yes'"):
+    with pytest.raises(SearchlabError, match="option 'winograd' is 'yes'; it must be true or false"):
         GuidedConv2d(parse_workload("conv2d:1x8x8x16x8x3x3"), native(), winograd="yes")  # type: ignore[arg-type]
 
 

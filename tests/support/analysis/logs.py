@@ -61,6 +61,6 @@ def write(
             )
         )
     if ended:
-        writer.append(Ended(ended=len(gflops)))
+        writer.append(Ended(trials=len(gflops)))
     writer.close()
     return path

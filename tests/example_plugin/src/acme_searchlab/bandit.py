@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from searchlab import Config, Knob, NeverTwice, Space, Trial
-from searchlab.options import real
+from searchlab.options import NonNegative, UnitInterval
 from searchlab.space import Value
 
 
@@ -22,10 +22,10 @@ class Bandit(NeverTwice):
     explore: weight of the confidence radius. restart: probability that a choice is drawn at random.
     """
 
-    def __init__(self, space: Space, *, seed: int, explore: float = 0.3, restart: float = 0.1) -> None:
+    def __init__(self, space: Space, *, seed: int, explore: NonNegative = 0.3, restart: UnitInterval = 0.1) -> None:
         super().__init__(space, seed=seed)
-        self.explore = real("explore", explore, 0)
-        self.restart = real("restart", restart, 0, 1)
+        self.explore = explore
+        self.restart = restart
         self.speeds: dict[tuple[str, Value], list[float]] = defaultdict(list)
         self.fastest = 0.0
 

@@ -6,15 +6,15 @@ import numpy as np
 
 from searchlab import CostModel
 from searchlab.costmodel import Array, Groups
-from searchlab.options import whole
+from searchlab.options import Count
 
 
 class Nearest(CostModel):
     """Predicts the mean score of the ``k`` trials whose features are nearest."""
 
-    def __init__(self, *, seed: int, k: int = 3) -> None:
+    def __init__(self, *, seed: int, k: Count = 3) -> None:
         super().__init__(seed=seed)
-        self.k = whole("k", k, 1)
+        self.k = k
 
     def fit(self, features: Array, scores: Array, groups: Groups) -> None:
         self.features, self.scores = np.nan_to_num(features), scores.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from searchlab import Config, Knob, ProductSpace, Target, UnsupportedWorkload, Workload
-from searchlab.options import whole
+from searchlab.options import Count
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -17,10 +17,9 @@ class Strips(ProductSpace):
     widest: how many columns a strip may have.
     """
 
-    def __init__(self, workload: Workload, target: Target, *, widest: int = 64) -> None:
+    def __init__(self, workload: Workload, target: Target, *, widest: Count = 64) -> None:
         if workload.op != "gemm" or target.kind != "llvm":
             raise UnsupportedWorkload(f"acme-strips has programs for gemm on llvm, not {workload.op} on {target.kind}")
-        whole("widest", widest, 1)
         _, columns = list(workload.shapes.values())[-1]
         widths = [width for width in range(1, widest + 1) if columns % width == 0]
         super().__init__(workload, target, [Knob("width", widths), Knob("unroll", (1, 2, 4, 8))])

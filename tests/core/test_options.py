@@ -1,0 +1,171 @@
+"""Options as the constructors of plug-ins declare them: checked, shown and in the schema, by the same declaration."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import pytest
+from msgspec.inspect import IntType
+
+from searchlab import NeverTwice, SearchlabError
+from searchlab.costmodel import COST_MODELS
+from searchlab.executors.contract import EXECUTORS
+from searchlab.options import Between, Count, NonNegative, UnitInterval, checked, in_words, number_of
+from searchlab.plugins import PluginKind
+from searchlab.policy import POLICIES
+from searchlab.space import SPACES
+from tests.support import toys
+from tests.support.cli import searchlab
+
+if TYPE_CHECKING:
+    from nowhere import Missing
+
+KINDS: dict[str, tuple[PluginKind[Any], str]] = {
+    "policy": (POLICIES, "NamedPolicy"), "space": (SPACES, "Named"), "costmodel": (COST_MODELS, "NamedCostModel"),
+    "executor": (EXECUTORS, "NamedPlugin"),
+}  # fmt: skip
+PLUG_INS = [(title, name) for title, (kind, _) in KINDS.items() for name in kind.installed()]
+
+OTHER_VALUES = {
+    ("policy", "bandit", "arms"), ("space", "knob-template", "template"), ("space", "parameters", "parameters"),
+    ("space", "trace", "function"), ("executor", "slurm", "parameters"),
+}  # fmt: skip
+"""Options whose values are functions, plug-ins or mappings: their constructors check them."""
+
+each_plug_in = pytest.mark.parametrize(("title", "name"), PLUG_INS, ids=["-".join(one) for one in PLUG_INS])
+
+
+def options_of(title: str, name: str) -> tuple[type[Any], dict[str, inspect.Parameter]]:
+    kind, _ = KINDS[title]
+    cls = kind.load(name)
+    return cls, kind.options_of(cls)
+
+
+@cache
+def schema() -> dict[str, Any]:
+    whole: dict[str, Any] = json.loads(searchlab("schema").stdout)
+    return whole
+
+
+def edges(declared: Any) -> tuple[list[Any], list[Any]]:
+    """Values that ``declared`` allows and no further, and values beyond these."""
+    number = number_of(declared)
+    if number is None:
+        return [], [object(), math.nan]
+    inside = [bound for bound in (number.ge, number.le) if bound is not None]
+    whole = isinstance(number, IntType)
+    beyond = [
+        bound + sign if whole else math.nextafter(bound, sign * math.inf)
+        for bound, sign in ((number.ge, -1), (number.le, 1))
+        if bound is not None
+    ]
+    return inside, [*beyond, math.nan, math.inf, True, "7"]
+
+
+@each_plug_in
+def test_every_option_is_declared_and_its_bounds_hold(title: str, name: str) -> None:
+    kind, _ = KINDS[title]
+    cls, options = options_of(title, name)
+    for option, parameter in options.items():
+        declared = parameter.annotation
+        if (title, name, option) in OTHER_VALUES:
+            continue
+        assert in_words(declared), f"option {option!r} has no declaration that can be checked"
+        inside, beyond = edges(declared)
+        for value in [parameter.default, *inside]:
+            kind.check_options(name, cls, {option: value})
+        for value in beyond:
+            with pytest.raises(SearchlabError, match=f"option '{option}' (is|cannot be) "):
+                kind.check_options(name, cls, {option: value})
+            if title != "executor":  # derived from the standard library's class, which checks nothing
+                with pytest.raises(SearchlabError, match=f"option '{option}' (is|cannot be) "):
+                    cls(*[None] * kind.positional, **{option: value})
+
+
+@pytest.mark.parametrize("name", COST_MODELS.installed())
+def test_a_cost_model_starts_at_the_edge_of_what_it_declares(name: str) -> None:
+    cls, options = options_of("costmodel", name)
+    for option, parameter in options.items():
+        for value in edges(parameter.annotation)[0]:
+            cls(seed=0, **{option: value})
+
+
+@each_plug_in
+def test_show_and_the_schema_have_what_is_declared(title: str, name: str) -> None:
+    _, options = options_of(title, name)
+    shown = "" if title == "executor" else " ".join(searchlab("show", title, name).stdout.split())
+    entries = schema()["$defs"][KINDS[title][1]]["allOf"]
+    taken = next(e["then"]["properties"]["options"] for e in entries if e["if"]["properties"]["name"]["const"] == name)
+    for option, parameter in options.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            assert taken["additionalProperties"]
+            continue
+        assert in_words(parameter.annotation) in shown or title == "executor"
+        number, values = number_of(parameter.annotation), taken["properties"][option]
+        if number is not None:
+            alternatives = values.get("anyOf", [values])
+            assert any((v.get("minimum"), v.get("maximum")) == (number.ge, number.le) for v in alternatives)
+
+
+class Declares(NeverTwice):
+    """A policy with every form of a declaration."""
+
+    started = 0
+
+    def __init__(
+        self, space: Any, *, seed: int, legs: Count | None = 2, weight: NonNegative = 1.0, share: UnitInterval = 0.5,
+        gait: Literal["walk", "run"] | Sequence[int] = "walk", odd: Missing = None, plain: Any = None, bare=0,  # type: ignore[no-untyped-def]
+    ) -> None:  # fmt: skip
+        self.given = {"weight": weight, "odd": odd, "plain": plain, "bare": bare}
+        Declares.started += 1
+
+    def propose(self, n: int, rng: Any) -> list[Any]:
+        return []
+
+
+def test_no_plug_in_is_started_to_show_its_options() -> None:
+    started = Declares.started
+    shown = searchlab("show", "policy", "tests.core.test_options:Declares")
+    assert Declares.started == started
+    lines = {line.split()[0]: " ".join(line.split()[2:]) for line in shown.stdout.splitlines() if line.split()}
+    assert lines["legs"] == "a whole number of at least 1, or null"
+    assert lines["share"] == "a number from 0 to 1"
+    assert lines["gait"] == "one of 'walk', 'run', or a list, each item a whole number"
+    assert lines["odd"] == "Missing"  # only type checkers can tell what that is
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"legs": 0}, "option 'legs' is 0; it must be a whole number of at least 1, or null"),
+        ({"legs": 2.0}, "option 'legs' is 2.0; it must be a whole number"),
+        ({"weight": -0.5}, "option 'weight' is -0.5; it must be a number of at least 0"),
+        ({"share": 1.5}, "option 'share' is 1.5; it must be a number from 0 to 1"),
+        ({"gait": "ran"}, "option 'gait' cannot be 'ran'; did you mean 'run'"),
+        ({"gait": [1, "2"]}, r"option 'gait' is \[1, '2'\]; it must be one of 'walk', 'run', or a list"),
+    ],
+)
+def test_a_class_that_a_script_calls_checks_its_options_too(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        Declares(toys.Small(), seed=0, **given)
+
+
+def test_what_is_not_declared_takes_any_value_and_an_int_becomes_a_declared_float() -> None:
+    anything = object()
+    policy = Declares(toys.Small(), seed=0, legs=None, weight=2, odd=anything, plain=anything, bare=anything)
+    assert type(policy.given.pop("weight")) is float
+    assert set(policy.given.values()) == {anything}
+    assert list(inspect.signature(Declares).parameters)[:3] == ["space", "seed", "legs"]
+
+
+def test_bounds_may_be_open_and_words_keep_their_order() -> None:
+    assert in_words(Annotated[float, Between(1e-3)]) == "a number of at least 0.001"
+    assert in_words(Literal["late", "early"]) == "one of 'late', 'early'"
+    assert in_words(int | Sequence[dict[str, int]]) == in_words("int") == in_words(Any) == ""
+    assert checked("n", 10**30, Count) == 10**30
+    assert get_origin(Count) is Annotated and get_args(Count)[0] is int

@@ -1,0 +1,70 @@
+"""Logs of format 1.0 stay readable, as do the older tables of suite v1; and docs/log-format.md is true."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import searchlab
+from searchlab.log.format import Ended, Final, Record, read_log
+from searchlab.log.header import Header
+from searchlab.log.result import load_log
+from searchlab.measure.suite import find_suite
+from tests.golden.make_golden import DATA, GUIDED, TARGET
+from tests.golden.seen import read, seen
+
+ROOT = Path(__file__).parents[2]
+LOGS = sorted(DATA.glob("*.jsonl*"))
+OLDER = [table.path for table in find_suite("v1").tables[::9]]
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+def test_a_log_is_read_as_it_was(path: Path) -> None:
+    expected = json.loads((DATA / "seen.json").read_text())[path.name]
+    found = seen(read_log(path))
+    assert found.pop("charged") == pytest.approx(expected.pop("charged")) and found == expected
+    assert load_log(path).to_frame().shape[0] == len(found["costs"])
+
+
+@pytest.mark.parametrize("path", [*LOGS, *OLDER], ids=lambda path: path.name)
+def test_the_specification_is_enough_to_read_it(path: Path) -> None:
+    found, ours = read(path), seen(read_log(path))
+    assert found.pop("charged") == pytest.approx(ours.pop("charged"))
+    assert found.pop("costs") == pytest.approx(ours.pop("costs")) and found == ours
+
+
+@pytest.mark.parametrize(("name", "cut"), [("model", 21), ("warm", 9), ("all", 110)])
+def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the middle of a batch, and to the same end: batches, configs and costs."""
+    whole = read_log(DATA / f"{name}.jsonl")
+    for file in LOGS:
+        shutil.copy(file, tmp_path)
+    header = whole.header
+    text = (tmp_path / f"{name}.jsonl").read_bytes().split(b"\n")
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / f"{name}.jsonl"
+    log.write_bytes(b"\n".join(text[: cut + 1]) + b"\n")
+    again = searchlab.tune(
+        header.workload, space=GUIDED, policy={"name": header.policy.name, "options": header.policy.options}, log=log,
+        trials=len(whole.records) + (1 if whole.ended else 0), batch=header.batch, seed=header.seed, target=TARGET,
+        measure=header.measure,
+        stop_after=whole.ended.stop_after if whole.ended else None,
+        warm_start=[tmp_path / "model.jsonl"] if header.warm_start else [], progress=False,
+    ).log  # fmt: skip
+    assert [record.config for record in again.records] == [record.config for record in whole.records]
+    assert again.starts == whole.starts and (again.ended is None) == (whole.ended is None)
+
+
+def test_every_field_is_specified_and_every_kind_of_line_is_among_the_data() -> None:
+    text = (ROOT / "docs" / "log-format.md").read_text()
+    fields = {name for kind in (Header, Record, Final, Ended) for name in kind.__struct_fields__}
+    assert not [name for name in sorted(fields) if f"`{name}`" not in text]
+    lines: list[dict[str, Any]] = [json.loads(line) for path in LOGS if path.suffix == ".jsonl"
+                                   for line in path.read_text().splitlines()]  # fmt: skip
+    assert {line["kind"] for line in lines} == {"header", "trial", "finalists", "ended"}
+    present = {name for line in lines for name in line}
+    assert fields - present <= {"at", "connect_seconds", "nearest", "statistic", "passes"}, "only in tables and fleets"
