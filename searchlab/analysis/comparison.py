@@ -15,10 +15,8 @@ from ..log import html
 from ..log.columns import Columns, Texts
 from ..log.frame import study_frame
 from ..log.result import Result
-from .charts.diagram_plot import draw_diagram
 from .charts.figures import BY_TRIALS, Charts, View, all_charts
 from .charts.figures import Figure as LineChart
-from .charts.matrix_plot import Cell, draw_matrix
 from .charts.pictures import (
     convergence_picture,
     failures_picture,
@@ -26,6 +24,7 @@ from .charts.pictures import (
     regret_picture,
     time_picture,
 )
+from .charts.plots import Cell, draw_diagram, draw_matrix
 from .files import (
     cell_rows,
     claim_rows,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from searchlab.analysis.charts.diagram_plot import draw_diagram
+from searchlab.analysis.charts.plots import draw_diagram
 from searchlab.analysis.model import Diagram
 from searchlab.analysis.overall import diagram
 

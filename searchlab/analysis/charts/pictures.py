@@ -14,10 +14,9 @@ from ..model import Summary, WorkloadSummary
 from ..runs import ComparedRuns, WorkloadRuns
 from ..stats.curves import Band, Floats
 from ..words import number_text
-from .bar_plot import draw_bars
-from .diagram_plot import draw_diagram
 from .figures import BY_TRIALS, Bars, Charts, Figure, Series, View, band_of
 from .line_plot import Frame, Line, draw
+from .plots import draw_bars, draw_diagram
 
 if TYPE_CHECKING:
     from .picture import Picture
