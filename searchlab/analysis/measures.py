@@ -92,7 +92,7 @@ class Column:
 
     def number(self, value: Any) -> Any:
         """What the column has of the value of its measure: a number, a text, or None."""
-        return at(value, self.of)
+        return None if value is None else at(value, self.of)
 
     def text(self, number: Any) -> str:
         """What people read for a number or a text, which is not None."""
@@ -483,16 +483,13 @@ class StrategySummary(Row):
         Column("seeds_that_reached_target", of="reached"),
         *_reached("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
         Column(
-            "trials_ert",
-            "ERT, trials",
-            Shown.PAGE,
-            of="expected",
+            "trials_ert", "ERT, trials", Shown.PAGE, of="expected",
             meaning="Expected trials to the target with restarts, of all trials of the logs.",
         ),
         Column("trials_par10", of="penalised"),
         unit="trials",
         compared_by="trials to the target",
-    )
+    )  # fmt: skip
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         _seconds_to_target,
