@@ -9,7 +9,16 @@ from .knob import Value
 
 
 class Config(Mapping[str, Value]):
-    """The choices by knob name, in the order in which they were asked for. Immutable and hashable."""
+    """A point of a search space: the choice of each knob, in the order in which the space asked for them.
+
+    It is immutable and hashable.
+
+    Example:
+        >>> from searchlab import Config
+        >>> config = Config({"tile": [4, 8], "unroll": 16})
+        >>> config["tile"], config == Config({"unroll": 16, "tile": (4, 8)})
+        ((4, 8), True)
+    """
 
     __slots__ = ("_hash", "_values")
 

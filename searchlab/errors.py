@@ -8,7 +8,16 @@ from pathlib import Path
 
 
 class SearchlabError(Exception):
-    """Bad input. Its text says what was wrong, with what value, and what to do; the CLI prints it and exits 2."""
+    """Invalid input. The message says what is wrong, with which value, and what to do. The CLI exits with 2.
+
+    Example:
+        >>> import searchlab
+        >>> try:
+        ...     searchlab.parse_workload("gem:8x8x8")
+        ... except searchlab.SearchlabError as error:
+        ...     print(error)
+        unknown workload 'gem:8x8x8'; did you mean 'gemm'?
+    """
 
     exit_code = 2
 
@@ -20,19 +29,50 @@ class RunEnded(SearchlabError):
 
 
 class SearchlabWarning(UserWarning):
-    """A fact that a user should know of a run that still goes on; the CLI prints it as one sentence."""
+    """Something a user should know about a run that goes on nevertheless. The CLI prints it as one sentence."""
 
 
 class InvalidConfig(SearchlabError):
-    """A config that is not in its space, or has no legal program; the text says why."""
+    """A config that is not in its space, or has no legal program. The message says why.
+
+    Example:
+        >>> import searchlab
+        >>> space = searchlab.load_log("gemm.jsonl").space
+        >>> try:
+        ...     space.knobs(searchlab.Config({"tile_i": (5, 5, 5)}))
+        ... except searchlab.InvalidConfig:
+        ...     print("not in the space")
+        not in the space
+    """
 
 
 class UnsupportedWorkload(SearchlabError):
-    """A space has no program for this workload or target; the text says which ones it takes."""
+    """A space has no program for a workload or a target. The message names those that it supports.
+
+    Example:
+        >>> import searchlab
+        >>> from searchlab_spaces.guided.gemm import GuidedGemm
+        >>> try:
+        ...     GuidedGemm(searchlab.conv2d(1, 8, 8, 8, 8, 3, 3), searchlab.resolve_target("znver4"))
+        ... except searchlab.UnsupportedWorkload:
+        ...     print("GuidedGemm is for gemm")
+        GuidedGemm is for gemm
+    """
 
 
 class UnsupportedSpace(SearchlabError):
-    """A policy cannot search this space; the text says why, and what to use instead."""
+    """A policy cannot search a space. The message says why, and what to use instead.
+
+    Example:
+        >>> import searchlab
+        >>> table = {"kind": "table", "path": "gemm.jsonl"}
+        >>> given = dict(space="knob-template", policy="metaschedule", measure=table, log="b.jsonl", trials=3)
+        >>> try:
+        ...     searchlab.tune("gemm:32x32x32", **given)
+        ... except searchlab.UnsupportedSpace:
+        ...     print("metaschedule searches traces")
+        metaschedule searches traces
+    """
 
 
 class RunsFailed(SearchlabError):

@@ -21,10 +21,18 @@ Kind = Literal["number", "tile", "word", "mixed"]
 
 @dataclass(frozen=True)
 class Knob:
-    """One open choice: its name and its choices, in the order that defines the index of a choice.
+    """One open choice of a program.
 
-    role: what the choice is for, if the space knows: ``unroll``, ``location`` (where a stage is computed),
-        ``parallel``, ``sketch``, or ``tile``; else empty. Used by :meth:`~searchlab.space.Space.mutate_by_role`.
+    Attributes:
+        name: Its name, unique in the space.
+        choices: The values, in the order that defines the index of a choice.
+        role: What the choice is for, if known: ``unroll``, ``location`` (where a stage is computed), ``parallel``,
+            ``sketch`` or ``tile``. :meth:`~searchlab.space.Space.mutate_by_role` uses it.
+
+    Example:
+        >>> from searchlab import Knob
+        >>> Knob("tile", [(1, 64), (8, 8), (64, 1)]).kind
+        'tile'
     """
 
     name: str

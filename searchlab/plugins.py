@@ -220,9 +220,15 @@ _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
 
 @contextmanager
 def trusting(yes: bool = True) -> Iterator[None]:
-    """Within, a plug-in that a log or another file names is imported, though no installed package registers it.
+    """Within this context, import plug-ins that a file names although no installed package registers them.
 
-    Only if ``yes``: else nothing changes.
+    Args:
+        yes: False changes nothing.
+
+    Example:
+        >>> import searchlab
+        >>> with searchlab.trusting():
+        ...     space = searchlab.load_log("gemm.jsonl").space
     """
     token = _trusts.set(yes or trusts())
     try:

@@ -16,23 +16,32 @@ Failure = Literal["invalid", "build_error", "build_timeout", "run_error", "run_t
 FAILURES: tuple[Failure, ...] = get_args(Failure)
 
 Statistic = Literal["median", "mean"]
-"""What of its repeats is the cost of a trial; an outlier moves the mean."""
+"""Statistic of the repeats that is used as the cost; the mean is sensitive to outliers."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The measurement of one config: all its repeats, or one failure.
+    """The measurement of one config: the time of each repeat, or one failure.
 
-    seconds: time of one run of the program, a value for each repeat; empty if it failed.
-    failure, message: one of :data:`FAILURES` and its text, or None and "".
-    build_seconds: of the CPU, for scheduling and compiling; by the clock, if building ran out of time or crashed.
-    run_seconds: by the clock, for checking and timing.
-    program: structural hash of the scheduled module, or "" without a module.
-    reused: whether it is an earlier measurement of the same program.
-    nearest: whether it is the measurement of another config, the nearest in a table that does not hold this one.
-    pruned: whether it was not repeated, since its first reading was much slower than the best of its run.
-    statistic: which statistic of ``seconds`` is the cost: a setting of the run, under ``measure`` in its header.
-    connect_seconds: by the clock, until a device of a fleet had taken the connection and the inputs; not charged.
+    Attributes:
+        seconds: The time of one execution of the program, for each repeat; empty if it failed.
+        failure: One of :data:`FAILURES`, or None.
+        message: The text of the failure, or "".
+        build_seconds: CPU time of scheduling and compiling; elapsed time if building timed out or crashed.
+        run_seconds: Elapsed time of checking and timing.
+        program: The structural hash of the scheduled module, or "" without a module.
+        reused: Whether it is an earlier measurement of the same program.
+        nearest: Whether it is the measurement of the nearest config in a table that does not hold this one.
+        pruned: Whether it was not repeated, since its first reading was much slower than the best of its run.
+        statistic: The statistic of ``seconds`` that is used as the cost.
+        connect_seconds: Elapsed time until a device of a fleet was connected and had the inputs; not charged.
+
+    Example:
+        >>> from searchlab import Measurement
+        >>> Measurement(seconds=(3e-6, 1e-6, 2e-6)).cost
+        2e-06
+        >>> Measurement(failure="crash").cost
+        inf
     """
 
     seconds: tuple[float, ...] = ()
@@ -66,7 +75,18 @@ def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statis
 
 @dataclass(frozen=True)
 class Trial:
-    """The ``index``-th config of a run (from 0) with its measurement."""
+    """A config of a run, with its measurement.
+
+    Attributes:
+        index: Its place in the run, from 0.
+        config: The config.
+        measurement: What measuring it gave.
+
+    Example:
+        >>> from searchlab import Config, Measurement, Trial
+        >>> Trial(0, Config({"tile": (4, 8)}), Measurement((2e-6,))).cost
+        2e-06
+    """
 
     index: int
     config: Config

@@ -37,13 +37,24 @@ Choose = Callable[[Knob], Value]
 
 
 class Space(ChecksOptions, ABC):
-    """A program with choices left open.
+    """A search space: a program with open choices.
 
-    A subclass gives :meth:`decide` and :meth:`schedule`; sampling, mutation, crossover, neighbours,
-    enumeration, membership and Optuna's ``suggest`` follow from ``decide`` alone. Its constructor takes
-    ``(workload, target)`` and, as keyword arguments, the options of a study file; it raises
-    :class:`~searchlab.errors.UnsupportedWorkload` for a workload or target that it has no program for.
-    It must pickle: measuring workers rebuild it.
+    A subclass implements :meth:`decide` and :meth:`schedule`; sampling, mutation, crossover, neighbours, enumeration,
+    membership and Optuna's ``suggest`` follow from ``decide``. It must be picklable, since worker processes rebuild it.
+
+    Args:
+        workload: The computation.
+        target: What to build for. Subclasses add options as keyword arguments.
+
+    Raises:
+        UnsupportedWorkload: If the space has no program for the workload or the target.
+
+    Example:
+        >>> import numpy as np, searchlab
+        >>> space = searchlab.load_log("gemm.jsonl").space
+        >>> config = space.sample(np.random.default_rng(0))
+        >>> sorted(config), space.schedule(config).mod is not None
+        (['pack_b', 'tile_i', 'tile_j', 'tile_k'], True)
     """
 
     builds_programs = False
@@ -102,7 +113,7 @@ class Space(ChecksOptions, ABC):
             >>> from searchlab.conformance.toys import Small
             >>> space = Small()
             >>> space.features(next(space.enumerate())).shape
-            (4,)
+            (7,)
         """
         row = np.full(len(self._columns), np.nan)
         for name, value in config.items():
@@ -349,7 +360,24 @@ def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose],
 
 
 class ProductSpace(Space):
-    """A space whose knobs do not depend on each other: the product of their choices, indexed first knob fastest."""
+    """A space with independent knobs: the product of their choices, indexed with the first knob fastest.
+
+    Args:
+        workload: The computation.
+        target: What to build for.
+        knobs: The knobs.
+
+    Example:
+        >>> import searchlab
+        >>> knobs = [searchlab.Knob("a", [1, 2, 3]), searchlab.Knob("b", ["x", "y"])]
+        >>> target = searchlab.resolve_target("znver4")
+        >>> class Toy(searchlab.ProductSpace):
+        ...     def schedule(self, config):
+        ...         raise NotImplementedError
+        >>> space = Toy(searchlab.gemm(8, 8, 8), target, knobs)
+        >>> space.size(), space.config_at(4)
+        (6, Config({'a': 2, 'b': 'y'}))
+    """
 
     def __init__(self, workload: Workload, target: Target, knobs: Sequence[Knob]) -> None:
         super().__init__(workload, target)

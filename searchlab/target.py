@@ -63,7 +63,18 @@ CPU_CACHES = {
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A target that this TVM can build for: ``spec`` is TVM's own JSON form, fully resolved."""
+    """A target that the installed TVM can build for.
+
+    Attributes:
+        spec: TVM's own JSON form, fully resolved.
+        caches: The data caches, L1 first.
+
+    Example:
+        >>> import searchlab
+        >>> target = searchlab.resolve_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+        >>> target.kind, target.cores
+        ('llvm', 2)
+    """
 
     spec: dict[str, Any]
     caches: tuple[Cache, ...] = GENERIC_CACHES
@@ -144,13 +155,21 @@ def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cac
 def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """The target that ``spec`` names.
 
-    ``"native"`` is this CPU with all its cores. ``"cuda"`` without an ``"arch"`` is the GPU of this machine. The LLVM
-    name of a CPU, for example ``"znver4"``, is that CPU. A JSON object or mapping is TVM's own form; ``"kind"`` may be
-    ``"native"`` there, for example with ``"num-cores": 1``, and ``"caches"`` may give (bytes, ways[, bytes of a line])
-    for each level of data cache, L1 first. By default the caches are this machine's for ``"native"``, those in
-    CPU_CACHES for a CPU that it holds, and GENERIC_CACHES for any other target. ``"recorded"`` is no target of TVM's:
-    only recorded times are of it.
-    Raises SearchlabError if this TVM cannot build for the target.
+    Args:
+        spec: ``"native"`` for this CPU with all its cores; ``"cuda"`` for the GPU of this machine, or another one with
+            an ``"arch"``; LLVM's name of a CPU, such as ``"znver4"``; or TVM's own JSON form. There, ``"kind"`` may be
+            ``"native"``, for example with ``"num-cores": 1``, and ``"caches"`` may give (bytes, ways[, bytes per line])
+            for each level of data cache, L1 first. By default the caches are those of this machine for ``"native"``,
+            those in CPU_CACHES for a CPU listed there, and GENERIC_CACHES otherwise. ``"recorded"`` is for recorded
+            times without programs.
+
+    Raises:
+        SearchlabError: If the installed TVM cannot build for the target.
+
+    Example:
+        >>> import searchlab
+        >>> searchlab.resolve_target("znver4").spec["mcpu"]
+        'znver4'
     """
     if isinstance(spec, Target):
         return spec

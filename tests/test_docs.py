@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 
+import searchlab
 from searchlab.conformance import cost_model_checks, policy_checks, space_checks
 from searchlab.run.study import Study
 
@@ -91,3 +94,18 @@ def test_the_results_hold_the_tables_that_the_code_declares() -> None:
     results = (ROOT / "studies" / "RESULTS.md").read_text()
     for table in printed.strip().split("\n\n"):
         assert table in results, "print it anew: python studies/fidelity/agreement.py --origins"
+
+
+def test_every_public_name_has_an_example_and_all_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of ``tune`` comes first: it writes the log that others load."""
+    monkeypatch.chdir(tmp_path)
+    finder = doctest.DocTestFinder(recurse=True)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    names = ["tune", *(name for name in searchlab.__all__ if name not in ("tune", "__version__"))]
+    found = {name: finder.find(inspect.unwrap(getattr(searchlab, name)), name) for name in names}
+    assert not [name for name, tests in found.items() if not tests or not tests[0].examples][9:]
+    said: list[str] = []
+    for tests in found.values():
+        for test in tests:
+            runner.run(test, out=said.append)
+    assert not runner.failures, "".join(said)

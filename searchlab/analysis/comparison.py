@@ -59,15 +59,27 @@ _MOST = 12
 
 
 def compare(*what: Source | Mapping[str, Source]) -> Comparison:
-    """Compare the strategies of some runs, as ``searchlab report`` does; nothing is written.
+    """Compare the strategies of some runs, as ``searchlab report`` does, without writing files.
 
-    what: results of :func:`~searchlab.run.tune.tune` and of :meth:`~searchlab.run.study.Study.run`, logs, directories
-    of logs, or lists of these. A mapping gives labels, ``{"before": "results/a", "after": "results/b"}``: strategies
-    are then called by the label, followed by their own name if there are several under it: ``"before: xgb"``. A log
-    that is named twice counts once.
+    Args:
+        what: Results of :func:`tune` and :meth:`Study.run`, logs, directories of logs, or lists of these. A mapping
+            labels them, ``{"before": "results/a", "after": "results/b"}``: a strategy is then called by its label,
+            followed by its own name if the label has several: ``"before: xgb"``. A log that is named twice counts once.
 
-    Raises SearchlabError if there is no log, if no two of several strategies searched the same workload, and if logs
-    cannot stand side by side (see :func:`~searchlab.analysis.read.read_runs`).
+    Raises:
+        SearchlabError: If there is no log, if no two of several strategies searched the same workload, or if logs are
+            not comparable (see :func:`~searchlab.analysis.read.read_runs`).
+
+    Example:
+        >>> import searchlab
+        >>> study = searchlab.Study.from_dict(
+        ...     {"suite": "v1/gemm-64x64x64-trace-1t", "policies": ["random", "xgb"], "trials": 24, "seeds": 2}
+        ... )
+        >>> comparison = searchlab.compare(study.run("results", progress=False))
+        >>> comparison
+        <Comparison of 2 strategies on 1 workloads, 4 runs>
+        >>> "random" in comparison.verdict
+        True
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
         return Comparison(_checked(read_runs(Path(what[0]))))
@@ -128,10 +140,21 @@ def _checked(runs: Runs) -> Runs:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Comparison:
-    """Strategies compared: all that the report shows, as text, frames of pandas and figures of matplotlib.
+    """A comparison of strategies: everything that a report shows, as text, pandas frames and matplotlib figures.
 
-    runs: of each workload, in alphabetical order. Methods that draw one workload take its name as :attr:`workloads` has
-    it; where there is only one, it need not be named.
+    :func:`compare` makes one. Methods that draw one workload take its name as in :attr:`workloads`; it may be left out
+    if there is only one.
+
+    Attributes:
+        runs: The runs of each workload, in alphabetical order.
+
+    Example:
+        >>> import searchlab
+        >>> comparison = searchlab.compare(searchlab.load_log("gemm.jsonl"))
+        >>> comparison.workloads
+        ['gemm:32x32x32']
+        >>> comparison.strategies_frame()["strategy"].tolist()
+        ['random']
     """
 
     runs: Runs

@@ -24,19 +24,29 @@ class Applied(NamedTuple):
 
 
 def apply_best(log: str | Path | Result) -> Applied:
-    """The schedule that won in ``log``, made again, and the scheduled module.
+    """The best schedule of a run, and its module.
 
-    AutoTVM and Ansor called this ``apply_best``. They gave a schedule and its arguments; today's
-    ``tvm.s_tir.Schedule`` holds both, so the second half of the result is the module to compile::
+    TVM then runs programs in this process with as many threads as the trials had, unless ``TVM_NUM_THREADS`` is set; by
+    default it takes half of the cores.
 
-        schedule, module = searchlab.apply_best("a.jsonl")
-        executable = tvm.compile(module, target=searchlab.load_log("a.jsonl").space.target.tvm)
+    Args:
+        log: A log, or a result.
 
-    From then on TVM runs programs in this process with as many threads as the trials had, unless ``TVM_NUM_THREADS``
-    is set; by default it takes half of the cores. Warns if TVM's threads run already, and are fewer.
+    Returns:
+        The schedule, made again from its config, and the scheduled module. AutoTVM and Ansor return the arguments
+        instead of the module; today's ``tvm.s_tir.Schedule`` contains them.
 
-    Raises SearchlabError if the log has no successful trial, if it was imported for analysis only, or if its space is
-    not installed here or has changed since.
+    Raises:
+        SearchlabError: If the log has no successful trial, if it was imported for analysis only, or if its space is not
+            installed or has changed since.
+
+    Warns:
+        SearchlabWarning: If TVM's threads are already running, and are too few.
+
+    Example:
+        >>> import searchlab, tvm
+        >>> schedule, module = searchlab.apply_best("gemm.jsonl")
+        >>> executable = tvm.compile(module, target=searchlab.load_log("gemm.jsonl").space.target.tvm)
     """
     result = log if isinstance(log, Result) else load_log(log)
     schedule = result.best.schedule()
@@ -45,12 +55,23 @@ def apply_best(log: str | Path | Result) -> Applied:
 
 
 def build_best(best: Best) -> tvm.runtime.Executable:
-    """The program of ``best``, compiled for the target of its log::
+    """Compile the best program of a run, for the target of its log.
 
-        function = build_best(load_log("a.jsonl").best).jit()["main"]
+    It runs with as many threads as the trials had: see :func:`apply_best`.
 
-    ``function`` takes the tensors of the workload, the result last, and runs with as many threads as the trials had,
-    as :func:`apply_best` says. Raises SearchlabError if the program has no schedule any more or does not compile.
+    Args:
+        best: The best trial of a result.
+
+    Raises:
+        SearchlabError: If its config no longer has a schedule, or the program does not compile.
+
+    Example:
+        >>> import numpy as np, searchlab, tvm
+        >>> main = searchlab.build_best(searchlab.load_log("gemm.jsonl").best).jit()["main"]
+        >>> a, b, c = (tvm.runtime.tensor(np.ones((32, 32), "float32")) for _ in range(3))
+        >>> main(a, b, c)  # the result comes last
+        >>> float(c.numpy()[0, 0])
+        32.0
     """
     target = best.result.space.target
     built = build(best.schedule().mod, target)

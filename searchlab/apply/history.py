@@ -32,27 +32,48 @@ Logs = OneLog | Sequence[OneLog]
 def apply_history_best(
     mod: tvm.IRModule, logs: Logs | Store, target: str | Mapping[str, Any] | Target | None = None
 ) -> tvm.IRModule:
-    """``mod`` with the best program that ``logs`` hold in place of each TIR function that computes their workloads.
+    """Replace the TIR functions of a module with the best programs of some logs.
 
-    A function is replaced where it is the same computation as a workload's, whatever its names, the order of its
-    arguments, the type of its indices and its axes of extent 1: see :mod:`~searchlab.apply.matching`. It keeps its
+    A function is replaced if it is the same computation as the workload of a log, whatever its names, the order of its
+    arguments, the type of its indices and its axes of extent 1 (see :mod:`~searchlab.apply.matching`). It keeps its
     name, arguments and attributes, and is marked as scheduled (``tirx.is_scheduled``) and not to be fused
-    (``op_pattern``), so that later passes leave it alone; what is scheduled already is left. Everything else of the
-    module stays as it is, functions of unknown shape among it.
-
-    logs: a log, a :class:`~searchlab.log.result.Result`, a directory of logs, or several of these. Of several of one
-        workload the fastest trial counts. Logs without a success, and those that were imported for analysis, whose
-        configs have no schedule here, do not. Of a :class:`~searchlab.store.Store` the programs count that were
-        measured for the target on this machine; ``store.results(target=..., machine=...)`` gives those of others.
-    target: what to build for, as :func:`~searchlab.target.resolve_target` takes it; logs of other targets do not
-        count. None: that of the logs, if it is the same for all; for a store ``"native"``, this CPU.
-
-    TVM then runs programs in this process with as many threads as the trials had, see
+    (``op_pattern``), so that later passes do not touch it. Functions that are already scheduled stay as they are. TVM
+    then runs programs in this process with as many threads as the trials had: see
     :func:`~searchlab.apply.best.apply_best`.
 
-    Warns (SearchlabWarning) of each workload of the logs that no function computes; of each function for which a store
-    has programs of another target or machine alone; and if a store has nothing for the module. Raises SearchlabError
-    where a log cannot be read, and where none counts.
+    Args:
+        mod: A Relax module, after ``relax.transform.LegalizeOps``.
+        logs: A log, a result, a directory of logs, several of these, or a :class:`~searchlab.store.Store`. The fastest
+            trial of each workload wins. Logs without a success, and logs that were imported for analysis, are ignored.
+            From a store, programs for ``target`` that were measured on this machine are used;
+            ``store.results(target=..., machine=...)`` gives others.
+        target: The target to build for, as :func:`~searchlab.target.resolve_target` takes it; logs for other targets
+            are ignored. By default that of the logs, if it is the same for all, and ``"native"`` for a store.
+
+    Returns:
+        A new module.
+
+    Raises:
+        SearchlabError: If a log cannot be read, or if none can be used.
+
+    Warns:
+        SearchlabWarning: For each workload that no function computes, for each function that a store has programs for,
+            but on another target or machine only, and if a store has nothing for the module.
+
+    Example:
+        >>> import searchlab
+        >>> from tvm import relax
+        >>> from tvm.relax.frontend import nn
+        >>> class Layer(nn.Module):
+        ...     def __init__(self):
+        ...         self.weight = nn.Parameter((32, 32), "float32")
+        ...     def forward(self, x):
+        ...         return nn.op.matmul(x, self.weight)
+        >>> mod, _ = Layer().export_tvm({"forward": {"x": nn.spec.Tensor((32, 32), "float32")}})
+        >>> mod = relax.transform.LegalizeOps()(mod)
+        >>> mod = searchlab.apply_history_best(mod, "gemm.jsonl")
+        >>> mod["matmul"].attrs["tirx.is_scheduled"]
+        True
     """
     from tvm.tirx import PrimFunc
 

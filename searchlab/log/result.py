@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 class Best:
     """The fastest trial of a run: the winner of its finalists, if it has finalists.
 
-    gflops: its throughput, in the ``unit`` of the log. seconds: median time of one run of the program. Both are as last
-    measured: as a finalist at the end of the run, if :attr:`retimed`. gflops_as_trial: as it was measured during the
-    search, as in the column ``gflops`` of :meth:`Result.to_frame`. tied: the other finalists that are within the
-    noise of the winner; None if the run has no finalists. result: the run. :mod:`searchlab.apply` builds and shows the
-    program.
+    :mod:`searchlab.apply` builds and shows its program.
+
+    Attributes:
+        trial: The trial.
+        gflops: Its throughput, in the unit of the log, as last measured: as a finalist if :attr:`retimed`.
+        seconds: The median time of one execution, as last measured.
+        tied: The other finalists within the noise of the winner; None if the run has no finalists.
+        result: The run.
     """
 
     trial: Trial
@@ -66,7 +69,19 @@ class Best:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """One run. Everything but :attr:`space` and schedules is read from the log alone."""
+    """A run. Everything but :attr:`space` and schedules is read from the log alone.
+
+    Attributes:
+        log: The content of the log.
+
+    Example:
+        >>> import searchlab
+        >>> result = searchlab.load_log("gemm.jsonl")
+        >>> len(result.trials), result.space
+        (3, ConfigSpace (len=...
+        >>> list(result.to_frame().columns[:3])
+        ['trial', ...
+    """
 
     log: Log
     _space: Space | None = None
@@ -157,7 +172,14 @@ class Result:
 
 
 class Results(list[Result]):
-    """The runs of a study, in planned order."""
+    """The runs of a study, in planned order.
+
+    Example:
+        >>> import searchlab
+        >>> results = searchlab.log.result.Results([searchlab.load_log("gemm.jsonl")])
+        >>> results.to_frame()["strategy"].tolist()
+        ['random', 'random', 'random']
+    """
 
     def to_frame(self) -> pd.DataFrame:
         """A row a trial of every run: what its run is, and the columns of :meth:`Result.to_frame`.
@@ -202,5 +224,17 @@ def _counted(log: Log) -> str:
 
 
 def load_log(path: str | Path) -> Result:
-    """The run in the log at ``path``. Raises SearchlabError if the log is unreadable, foreign or damaged."""
+    """Load a run from its log. Nothing that the log names is imported until it is needed.
+
+    Args:
+        path: A log, ``*.jsonl`` or ``*.jsonl.gz``.
+
+    Raises:
+        SearchlabError: If the file cannot be read, is not a log, or is damaged.
+
+    Example:
+        >>> import searchlab
+        >>> searchlab.load_log("gemm.jsonl")
+        <Result of random on gemm:32x32x32, seed 0: 3 trials>
+    """
     return Result(read_log(path))

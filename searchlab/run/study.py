@@ -45,15 +45,29 @@ _Place = tuple[Path, Searched, Settings]
 
 @dataclass
 class Study:
-    """A study, ready to run: ``Study.load("study.toml").run("results/study")``."""
+    """A set of runs: every combination of workloads, spaces, policies, cost models and seeds.
+
+    Attributes:
+        spec: The content of the study file.
+        base: The directory that relative paths in the study start from.
+        given: The classes and spaces that a script passed instead of names.
+        copy: The name and the text of the copy of the study that is kept beside its logs.
+
+    Example:
+        >>> from searchlab import Study
+        >>> study = Study.from_dict(
+        ...     {"suite": "v1/gemm-64x64x64-trace-1t", "policies": ["random", "xgb"], "trials": 24, "seeds": 2}
+        ... )
+        >>> study
+        <Study of 2 policies over the suite v1/gemm-64x64x64-trace-1t, 2 seeds>
+        >>> len(study.run("results", progress=False))
+        4
+    """
 
     spec: StudySpec
     base: Path = field(default_factory=Path)
-    """The directory from which relative paths in the study start."""
     given: Given = field(default_factory=Given)
-    """The classes and spaces that a script gave."""
     copy: tuple[str, str] | None = None
-    """The name and the text of its copy beside its logs."""
 
     def __repr__(self) -> str:
         named = self.spec.named_suite

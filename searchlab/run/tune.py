@@ -46,30 +46,56 @@ def tune(
     on_trial: OnTrial | None = None,
     progress: bool | Console | None = None,
 ) -> Result:
-    """Search one workload in one space with one policy, and log the run in the file ``log``. Call it again to resume.
+    """Search one workload in one space with one policy, and log the run to a file.
 
-    space, policy, cost_model: a registered name, ``"module:Class"``, the class, or ``{"name": ..., "options": {...}}``
-    with one of these as its name; or a Space.
-    trials, seconds, stop_after: where the run ends: after so many trials; when so many seconds have been charged for
-    proposing, training, building and running; after so many trials without a gain over 1 % of the best throughput.
-    The first that is reached counts, at the end of a batch (but for ``trials``). By default 64 trials, or with one of
-    the others as many as it allows. With more of them a later call goes on.
-    cost_model, features: for a policy that takes a cost model; by default those that belong to the policy, else
-    ``xgboost`` and ``knob``. measure: as in a study file, ``{"kind": "local", ...}``. target: by default this machine,
-    or the target of the table.
-    warm_start: logs of earlier runs, directories of them, results, or a Store; ``"store"`` is the store of this user,
-    and ``"store:PATH"`` that at PATH. The policy is told those in this space; a cost model with features of programs is
-    trained on the others, one with knob features on other shapes in the same space. A store gives the runs in this
-    space, so for this target, on the machine that is measured. If the log is there already, what it says that the run
-    took from the store counts, and no more.
-    on_trial: called as ``on_trial(trial, replayed)`` with every trial of the log, in order. ``replayed`` is True for
-    the trials that the log held before; of a complete log, for all. To stop the run, raise an error in it: the log
-    keeps the trial, and the error reaches the caller; :func:`~searchlab.log.result.load_log` then gives what there is,
-    and the same call goes on. What it returns does not matter: neither True nor False stops the run.
-    progress: False for no bar; by default it is shown in a terminal, and in a notebook that has ipywidgets. A console
-    of rich is where to show it.
-    Raises SearchlabError for bad input, and if ``log`` is of another run. Warns (SearchlabWarning) if ``log`` holds
-    more trials than it was to have: the result is then of all.
+    Call it again to resume an interrupted run, or with a larger budget to extend a complete one.
+
+    Args:
+        workload: A workload, or its spelling: ``"gemm:512x512x512"``.
+        space: A registered name, ``"module:Class"``, a class, a mapping ``{"name": ..., "options": {...}}`` with one of
+            these as its name, or a :class:`~searchlab.space.Space`.
+        policy: As ``space``, except for an object.
+        log: The file of the run.
+        trials: The budget of trials. 64 by default, or unlimited if ``seconds`` or ``stop_after`` is given.
+        seconds: The budget of charged time: proposing, training, building and running.
+        stop_after: Stop after this many trials without a gain of more than 1 % in throughput. The run ends when the
+            first of the three is reached, ``seconds`` and ``stop_after`` at the end of a batch.
+        batch: The number of configs that the policy is asked for at a time.
+        seed: Determines everything that is not a measurement.
+        cost_model: For a policy that takes a cost model; as ``policy``. By default the policy's own, or ``xgboost``.
+        features: The features that the cost model sees. By default the policy's own, or ``knob``.
+        target: As :func:`resolve_target` takes it. By default this machine, or the target of the table.
+        measure: The measurement, as in a study file: ``{"kind": "local", "repeat": 5}``.
+        warm_start: Logs of earlier runs, directories of logs, results, or a :class:`Store`; ``"store"`` is the default
+            store, ``"store:PATH"`` the one at PATH. The policy learns from the runs in the same space, on the same
+            machine if they come from a store. A cost model with features of programs is trained on all others too, one
+            with knob features on those of other shapes in the same space. A resumed run keeps the runs that it started
+            from, even if the store has grown.
+        on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order, where ``replayed`` says that the log
+            held the trial before. Raise an exception to stop the run: the trial is kept, the exception propagates, and
+            the same call resumes the run. The return value is ignored.
+        progress: False for no progress bar. By default there is one in a terminal, and in a notebook with ipywidgets. A
+            rich console says where to show it.
+
+    Returns:
+        The run, with all trials in the log.
+
+    Raises:
+        SearchlabError: If an argument is invalid, or if ``log`` belongs to another run.
+
+    Warns:
+        SearchlabWarning: If ``log`` has more trials than the budget, if other processes keep the machine busy, or if
+            the best program took a different time when it was measured again.
+
+    Example:
+        >>> import searchlab
+        >>> result = searchlab.tune(
+        ...     "gemm:32x32x32", space="knob-template", policy="random", log="gemm.jsonl", trials=3
+        ... )
+        >>> result
+        <Result of random on gemm:32x32x32, seed 0: 3 trials>
+        >>> result.best.gflops > 0
+        True
     """
     checked("batch", batch, Count)
     checked("seed", seed, Natural)

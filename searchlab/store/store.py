@@ -93,11 +93,21 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class Store:
-    """What has been measured, by whichever study, in the file ``path``; by default the store of this user.
+    """A database of everything that has been measured, across studies.
 
-    It keeps logs whole, so that everything can be had again that they hold. Logs stay the truth: a store can be made
-    anew of them. Several processes may add and read at the same time, on a disk of this machine: see
-    :mod:`~searchlab.store.database`.
+    It keeps whole logs, so that it can be rebuilt from them and they from it. Several processes may read and write it
+    at the same time, on a local disk (see :mod:`~searchlab.store.database`).
+
+    Attributes:
+        path: Its file; by default the store of this user.
+
+    Example:
+        >>> import searchlab
+        >>> store = searchlab.Store("store.db")
+        >>> store.add("gemm.jsonl").runs
+        1
+        >>> store.best("gemm:32x32x32")
+        <Best on gemm:32x32x32: ... GFLOPS in trial ...>
     """
 
     path: Path

@@ -29,7 +29,22 @@ ACCUMULATED_IN = {
 
 @dataclass(frozen=True)
 class Workload(ABC):
-    """A computation of fixed shape. ``str(w)`` is its spelling, and ``parse_workload(str(w)) == w``."""
+    """A computation of fixed shape. ``parse_workload(str(w)) == w``.
+
+    Attributes:
+        op: The operator: ``"gemm"``, ``"conv2d"`` or ``"kernel"``.
+        dtype: The type of the inputs.
+        bias: Whether a bias is added.
+        relu: Whether negative results are replaced by 0.
+
+    Example:
+        >>> import searchlab
+        >>> workload = searchlab.parse_workload("gemm:64x32x16")
+        >>> workload.op, workload.dtype, workload.flops
+        ('gemm', 'float32', 65536)
+        >>> list(workload.shapes.values())
+        [(64, 16), (16, 32), (64, 32)]
+    """
 
     @property
     @abstractmethod

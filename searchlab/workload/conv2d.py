@@ -154,7 +154,31 @@ def conv2d(
     bias: bool = False,
     relu: bool = False,
 ) -> Conv2d:
-    """A conv2d over an image of [n, ci, h, w] with co kernels of [ci, kh, kw]; pairs are (height, width)."""
+    """The 2-D convolution of an image [n, ci, h, w] with co kernels of [ci, kh, kw], in NCHW layout.
+
+    Args:
+        n: Batch size.
+        h: Height of the input.
+        w: Width of the input.
+        co: Output channels.
+        ci: Input channels.
+        kh: Height of a kernel.
+        kw: Width of a kernel.
+        stride: One number, or (height, width); so are ``padding`` and ``dilation``.
+        padding: Zeros added on each side.
+        dilation: Distance of the elements of a kernel.
+        dtype: The type of image and kernels: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        bias: Add a vector (co,) to the channels.
+        relu: Replace negative results by 0.
+
+    Raises:
+        SearchlabError: If a size is impossible, or ``dtype`` is unknown.
+
+    Example:
+        >>> import searchlab
+        >>> str(searchlab.conv2d(1, 28, 28, 128, 128, 3, 3, padding=1))
+        'conv2d:1x28x28x128x128x3x3:p1'
+    """
 
     def pair(v: int | tuple[int, int]) -> tuple[int, int]:
         return v if isinstance(v, tuple) else (v, v)

@@ -56,5 +56,24 @@ class Gemm(Workload):
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, relu: bool = False) -> Gemm:
-    """The GEMM ``[m, k] x [k, n]``. Raises SearchlabError for sizes below 1 or an unknown dtype."""
+    """The matrix product ``C[m, n] = A[m, k] B[k, n]``.
+
+    Args:
+        m: Rows of A and C.
+        n: Columns of B and C.
+        k: Columns of A, rows of B.
+        dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        bias: Add a vector (n,) to every row.
+        relu: Replace negative results by 0.
+
+    Raises:
+        SearchlabError: If a size is below 1, or ``dtype`` is unknown.
+
+    Example:
+        >>> import searchlab
+        >>> searchlab.gemm(512, 512, 512, bias=True)
+        Gemm(dtype='float32', bias=True, relu=False, m=512, n=512, k=512)
+        >>> searchlab.gemm(512, 512, 512).flops
+        268435456
+    """
     return Gemm(dtype, bias, relu, m, n, k)

@@ -21,7 +21,20 @@ _PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
 
 
 def parse_workload(text: str | Workload) -> Workload:
-    """The workload that ``text`` spells, or names as a preset (see :mod:`searchlab.workload.resnet50`)."""
+    """The workload with a given spelling, or the preset with that name (see :mod:`searchlab.workload.resnet50`).
+
+    Args:
+        text: For example ``"gemm:512x512x512:float16:relu"`` or ``"resnet50/conv3.2b"``; a workload is returned as it
+            is.
+
+    Raises:
+        SearchlabError: If there is no such workload.
+
+    Example:
+        >>> import searchlab
+        >>> str(searchlab.parse_workload("resnet50/conv3.2b"))
+        'conv2d:1x28x28x128x128x3x3:p1'
+    """
     if isinstance(text, Workload):
         return text
     head, *rest = text.strip().split(":")
