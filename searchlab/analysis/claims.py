@@ -28,16 +28,10 @@ def claims(first: str, second: str, difference: Difference, measure: str = "area
 
 def headline(first: str, second: str, difference: Difference, measure: str = "area under the curve") -> str:
     """The widest of :func:`claims` that the runs can carry."""
-    answers = (None, difference.on_these, difference.on_others)
-    sentences = claims(first, second, difference, measure)
-    return next(
-        (
-            said
-            for said, answer in zip(sentences[::-1], answers[: len(sentences)][::-1], strict=True)
-            if _carries(answer)
-        ),
-        sentences[0],
-    )
+    answers = difference.on_these, difference.on_others
+    sentence, *wider = claims(first, second, difference, measure)
+    carried = [said for said, answer in zip(wider, answers, strict=False) if answer.p is not None]
+    return [sentence, *carried][-1]
 
 
 def equivalence_claim(first: str, second: str, found: Equivalence, rope: float) -> str:
@@ -47,10 +41,6 @@ def equivalence_claim(first: str, second: str, found: Equivalence, rope: float) 
         f"{found.better:.2f}, that it is worse by more than that {found.worse:.2f}, and that they are practically the "
         f"same {found.same:.2f}."
     )
-
-
-def _carries(answer: Answer | None) -> bool:
-    return answer is None or answer.p is not None
 
 
 def _answer(where: str, answer: Answer, first: str, second: str) -> str:

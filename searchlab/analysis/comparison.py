@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,15 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
+from ..log import html
 from ..log.columns import Columns, Texts
 from ..log.frame import study_frame
-from ..log.html import paragraphs, table
 from ..log.result import Result
-from .charts.all import Charts, all_charts
-from .charts.diagram_plot import draw_diagram
-from .charts.figures import BY_TRIALS, View
+from .charts.figures import BY_TRIALS, Charts, View, all_charts
 from .charts.figures import Figure as LineChart
-from .charts.matrix_plot import Cell, draw_matrix
 from .charts.pictures import (
     convergence_picture,
     failures_picture,
@@ -28,14 +24,8 @@ from .charts.pictures import (
     regret_picture,
     time_picture,
 )
-from .model import AREA, SECONDS, TRIALS, Overall, Summary, WorkloadSummary
-from .page.parts import pair_matrix
-from .programs import BUDGET, run_programs
-from .read import compared, read_runs
-from .report import write_report
-from .rows import (
-    Groups,
-    Rows,
+from .charts.plots import Cell, draw_diagram, draw_matrix
+from .files import (
     cell_rows,
     claim_rows,
     contrast_rows,
@@ -44,6 +34,12 @@ from .rows import (
     program_rows,
     strategy_rows,
 )
+from .measures import AREA, Shown, StrategySummary, table
+from .model import Overall, Summary, WorkloadSummary
+from .page.render import pair_matrix
+from .programs import BUDGET, run_programs
+from .read import compared, read_runs
+from .report import write_report
 from .runs import ComparedRuns as Runs
 from .runs import strategy_order
 from .summary import summarize
@@ -198,23 +194,23 @@ class Comparison:
 
     def strategies_frame(self) -> pd.DataFrame:
         """A row for each strategy on each workload: GFLOPS, trials and seconds to the target, area, score, failures."""
-        return _frame(strategy_rows(self.summary))
+        return strategy_rows(self.summary).frame()
 
     def overall_frame(self) -> pd.DataFrame:
         """A row for each strategy over all workloads: rank, area, score. It is empty for one workload."""
-        return _frame(overall_rows(self.summary.overall))
+        return overall_rows(self.summary.overall).frame()
 
     def contrasts_frame(self) -> pd.DataFrame:
         """A row for each pair of strategies by each measure; over all workloads the workload is empty."""
-        return _frame(contrast_rows(self.summary))
+        return contrast_rows(self.summary).frame()
 
     def claims_frame(self) -> pd.DataFrame:
         """A row for the best strategy and each other: what can be claimed of them. It is empty for one workload."""
-        return _frame(claim_rows(self.summary.overall))
+        return claim_rows(self.summary.overall).frame()
 
     def matrix_frame(self) -> pd.DataFrame:
         """A row for each ordered pair of the multiple comparison matrix. It is empty for one workload."""
-        return _frame(cell_rows(self.summary.overall))
+        return cell_rows(self.summary.overall).frame()
 
     def trials_frame(self) -> pd.DataFrame:
         """A row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` has it."""
@@ -222,11 +218,11 @@ class Comparison:
 
     def curves_frame(self) -> pd.DataFrame:
         """A row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""
-        return _frame(curve_rows(self.runs))
+        return curve_rows(self.runs).frame()
 
     def programs_frame(self) -> pd.DataFrame:
         """A row for the best program of each run that has one: its GFLOPS, config and log."""
-        return _frame(program_rows(program for program, _ in run_programs(self.runs)))
+        return program_rows(program for program, _ in run_programs(self.runs)).frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
         """Best GFLOPS so far, median and quartiles over seeds. by: "trials" or "seconds"."""
@@ -270,7 +266,7 @@ class Comparison:
 
         measure: "area", "trials_to_target" or "seconds_to_target".
         """
-        measures = {AREA: "area under the curve", TRIALS: "trials to the target", SECONDS: "seconds to the target"}
+        measures = StrategySummary.compared_by()
         if measure not in measures:
             raise SearchlabError(f"there is no measure {measure!r}{did_you_mean(str(measure), measures)}")
         item = self._item(workload)
@@ -334,18 +330,16 @@ class Comparison:
         return f"<Comparison of {len(self.strategies)} strategies on {len(self.runs)} workloads, {runs} runs>"
 
     def _repr_html_(self) -> str:
-        columns = ("strategy", "seeds", "best, median", "trials to target", "area")
         shown = self.summary.workloads[:_MOST]
-        text = paragraphs([*([self.summary.overall.verdict] if self.summary.overall else [])])
+        overall = self.summary.overall
+        text = html.paragraphs([overall.verdict] if overall else [])
         for item in shown:
-            rows = [
-                (row.strategy, len(row.seeds), number_text(row.best_gflops.median, 1),
-                 number_text(row.trials_to_target.median), number_text(row.area.median, 3))
-                for row in item.strategies
-            ]  # fmt: skip
-            text += table(columns, rows, caption=f"{item.workload}, {item.unit}") + paragraphs([item.verdict])
+            ranking = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target))
+            heads = ["strategy", *(head.title for head in ranking.heads)]
+            rows = [(name, *(cell.text + cell.beside for cell in cells)) for name, cells in ranking.rows]
+            text += html.table(heads, rows, caption=item.workload) + html.paragraphs([item.verdict])
         left = len(self.summary.workloads) - len(shown)
-        return text + paragraphs([f"and {left} more workloads: see strategies_frame()"] * bool(left))
+        return text + html.paragraphs([f"and {left} more workloads: see strategies_frame()"] * bool(left))
 
     def _item(self, workload: object) -> WorkloadSummary:
         items = {item.workload: item for item in self.summary.workloads}
@@ -401,11 +395,3 @@ def _there(value: T | None, why_not: str) -> T:
     if value is None:
         raise SearchlabError(why_not)
     return value
-
-
-def _frame(rows: Rows | Groups) -> pd.DataFrame:
-    """With NaN for None, so that a column of numbers is one."""
-    import pandas as pd
-
-    data = [[math.nan if value is None else value for value in row] for row in rows.rows]
-    return pd.DataFrame(data, columns=list(rows.columns))

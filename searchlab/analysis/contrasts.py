@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from itertools import combinations
 from math import comb
 
 import numpy as np
@@ -26,7 +27,7 @@ from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast
 from .stats.aggregates import Sample, improvement
 from .stats.curves import Floats
 from .stats.intervals import improvement_interval, share_interval
-from .stats.ranks import pairs, rank_sum_test, rounded, signed_rank
+from .stats.ranks import rank_sum_test, rounded, signed_rank
 
 About = Callable[..., Contrast]
 Runs = Mapping[int, float]
@@ -44,9 +45,8 @@ def contrasts(
     measure that is described only.
     """
     runs = _rounded(runs)
-    names = list(runs)
     compared: list[Contrast] = []
-    for first, second in ((names[i], names[j]) for i, j in pairs(len(names))):
+    for first, second in combinations(runs, 2):
         about = partial(Contrast, first=first, second=second, measure=measure)
         one, other = runs[first], runs[second]
         common = sorted(one.keys() & other.keys())

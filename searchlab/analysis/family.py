@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import msgspec
 
 from .model import Contrast, Family
 from .runs import ComparedRuns
 from .stats.family import RESERVED, one_family
-from .stats.ranks import ALPHA, pairs
+from .stats.ranks import ALPHA
 from .words import listed
 
 Pair = frozenset[str]
@@ -71,12 +72,11 @@ def registered_pairs(comparison: ComparedRuns) -> set[Pair]:
             own = {frozenset(pair) for pair in run.log.header.contrasts}
             place, _, known = named.get(run.strategy, (run.strategy.removesuffix(name), name, own))
             named[run.strategy] = place, name, known & own
-    strategies = sorted(named)
     found = set()
-    for i, j in pairs(len(strategies)):
-        (place, one, ours), (other_place, other, theirs) = named[strategies[i]], named[strategies[j]]
+    for first, second in combinations(named, 2):
+        (place, one, ours), (other_place, other, theirs) = named[first], named[second]
         if place == other_place and frozenset((one, other)) in ours & theirs:
-            found.add(frozenset((strategies[i], strategies[j])))
+            found.add(frozenset((first, second)))
     return found
 
 

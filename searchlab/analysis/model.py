@@ -1,119 +1,22 @@
-"""The numbers of a report: what a summary holds, and the names of the measures that strategies are compared by."""
+"""The numbers of a report: what a summary holds."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import msgspec
-import numpy as np
 
+from .measures import OverallStrategy, Row, StrategySummary
+from .runs import BestKnown
 from .stats.bayes import Equivalence
-from .stats.curves import quartiles
+from .stats.comparison_matrix import MatrixCell
 from .stats.inference import Difference
-from .stats.intervals import Interval, median_interval
 from .stats.ranks import ALPHA
-from .stats.targets import expected_running_time, penalised_average
-
-TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
-"""Measures that strategies are compared by: fields of :class:`StrategySummary`."""
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
 DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
 ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
 """How two strategies were tested, or why they were not: see :class:`Contrast`."""
-
-TARGET = 0.95
-"""The part of the best known throughput that counts as having converged."""
-
-
-class Spread(msgspec.Struct, frozen=True):
-    """A number for every seed, in the order of the seeds, with their median and quartiles."""
-
-    median: float
-    lower: float
-    upper: float
-    by_seed: list[float]
-
-    @classmethod
-    def of(cls, values: list[float]) -> Self:
-        lower, middle, upper = quartiles(np.array(values)).tolist()
-        return cls(middle, lower, upper, values)
-
-
-class Reached(msgspec.Struct, frozen=True):
-    """What every seed took to reach the target; None for a seed whose run ended before that (censored).
-
-    median: over all seeds, where a censored seed counts as infinity. lower, upper: the 95 % interval of the median; see
-    :func:`~searchlab.analysis.stats.intervals.median_interval`. Each of the three is None where it is infinite. The
-    median is infinite unless more than half of the seeds reached the target. note: why there is no interval; empty
-    where there is one.
-    expected: ERT (see :func:`~searchlab.analysis.stats.targets.expected_running_time`); None where no seed reached the
-    target. penalised: PAR-10, with the most that any run of the workload had as its budget.
-    """
-
-    reached: int
-    median: float | None
-    lower: float | None
-    upper: float | None
-    expected: float | None
-    penalised: float
-    by_seed: list[float | None]
-    note: str = ""
-
-    @classmethod
-    def of(
-        cls, values: list[float], spent: list[float], budget: float, interrupted: Sequence[tuple[float, float]] = ()
-    ) -> Self:
-        """values: what each seed took, infinity where its run ended before. spent: what each run had at its end.
-
-        budget: the budget of PAR-10. interrupted: both of each run that was stopped early. Only ERT counts these, which
-        needs no run to go to the same end.
-        """
-        hits = np.array(values)
-        more_hits, more_spent = np.array(interrupted).reshape(-1, 2).T
-        interval = median_interval(hits)
-        return cls(
-            reached=int(np.isfinite(hits).sum()),
-            median=_finite(interval.value),
-            lower=_finite(interval.lower),
-            upper=_finite(interval.upper),
-            expected=_finite(expected_running_time(np.append(hits, more_hits), np.append(np.array(spent), more_spent))),
-            penalised=penalised_average(hits, budget),
-            by_seed=[_finite(value) for value in values],
-            note=interval.note,
-        )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-class Seconds(msgspec.Struct, frozen=True):
-    """Seconds charged, summed over seeds: see :attr:`searchlab.log.format.Log.charged`."""
-
-    total: float
-    propose: float
-    train: float
-    build: float
-    run: float
-
-
-class BestKnown(msgspec.Struct, frozen=True):
-    """The fastest program of a workload: the optimum of complete tables, or the fastest that any log has.
-
-    gflops, seconds: its throughput and its time. The other fields name the trial that found it, and are None where no
-    run did: the first by file name where several are equally fast. trial: its index in the log, from 0.
-    """
-
-    gflops: float
-    seconds: float
-    strategy: str | None = None
-    seed: int | None = None
-    trial: int | None = None
-    config: dict[str, Any] | None = None
-    log: str | None = None
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,55 +72,6 @@ class Family(msgspec.Struct, frozen=True):
     says: str
 
 
-class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One strategy on one workload.
-
-    batch: the number of configs that the policy was asked for at a time.
-    trials: the most trials that at least half of its runs have; trials_by_seed: the number that each run has. They are
-    all the same where ``complete``, but for the runs that ended by themselves, by their seconds or for want of a gain,
-    ``ended`` of them: these hold their best as long as the others go on. seeds: of the runs that are compared;
-    interrupted: of those that were stopped before the horizon, and are left out. one_run: whether the strategy makes
-    the same run from every seed; then only one of them is compared, and nothing tests it.
-
-    best_gflops, trials_to_target, seconds_to_target and area (see
-    :func:`~searchlab.analysis.stats.curves.area_under_curve`) are over the trials up to the horizon of the workload, of
-    each of ``seeds``; failures (number by kind) and seconds are over all that the logs hold. anytime: AOCC on a
-    logarithmic scale (see :func:`~searchlab.analysis.stats.targets.anytime`). ecdf_area: the area under the ECDF of all
-    (seed, target) pairs, with the targets of :func:`~searchlab.analysis.stats.targets.precision_targets`.
-
-    score: mean over seeds of the score against random search in the strategy's own space and the best known there (see
-    :class:`~searchlab.analysis.stats.random_search.RandomSearch`), in log latency, over the trials from ``score_first``
-    to ``score_trials``. Scores in different spaces are not comparable. A complete table, or else the runs of the policy
-    ``random`` in a space, say what random search is worth there; the score is None where there is neither, or where
-    random search has nothing to gain.
-    """
-
-    strategy: str
-    space: str
-    policy: str
-    cost_model: str | None
-    batch: int
-    seeds: list[int]
-    interrupted: list[int]
-    one_run: bool
-    trials: int
-    trials_by_seed: list[int]
-    complete: bool
-    ended: int
-    best_gflops: Spread
-    trials_to_target: Reached
-    seconds_to_target: Reached
-    area: Spread
-    anytime: Spread
-    ecdf_area: float
-    score: Interval | None
-    score_by_seed: list[float] | None
-    score_first: int | None
-    score_trials: int | None
-    failures: dict[str, int]
-    seconds: Seconds
-
-
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The comparison on one workload, the strategy that converges fastest first.
 
@@ -238,10 +92,9 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     verdict: str
     notes: list[str]
 
-    @property
-    def batches_differ(self) -> bool:
-        """Whether a reader should know the batch of each strategy."""
-        return len({row.batch for row in self.strategies}) > 1
+    def words(self, target: float) -> dict[str, str]:
+        """What the titles of columns name, for :func:`~searchlab.analysis.measures.table`."""
+        return {"unit": self.unit, "goal": f"{100 * target:g} %"}
 
     @property
     def score_ranges(self) -> str:
@@ -274,19 +127,6 @@ class Diagram(msgspec.Struct, frozen=True):
         return dict(zip(self.strategies, self.ranks, strict=True))
 
 
-class OverallStrategy(msgspec.Struct, frozen=True):
-    """One strategy over all workloads; the intervals are for just these workloads, of which only the runs vary.
-
-    area: interquartile mean of the area under the curve. score: mean over workloads of the score against random
-    search, None where a workload has none. ecdf_area: mean over workloads.
-    """
-
-    strategy: str
-    area: Interval
-    score: Interval | None
-    ecdf_area: float
-
-
 class PairClaims(msgspec.Struct, frozen=True):
     """What is claimed of the best strategy and another: see :mod:`~searchlab.analysis.claims`.
 
@@ -302,23 +142,6 @@ class PairClaims(msgspec.Struct, frozen=True):
     says: list[str]
     headline: str
     equivalence: Equivalence | None = None
-
-
-class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
-    """Two strategies in the multiple comparison matrix; no other strategy changes anything here.
-
-    difference: mean over workloads of the mean area of ``row`` less that of ``column``. wins, ties, losses: on how many
-    workloads the mean of ``row`` is higher, the same, lower. p: of the signed-rank test over workloads, not corrected:
-    it ranks pairs, and no claim rests on it.
-    """
-
-    row: str
-    column: str
-    difference: float
-    wins: int
-    ties: int
-    losses: int
-    p: float
 
 
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
@@ -363,7 +186,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """As plain dicts, lists, strings and finite numbers."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
         return plain
 
 

@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
 from .claims import claims, equivalence_claim, headline
 from .contrasts import untested
-from .diagram import diagram
 from .family import Key, p_values, with_adjusted
+from .measures import AREA, OverallStrategy, StrategySummary
 from .model import (
-    AREA,
     NO_NOISE,
     NO_SEED,
     ONE_RUN,
     ONE_SEED,
     PAIRED_T,
     Contrast,
-    MatrixCell,
+    Diagram,
     Overall,
-    OverallStrategy,
     PairClaims,
-    StrategySummary,
     WorkloadSummary,
 )
 from .stats.aggregates import Sample
 from .stats.bayes import ROPE, bayesian_signed_rank
+from .stats.cliques import cliques
 from .stats.comparison_matrix import comparison_matrix
 from .stats.curves import Floats
 from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
-from .stats.intervals import DECIMALS, Interval, interquartile_interval, mean_of_means_interval, share_interval
-from .stats.ranks import ALPHA, pairs
+from .stats.intervals import DECIMALS, Interval, share_interval
+from .stats.ranks import ALPHA, average_ranks, friedman_test, rounded
 from .verdict import standing
 from .words import listed
 
@@ -81,11 +80,11 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
     if len(workloads) < 2 or len(names) < 2:
         return None
-    strategies = sorted((_strategy([row[name] for row in rows]) for name in names), key=lambda s: -s.area.value)
+    strategies = [OverallStrategy(name, [row[name] for row in rows]) for name in names]
+    strategies.sort(key=lambda strategy: -strategy.area.value)
     differences: dict[tuple[str, str], Difference] = {}
     means, compared = {}, []
-    for i, j in pairs(len(strategies)):
-        first, second = strategies[i].strategy, strategies[j].strategy
+    for first, second in combinations([strategy.strategy for strategy in strategies], 2):
         seeds = [sorted({*row[first].seeds, *row[second].seeds}) for row in rows]
         areas = [[_areas(row[name], own) for row, own in zip(rows, seeds, strict=True)] for name in (first, second)]
         means[first, second] = np.array([_mean(one - other) for one, other in zip(*areas, strict=True)])
@@ -105,7 +104,7 @@ def _mean(differences: Floats) -> float:
 
 def _areas(row: StrategySummary, seeds: Sequence[int]) -> Floats:
     """The area from each of ``seeds``; NaN where there is no run."""
-    by_seed = dict(zip(row.seeds, row.area.by_seed, strict=True))
+    by_seed = row.by_seed(AREA)
     return np.array([by_seed.get(seed, math.nan) for seed in seeds])
 
 
@@ -156,7 +155,7 @@ def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = Fa
         contrasts=compared,
         claims=said,
         diagram=diagram(names, means, apart),
-        matrix=_matrix(names, means),
+        matrix=list(comparison_matrix(names, means).cells.values()),
         verdict=_verdict(found, compared, so_far=so_far)
         + f" {said[0].headline}"
         + "".join(f" {note}" for note in dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note))
@@ -179,10 +178,28 @@ def _verdict(found: Together, contrasts: Sequence[Contrast], *, so_far: bool) ->
     return f"{opening} {names[0]} converges fastest by area under the curve ({areas}); {result.says}."
 
 
-def _matrix(names: Sequence[str], means: Floats) -> list[MatrixCell]:
-    matrix = comparison_matrix(names, means)
-    ordered = [(row, column) for row in matrix.strategies for column in matrix.strategies if row != column]
-    return [MatrixCell(**asdict(matrix.cells[pair])) for pair in ordered]
+def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
+    """The diagram of ``scores``, shape (workloads, strategies), higher is better.
+
+    apart: the pairs of strategies that differ on workloads like these, as the one test of the report that asks for this
+    says; no other pair can be told apart.
+
+    Average ranks as in Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006. Nothing
+    is tested by mean ranks, in which the answer for two strategies depends on the others (Benavoli, Corani and Mangili,
+    "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
+    """
+    scores = rounded(scores)
+    average = average_ranks(scores)
+    order = sorted(range(len(strategies)), key=lambda i: (average[i], strategies[i]))
+    names = [strategies[i] for i in order]
+    alike = {(i, j) for i, j in combinations(range(len(names)), 2) if frozenset((names[i], names[j])) not in apart}
+    return Diagram(
+        strategies=names,
+        ranks=[float(average[i]) for i in order],
+        workloads=len(scores),
+        friedman=friedman_test(scores) if len(order) > 2 else None,
+        cliques=cliques(len(order), alike),
+    )
 
 
 def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> PairClaims:
@@ -222,17 +239,6 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> str
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
         said += f" Strategies have unequal trials, and are compared over those that all have: {budgets}."
     return said
-
-
-def _strategy(rows: Sequence[StrategySummary]) -> OverallStrategy:
-    areas = [np.array(row.area.by_seed) for row in rows]
-    scores = [np.array(row.score_by_seed) for row in rows if row.score_by_seed is not None]
-    return OverallStrategy(
-        rows[0].strategy,
-        interquartile_interval(areas).within(0, 1),
-        mean_of_means_interval(scores).within(-math.inf, 1) if len(scores) == len(rows) else None,
-        float(np.mean([row.ecdf_area for row in rows])),
-    )
 
 
 def _area_text(area: Interval) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
-from .model import StrategySummary, Summary
+from .measures import AREA, StrategySummary
+from .model import Summary
 from .stats.curves import Floats
 from .stats.power import Variation, seeds_for, variation, workloads_for
-from .stats.ranks import ALPHA, pairs
+from .stats.ranks import ALPHA
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def power_plan(
     names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
     if strategy and strategy not in names:
         raise SearchlabError(f"there is no strategy {strategy!r} among these runs{did_you_mean(strategy, names)}")
-    everything = [(names[i], names[j]) for i, j in pairs(len(names))]
+    everything = list(combinations(names, 2))
     which = [pair for pair in everything if not strategy or strategy in pair]
     tests = tests or max(1, summary.family.tests * len(which) // max(1, len(everything)))
     rows = [item.by_strategy for item in summary.workloads]
@@ -91,6 +93,6 @@ def power_plan(
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
     """By seed, of those that both have."""
-    ours, theirs = (dict(zip(row.seeds, row.area.by_seed, strict=True)) for row in (first, second))
+    ours, theirs = first.by_seed(AREA), second.by_seed(AREA)
     common: Sequence[int] = sorted(ours.keys() & theirs.keys())
     return np.array([ours[seed] - theirs[seed] for seed in common], dtype=np.float64)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..log.format import read_header
-from .charts.all import all_charts
+from .charts.figures import all_charts
 from .charts.pictures import draw_all
 from .files import write_json, write_numbers
 from .model import Program, Summary

@@ -9,18 +9,38 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from ..log.columns import Array, Columns
-from .model import TARGET, BestKnown
+from ..log.header import Header
 from .stats.curves import Band, Floats, band_over_seconds, band_over_trials, best_so_far, gflops
 from .stats.random_search import Draws, RandomSearch
 from .stats.targets import hitting_times, precision_targets, seconds_of_hits
 
 RANDOM = "random"
 """The policy whose runs say what random search is worth."""
+
+TARGET = 0.95
+"""The part of the best known throughput that counts as having converged."""
+
+
+class BestKnown(msgspec.Struct, frozen=True):
+    """The fastest program of a workload: the optimum of complete tables, or the fastest that any log has.
+
+    gflops, seconds: its throughput and its time. The other fields name the trial that found it, and are None where no
+    run did: the first by file name where several are equally fast. trial: its index in the log, from 0.
+    """
+
+    gflops: float
+    seconds: float
+    strategy: str | None = None
+    seed: int | None = None
+    trial: int | None = None
+    config: dict[str, Any] | None = None
+    log: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,12 +92,21 @@ class LoggedRun:
 class StrategyRuns:
     """The runs of one strategy on one workload, by seed: at least one, each with a trial.
 
-    horizon: the number of trials over which the strategies are compared. A run that ended before goes on without
-    limit: it holds its last values.
+    A run that ended before the horizon of the workload goes on without limit: it holds its last values.
     """
 
     runs: Sequence[LoggedRun]
-    horizon: int
+    workload: WorkloadRuns
+
+    @property
+    def header(self) -> Header:
+        """The header of the first log."""
+        return self.runs[0].log.header
+
+    @property
+    def horizon(self) -> int:
+        """The number of trials over which the strategies are compared."""
+        return self.workload.horizon
 
     @property
     def strategy(self) -> str:
@@ -127,6 +156,17 @@ class StrategyRuns:
     def elapsed(self) -> Floats:
         """Seconds charged up to the end of each trial, of the runs that are compared: shape (runs, horizon)."""
         return held([run.elapsed for run in self.compared], self.horizon)
+
+    @cached_property
+    def scores(self) -> Floats | None:
+        """The score of each run that is compared, shape (runs,); None where random search has nothing to gain."""
+        search = self.workload.random_search.get(self.space)
+        return search.mean_scores(self.workload.score_curves[self.strategy]) if search else None
+
+    @property
+    def search(self) -> RandomSearch | None:
+        """Random search in the space of the strategy, where its runs have scores against it."""
+        return None if self.scores is None else self.workload.random_search[self.space]
 
     @cached_property
     def _whole(self) -> list[LoggedRun]:
@@ -197,7 +237,7 @@ class WorkloadRuns:
     @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
         """The strategies that have a trial, with the runs that have one."""
-        return {name: StrategyRuns(runs, self.horizon) for name, runs in self._begun.items()}
+        return {name: StrategyRuns(runs, self) for name, runs in self._begun.items()}
 
     @property
     def flops(self) -> int:
@@ -248,10 +288,15 @@ class WorkloadRuns:
             trial=index, config=run.log.config(index), log=run.file,
         )  # fmt: skip
 
-    @cached_property
-    def target_gflops(self) -> float | None:
-        """The throughput that counts as converged."""
-        return TARGET * self.best.gflops if self.best else None
+    @property
+    def best_gflops(self) -> float:
+        """The best known throughput; 0 while nothing has succeeded."""
+        return self.best.gflops if self.best else 0.0
+
+    @property
+    def target(self) -> float:
+        """The throughput that counts as converged; 0 while nothing has succeeded."""
+        return TARGET * self.best_gflops
 
     @cached_property
     def held(self) -> dict[str, Floats]:

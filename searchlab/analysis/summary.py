@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from itertools import combinations
 
 import msgspec
-import numpy as np
 
-from ..records import FAILURES
 from .contrasts import contrasts
 from .family import PageTests, p_values, registered_pairs, with_adjusted
-from .model import (
-    AREA,
-    SECONDS,
-    TARGET,
-    TRIALS,
-    Contrast,
-    Reached,
-    Seconds,
-    Spread,
-    StrategySummary,
-    Summary,
-    WorkloadSummary,
-)
+from .measures import AREA, TRIALS, StrategySummary
+from .model import Contrast, Summary, WorkloadSummary
 from .overall import overall, together
 from .read import footing_notes
-from .runs import ComparedRuns, StrategyRuns, WorkloadRuns, alike
-from .stats.curves import area_under_curve, trials_to_target
-from .stats.intervals import mean_interval
-from .stats.ranks import pairs
-from .stats.targets import anytime, ecdf_area, seconds_of_hits
+from .runs import TARGET, ComparedRuns, WorkloadRuns, alike
 from .verdict import ranked, verdict
 from .words import listed
 
@@ -59,8 +42,7 @@ def summarize(comparison: ComparedRuns) -> Summary:
 
 def _tested(rows: Sequence[StrategySummary]) -> list[tuple[str, str]]:
     """The pairs of strategies that are tested on a workload."""
-    names = [row.strategy for row in rows if not row.one_run]
-    return [(names[i], names[j]) for i, j in pairs(len(names))]
+    return list(combinations([row.strategy for row in rows if not row.one_run], 2))
 
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
@@ -69,7 +51,7 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
     single = [row.strategy for row in rows if row.one_run]
     return [
         contrast
-        for measure in (TRIALS, SECONDS, AREA)
+        for measure in StrategySummary.compared_by()
         for contrast in contrasts(measure, _numbers(rows, measure), single, tests.level if measure == AREA else None)
     ]
 
@@ -82,14 +64,14 @@ def _judged(runs: WorkloadRuns, item: WorkloadSummary, compared: list[Contrast],
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:
     """Without contrasts and a verdict, which take the numbers of all workloads."""
-    rows = ranked([_strategy(item, group) for group in item.strategies.values()])
+    rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
     return WorkloadSummary(
         workload=item.workload,
         flops=item.flops,
         unit=item.unit,
         horizon=item.horizon,
         best=item.best,
-        target_gflops=item.target_gflops,
+        target_gflops=item.target if item.best else None,
         strategies=rows,
         contrasts=[],
         verdict="",
@@ -105,11 +87,9 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     if len(rows) < 2:
         return ""
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
-    hits = dict(zip(rows[0].seeds, rows[0].trials_to_target.by_seed, strict=True))
+    hits = rows[0].by_seed(TRIALS)
     common = first.keys() & second.keys()
-    there = sum(
-        (hits[seed] or math.inf) <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common
-    )
+    there = sum(hits[seed] <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common)
     seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
     return f"; in {seeds} the random start that they share got there" if there else ""
 
@@ -164,75 +144,7 @@ def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
     return notes
 
 
-def _numbers(rows: Sequence[StrategySummary], measure: str) -> dict[str, dict[int, float]]:
+def _numbers(rows: Sequence[StrategySummary], name: str) -> dict[str, dict[int, float]]:
     """strategy -> seed -> the number of that run, lower is better, as contrasts want it."""
-    return {
-        row.strategy: {
-            seed: -value if measure == AREA else math.inf if value is None else value
-            for seed, value in zip(row.seeds, getattr(row, measure).by_seed, strict=True)
-        }
-        for row in rows
-    }
-
-
-def _strategy(item: WorkloadRuns, group: StrategyRuns) -> StrategySummary:
-    header = group.runs[0].log.header
-    best = item.best.gflops if item.best else 0.0
-    hits = trials_to_target(group.curves, TARGET * best).tolist()
-    hits_in_seconds = seconds_of_hits(np.array(hits)[:, np.newaxis], group.elapsed)[:, 0].tolist()
-    spent = [float(min(run.log.trials, item.horizon)) for run in group.compared]
-    curves = item.score_curves.get(group.strategy)
-    search = item.random_search.get(group.space)
-    scores = search.mean_scores(curves) if search and curves is not None else None
-    failures = np.concatenate([run.log.failures for run in group.runs])
-    return StrategySummary(
-        strategy=group.strategy,
-        space=header.space.name,
-        policy=header.policy.name,
-        cost_model=header.cost_model.name if header.cost_model else None,
-        batch=header.batch,
-        seeds=[run.seed for run in group.compared],
-        interrupted=[run.seed for run in group.interrupted],
-        one_run=group.one_run,
-        trials=group.trials,
-        trials_by_seed=group.lengths,
-        complete=all(
-            length == group.trials or (run.log.ended is not None and length < group.trials)
-            for run, length in zip(group.runs, group.lengths, strict=True)
-        ),
-        ended=sum(run.log.ended is not None for run in group.runs),
-        best_gflops=Spread.of(group.curves[:, -1].tolist()),
-        trials_to_target=Reached.of(hits, spent, item.horizon, _interrupted(group, TARGET * best, seconds=False)),
-        seconds_to_target=Reached.of(
-            hits_in_seconds, group.elapsed[:, -1].tolist(), item.longest,
-            _interrupted(group, TARGET * best, seconds=True),
-        ),
-        area=Spread.of(area_under_curve(group.curves, best, item.horizon).tolist()),
-        anytime=Spread.of(
-            anytime(group.lowest, item.flops / best / 1e9).tolist() if best else [0.0] * len(group.compared)
-        ),
-        ecdf_area=ecdf_area(item.hits[group.strategy], item.horizon),
-        score=mean_interval(scores).within(-math.inf, 1) if scores is not None else None,
-        score_by_seed=scores.tolist() if scores is not None else None,
-        score_first=search.first if search and scores is not None else None,
-        score_trials=search.last if search and scores is not None else None,
-        failures={kind: int((failures == number).sum()) for number, kind in enumerate(FAILURES)},
-        seconds=_seconds(group),
-    )  # fmt: skip
-
-
-def _interrupted(group: StrategyRuns, target: float, *, seconds: bool) -> list[tuple[float, float]]:
-    """Of each run that was stopped early: the trials or seconds that it took to ``target`` GFLOPS, and all it had."""
-    pairs = [(float(trials_to_target(run.curve, target)), float(len(run.curve))) for run in group.interrupted]
-    if not seconds:
-        return pairs
-    ends = [np.append(run.elapsed, math.inf) for run in group.interrupted]
-    return [
-        (float(end[int(min(hit, len(end))) - 1]), float(end[int(spent) - 1]))
-        for end, (hit, spent) in zip(ends, pairs, strict=True)
-    ]
-
-
-def _seconds(group: StrategyRuns) -> Seconds:
-    parts = [math.fsum(part) for part in np.concatenate([run.log.charged for run in group.runs]).T.tolist()]
-    return Seconds(math.fsum(parts), *parts)
+    sign = -1 if StrategySummary.measures[name].better is max else 1
+    return {row.strategy: {seed: sign * value for seed, value in row.by_seed(name).items()} for row in rows}

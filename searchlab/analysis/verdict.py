@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from .contrasts import seeds_needed
 from .family import PageTests
-from .model import AREA, Contrast, Reached, StrategySummary
+from .measures import AREA, Reached, StrategySummary
+from .model import Contrast
 from .words import listed
 
 

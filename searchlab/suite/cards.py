@@ -12,7 +12,7 @@ import numpy as np
 
 from ..analysis.stats.random_search import draws_for, expected_best, expected_draws
 from ..measure.suite import SuiteTable
-from ..tables.info import QUANTILES, TableInfo
+from ..tables.info import QUANTILES, TableInfo, named_values
 from .trajectories import RecordedTable
 
 DRAWS = (10, 30, 100)
@@ -94,10 +94,10 @@ class Card:
             "timed": self.info.timed,
             "spread of the repeats": "" if self.info.noise is None else f"{100 * self.info.noise:.1f} % (median)",
             **self._random_search(),
-            "measured on": _pairs({**header.host, **header.machine}),
-            "target": f"`{_pairs({k: v for k, v in header.target.items() if k != 'caches'})}`",
-            "settings": _pairs(header.measure),
-            "versions": _pairs(header.versions),
+            "measured on": named_values({**header.host, **header.machine}),
+            "target": f"`{named_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
+            "settings": named_values(header.measure),
+            "versions": named_values(header.versions),
             "date": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d"),
             "space fingerprint": f"`{header.fingerprint}`",
             "SHA-256": f"`{self.table.digest}`",
@@ -140,8 +140,4 @@ class Card:
 
 
 def _options(options: dict[str, Any]) -> str:
-    return f" with {_pairs(options)}" if options else ""
-
-
-def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")
+    return f" with {named_values(options)}" if options else ""

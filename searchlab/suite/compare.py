@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.model import AREA, Summary, WorkloadSummary
+from ..analysis.measures import AREA, StrategySummary
+from ..analysis.model import Summary, WorkloadSummary
 from ..analysis.read import compared
 from ..analysis.runs import ComparedRuns
 from ..errors import SearchlabError
@@ -95,12 +96,14 @@ def label_for(policy: str, label: str, taken: Collection[str]) -> str:
 
 def by_table(summary: Summary, label: str) -> Table:
     """A row for each table: the area of each strategy, median over seeds, and how it compares with ``label``."""
+    measure = StrategySummary.area
+    column = measure.columns[0]
     names = [row.strategy for row in summary.overall.strategies] if summary.overall else []
     names = names or sorted({row.strategy for item in summary.workloads for row in item.strategies})
     others = [name for name in names if name != label]
     table = Table(
         title=Text(
-            f"area under the curve, by table; + where {label} is significantly better, - where it is worse", "bold"
+            f"{measure.compared_by}, by table; + where {label} is significantly better, - where it is worse", "bold"
         ),
         title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
     )  # fmt: skip
@@ -108,16 +111,15 @@ def by_table(summary: Summary, label: str) -> Table:
     for name in (label, *others):
         table.add_column(Text(name), justify="right", overflow="fold", min_width=6)
     for item in summary.workloads:
-        rows = item.by_strategy
-        best = max(row.area.median for row in item.strategies)
+        numbers = {row.strategy: column.number(row.area) for row in item.strategies}
+        best = measure.better(numbers.values())
         cells: list[str | Text] = []
         for name in (label, *others):
-            if name not in rows:
+            if name not in numbers:
                 cells.append("-")
                 continue
-            area = rows[name].area.median
-            text = f"{area:.3f}"
-            cells.append(Text(text, "bold" if area == best else "").append(_mark(item, label, name), ""))
+            text = Text(column.text(numbers[name]), "bold" if numbers[name] == best else "")
+            cells.append(text.append(_mark(item, label, name), ""))
         table.add_row(Text(item.workload), *cells)
     return table
 

@@ -114,10 +114,10 @@ def info_table(info: TableInfo) -> Table:
     rows = {
         "workload": header.workload,
         "space": header.space.name + (f" with {options}" if options else ""),
-        "target": _pairs(target),
+        "target": named_values(target),
         "host": ", ".join(map(str, header.host.values())),
         "measured": date,
-        "versions": _pairs(header.versions),
+        "versions": named_values(header.versions),
         "configs": _configs(info),
         "answered by the nearest": f"{nearest:,}" if nearest else "",
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
@@ -153,5 +153,6 @@ def _speeds(info: TableInfo) -> dict[str, str]:
     }
 
 
-def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+def named_values(values: dict[str, Any]) -> str:
+    """Names and values in a line, as cards have them; a value that is an empty text is left out."""
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")

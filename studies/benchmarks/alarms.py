@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Hashable, Mapping
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from simulation import TABLES, Runs, lucky_runs, read_tables
 from searchlab.analysis.stats.curves import Floats
 from searchlab.analysis.stats.family import one_family
 from searchlab.analysis.stats.inference import paired_difference
-from searchlab.analysis.stats.ranks import ALPHA, holm, pairs, rank_sum_test, signed_rank_test
+from searchlab.analysis.stats.ranks import ALPHA, holm, rank_sum_test, signed_rank_test
 
 ROWS = ("each verdict", "all tests", "areas", "areas, one apart", "areas, by t")
 OVERALL = "all workloads"
@@ -48,7 +49,7 @@ def rank_test(first: Floats, second: Floats, tests: int) -> float:
 
 def rank_tests(page: Page) -> Tests:
     strategies = len(page[0])
-    which = pairs(strategies)
+    which = list(combinations(range(strategies), 2))
     tests: Tests = {}
     for workload, runs in enumerate(page):
         for measure in ("area", "hits"):
@@ -71,7 +72,7 @@ def t_test(first: list[Floats], second: list[Floats]) -> float:
 
 def t_tests(page: Page) -> Tests:
     tests: Tests = {}
-    for i, j in pairs(len(page[0])):
+    for i, j in combinations(range(len(page[0])), 2):
         ours, theirs = ([runs[place].area for runs in page] for place in (i, j))
         for workload in range(len(page)):
             one = slice(workload, workload + 1)

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from searchlab.analysis import summarize
-from searchlab.analysis.model import OverallStrategy, PairClaims, Summary, WorkloadSummary
+from searchlab.analysis.measures import OverallStrategy
+from searchlab.analysis.model import PairClaims, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.stats.inference import Answer, paired_difference
 from searchlab.analysis.words import p_text

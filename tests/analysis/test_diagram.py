@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from searchlab.analysis.charts.diagram_plot import draw_diagram
-from searchlab.analysis.diagram import diagram
+from searchlab.analysis.charts.plots import draw_diagram
 from searchlab.analysis.model import Diagram
+from searchlab.analysis.overall import diagram
 
 
 def test_a_ladder_with_a_clear_best_and_two_that_are_alike() -> None:

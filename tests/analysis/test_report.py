@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from searchlab.analysis import Summary, report, summary_table
-from searchlab.analysis.model import Spread
+from searchlab.analysis.measures import Spread
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write

@@ -12,22 +12,21 @@ import numpy as np
 
 from ..model import Summary, WorkloadSummary
 from ..runs import ComparedRuns, WorkloadRuns
-from ..stats.curves import Band
+from ..stats.curves import Band, Floats
 from ..words import number_text
-from .all import Charts
-from .bar_plot import draw_bars
-from .bars import Bars
-from .diagram_plot import draw_diagram
-from .figures import BY_TRIALS, Figure, Series, View
+from .figures import BY_TRIALS, Bars, Charts, Figure, Series, View, band_of
 from .line_plot import Frame, Line, draw
-from .regret import FLOOR, regret, regret_of
-from .workload import band_of
+from .plots import draw_bars, draw_diagram
 
 if TYPE_CHECKING:
     from .picture import Picture
 
 MANY = 12
 """Of more workloads than these no picture of each is drawn, only those over all: a suite would have hundreds."""
+
+
+FLOOR = 0.1
+"""The least regret that a picture tells apart, in percent: a tenth of the noise of a measurement."""
 
 
 def picture_name(workload: str, chart: str) -> str:
@@ -103,6 +102,24 @@ def regret_picture(item: WorkloadSummary, runs: WorkloadRuns, view: View, names:
         frame=Frame(view.label, "regret, % over the time of the best known", [level], digits=1, floor=FLOOR),
         lines=lines,
     )
+
+
+def regret(band: Band, best: float) -> Band:
+    """The regret of a band of throughputs, against the ``best`` known; from where the median has found something.
+
+    An upper edge that is infinite, where seeds have found nothing, becomes the largest regret of the band.
+    """
+    found = band.median > 0
+    median, lower, upper = (regret_of(edge[found], best) for edge in (band.median, band.upper, band.lower))
+    highest = max(float(edge[np.isfinite(edge)].max(initial=0.0)) for edge in (median, upper))
+    return Band(band.x[found], lower, median, np.minimum(upper, highest))
+
+
+def regret_of(throughput: Floats | float, best: float) -> Floats:
+    """100 (best / throughput - 1), infinity for a throughput of 0. What is better, by the luck of a draw, has 0."""
+    with np.errstate(divide="ignore"):
+        regret: Floats = np.maximum(100 * (np.divide(best, throughput) - 1), 0.0)
+    return regret
 
 
 def _lines(item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> list[Line]:

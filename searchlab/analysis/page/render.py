@@ -5,35 +5,40 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ...errors import encodable
+from ...log.header import Header
 from ...log.study_file import kept_studies
-from ..charts.all import Charts
-from ..charts.bars import TIME_PARTS
+from ...plugins import Plugin
+from ..charts.figures import Bars, Charts, Figure, Ints, Series, View, eventful, short
 from ..charts.style import COLOURS
-from ..model import AREA, SECONDS, TRIALS, Program, Summary
-from ..runs import ComparedRuns
-from ..words import number_text, p_text
-from .data import page_data
-from .made import facts, log_links, strategies
-from .parts import (
-    failure_rows,
-    figure_tables,
-    interval_notes,
-    matrix_rows,
-    overall_notes,
-    pair_matrix,
-    time_rows,
-)
+from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
+from ..model import Contrast, Overall, Program, Summary
+from ..runs import ComparedRuns, LoggedRun, WorkloadRuns
+from ..stats.comparison_matrix import MatrixCell
+from ..stats.intervals import Interval
+from ..words import listed, number_text, p_text
 
-MEASURES = {TRIALS: "trials to the target", SECONDS: "seconds to the target", AREA: "area under the curve"}
+_COLUMNS = 10
+"""About how many columns of numbers the table of a figure has."""
+
+TRACED = "convergence"
+"""The figure that shows each seed, too."""
+PARTS = 10_000
+"""A trace has its throughputs in this part of the best known."""
 
 
 def page(
@@ -50,7 +55,8 @@ def page(
     assets = files(__package__) / "assets"
     style = (assets / "report.css").read_text("utf-8")
     script = "\n".join((assets / name).read_text("utf-8") for name in ("draw.js", "chart.js", "report.js"))
-    figures, names = charts.figures, charts.strategies
+    figures, names, overall = charts.figures, charts.strategies, summary.overall
+    measures = StrategySummary.compared_by()
     runs = [run for item in comparison.values() for run in item.runs]
     numbers = {name: number for number, name in enumerate(names)}
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -78,11 +84,12 @@ def page(
                 "figures": figures[item.workload],
                 "tables": {figure.key: figure_tables(figure) for figure in figures[item.workload]},
                 "programs": [one for one in programs if one.workload == item.workload],
-                "pairs": {measure: pair_matrix(item.strategies, item.contrasts, measure) for measure in MEASURES},
+                "pairs": {measure: pair_matrix(item.strategies, item.contrasts, measure) for measure in measures},
+                "ranking": table(item.strategies, Shown.PAGE, **item.words(summary.target)),
                 "interval_notes": interval_notes(item.strategies),
                 "pair_notes": {
                     measure: sorted({c.note for c in item.contrasts if c.measure == measure and c.note})
-                    for measure in MEASURES
+                    for measure in measures
                 },
                 "failures": failure_rows(charts.failures[item.workload]),
                 "spent": time_rows(charts.time[item.workload]),
@@ -91,12 +98,13 @@ def page(
             }
             for number, item in enumerate(summary.workloads)
         ],
-        overall=summary.overall,
-        matrix=matrix_rows(summary.overall),
-        overall_notes=overall_notes(summary.overall),
+        overall=overall,
+        overall_ranking=_by_rank(summary),
+        matrix=matrix_rows(overall),
+        overall_notes=interval_notes(overall.strategies if overall else ()),
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
-        measures=MEASURES,
+        measures=measures,
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -104,6 +112,15 @@ def page(
         ],
         parts=TIME_PARTS,
     )
+
+
+def _by_rank(summary: Summary) -> Table:
+    """The measures over all workloads, the best average rank first."""
+    if summary.overall is None:
+        return Table([], [])
+    by_strategy = {row.strategy: row for row in summary.overall.strategies}
+    rows = [by_strategy[name] for name in summary.overall.diagram.strategies]
+    return table(rows, Shown.PAGE, cutoffs=summary.score_cutoffs)
 
 
 def _digest(text: str) -> str:
@@ -114,3 +131,293 @@ def embedded(data: Any) -> str:
     """``data`` as JSON that may stand in a script element: nothing in it can end that, or open a comment there."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def figure_tables(figure: Figure) -> list[dict[str, Any]]:
+    """A table for each view of a figure, its lines where most happens: the figure in words and numbers."""
+    tables = []
+    for view in figure.views:
+        places = eventful(_changes(view), _COLUMNS)
+        rows = []
+        for series in view.series:
+            values = []
+            for place in places:
+                y = series.y[place]
+                text = number_text(y, figure.digits)
+                low, high = (ends[place] if ends else None for ends in (series.lower, series.upper))
+                if low is not None and high is not None:
+                    text += f" [{number_text(low, figure.digits)}, {number_text(high, figure.digits)}]"
+                values.append(text)
+            rows.append((series.strategy, values))
+        tables.append({"view": view, "heads": [number_text(view.x[place]) for place in places], "rows": rows})
+    return tables
+
+
+def _changes(view: View) -> Ints:
+    """How many lines have another value at each place of ``view.x`` than at the one before."""
+    changes = np.zeros(len(view.x), dtype=np.int64)
+    for series in view.series:
+        y = np.array(series.y, dtype=np.float64)  # NaN where there is none
+        changes[1:] += (y[1:] != y[:-1]) & ~np.isnan(y[1:])
+    return changes
+
+
+def pair_matrix(
+    rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], measure: str
+) -> list[tuple[str, list[dict[str, Any] | None]]]:
+    """For each strategy against each other: how probably a run of it is better, with the interval, and the adjusted p.
+
+    The ends of the interval are None where there is none, and p where there is no test. The entry of a strategy against
+    itself is None.
+    """
+    about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
+    matrix = []
+    for one in rows:
+        cells: list[dict[str, Any] | None] = []
+        for other in rows:
+            if one is other:
+                cells.append(None)
+                continue
+            c = about.get((one.strategy, other.strategy)) or about[other.strategy, one.strategy]
+            chance, lower, upper = c.improvement, c.lower, c.upper
+            if c.first != one.strategy:
+                chance = 1 - chance
+                lower, upper = (None if end is None else 1 - end for end in (upper, lower))
+            ahead, behind = c.ahead(one.strategy, other.strategy), c.ahead(other.strategy, one.strategy)
+            word = "better" if ahead else "worse" if behind else ""
+            cells.append({"chance": chance, "lower": lower, "upper": upper, "p": c.adjusted, "word": word})
+        matrix.append((one.strategy, cells))
+    return matrix
+
+
+def interval_notes(rows: Sequence[Row]) -> list[str]:
+    """Why estimates of ``rows`` have no interval, each sentence once."""
+    estimates = [value for row in rows for value in row.values.values() if isinstance(value, Interval)]
+    return sorted({estimate.note for estimate in estimates if estimate.note})
+
+
+def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
+    """Rows of the multiple comparison matrix: for each strategy a cell against each, and the class of its colour.
+
+    The colour is that of the mean difference, in steps of a quarter of the largest one. The cell of a strategy against
+    itself is None.
+    """
+    cells = {(cell.row, cell.column): cell for cell in overall.matrix} if overall else {}
+    names = list(dict.fromkeys(row for row, _ in cells))
+    largest = max((abs(cell.difference) for cell in cells.values()), default=0.0)
+
+    def colour(cell: MatrixCell | None) -> str:
+        step = math.ceil(4 * abs(cell.difference) / largest) if cell and largest else 0
+        return f"{'up' if cell.difference > 0 else 'down'}{step}" if cell and step else ""
+
+    return [(row, [(cell, colour(cell)) for column in names for cell in [cells.get((row, column))]]) for row in names]
+
+
+def failure_rows(bars: Bars) -> dict[str, Any]:
+    """The kinds of failure that there are; and for each strategy its trials, failures by kind, their share, and bar."""
+    shares = [sum(bar.values) / bar.total for bar in bars.rows]
+    widest = max(shares, default=0.0)
+    rows = [
+        {
+            "strategy": bar.strategy, "total": bar.total, "counts": bar.values, "share": share,
+            "bar": _pieces(bars.parts, bar.values, bar.total * widest),
+        }
+        for bar, share in zip(bars.rows, shares, strict=True)
+    ]  # fmt: skip
+    return {"kinds": bars.parts, "rows": rows}
+
+
+def time_rows(bars: Bars) -> list[dict[str, Any]]:
+    """For each strategy where its seconds went, on average over seeds."""
+    longest = max((bar.total for bar in bars.rows), default=0.0)
+    return [
+        {
+            "strategy": bar.strategy, "total": bar.total, "parts": bar.values,
+            "bar": _pieces(bars.parts, bar.values, longest),
+        }
+        for bar in bars.rows
+    ]  # fmt: skip
+
+
+def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list[dict[str, Any]]:
+    """The pieces of a bar, in percent of its full length, from the left."""
+    pieces, left = [], 0.0
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
+        width = 100 * value / whole if whole else 0.0
+        if width:
+            pieces.append({"name": name, "place": place, "value": value, "x": f"{left:.2f}", "width": f"{width:.2f}"})
+        left += width
+    return pieces
+
+
+def page_data(
+    names: Sequence[str], figures: Mapping[str, Sequence[Figure]], comparison: ComparedRuns
+) -> dict[str, Any]:
+    """What the script needs, as plain values. names: of the strategies; a line has its place among them.
+
+    figures: by workload. Those of the workload with number n are under "n-" and their key.
+    """
+    place = {name: number for number, name in enumerate(names)}
+    return {
+        "strategies": names,
+        "colours": len(COLOURS),
+        "parts": PARTS,
+        "figures": {
+            f"{number}-{figure.key}": {
+                "step": figure.step,
+                "digits": figure.digits,
+                "ends": figure.ends,
+                "best": _best(comparison[workload]) if figure.key == TRACED else None,
+                "traces": _traces(comparison[workload], place) if figure.key == TRACED else [],
+                "views": {view.key: _view(view, place, step=figure.step) for view in figure.views},
+            }
+            for number, (workload, here) in enumerate(figures.items())
+            for figure in here
+        },
+    }
+
+
+def _view(view: View, place: Mapping[str, int], *, step: bool) -> dict[str, Any]:
+    return {
+        "label": view.label, "quantity": view.quantity, "log": view.log, "bottom": view.bottom, "top": view.top,
+        "x": _numbers(view.x), "levels": [[level.y, level.name] for level in view.levels],
+        "shade": [view.shade.end, view.shade.name] if view.shade else None,
+        "series": [[place[series.strategy], *_line(series, step=step)] for series in view.series],
+    }  # fmt: skip
+
+
+def _line(series: Series, *, step: bool) -> list[list[Any] | None]:
+    """Places, and at each the value and the ends of the band: every place with a value; of a step line only the first,
+    the last, and those at which a value changes, each less the one before.
+    """
+    edges = [edge for edge in (series.y, series.lower, series.upper) if edge is not None]
+    points = list(zip(*edges, strict=True))
+    known = [at for at, y in enumerate(series.y) if y is not None]
+    at = [i for i in known if not step or i in (known[0], known[-1]) or points[i] != points[i - 1]]
+    values = [_numbers([edge[i] for i in at]) for edge in edges]
+    return [[i - before for before, i in pairwise([0, *at])], *values]
+
+
+def _numbers(values: Sequence[float | None]) -> list[float | None]:
+    """Whole numbers without a point."""
+    return [int(value) if value is not None and float(value).is_integer() else value for value in values]
+
+
+def _best(item: WorkloadRuns) -> float | None:
+    return short(item.best.gflops) if item.best else None
+
+
+def _traces(item: WorkloadRuns, place: Mapping[str, int]) -> list[Any]:
+    """For each strategy its place, and for each of its runs what :func:`_trace` gives; none while nothing is known."""
+    if item.best is None:
+        return []
+    best = item.best.gflops
+    return [[place[name], [_trace(run, best) for run in group.runs]] for name, group in item.strategies.items()]
+
+
+def _trace(run: LoggedRun, best: float) -> list[Any]:
+    """The trials at which the run found something faster, and its last trial, each less the one before; the throughput
+    then in ``PARTS`` of ``best``; and the seconds then.
+    """
+    curve = run.curve
+    at = [*np.flatnonzero(curve[1:] > curve[:-1]).tolist(), len(curve) - 2]  # one less than each
+    if curve[0] > 0:
+        at = [-1, *at]
+    places = np.array(at) + 1
+    trials = [place - before for before, place in pairwise([-2, *at])]
+    parts = np.rint(curve[places] / best * PARTS).astype(np.int64).tolist()
+    return [trials, parts, _numbers([short(seconds) for seconds in run.elapsed[places].tolist()])]
+
+
+def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
+    """A row for each strategy as it was run; several where it was run in several ways, with the workloads of each."""
+    ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
+    for item in comparison.values():
+        for strategy, runs in item.by_strategy.items():
+            way = strategy, *_way(runs[0].log.header)
+            ways.setdefault(way, {})[item.workload] = list(runs)
+    several = {name for name in {way[0] for way in ways} if sum(way[0] == name for way in ways) > 1}
+    rows = []
+    for (strategy, policy, model, features, batch, warm), by_workload in sorted(ways.items()):
+        runs = [run for own in by_workload.values() for run in own]
+        lengths = [run.log.trials for run in runs]
+        rows.append({
+            "strategy": strategy, "policy": policy, "cost_model": model, "features": features, "batch": batch,
+            "warm_start": warm, "seeds": number_ranges(run.seed for run in runs),
+            "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
+            "on": listed(list(by_workload)) if strategy in several else "",
+        })  # fmt: skip
+    return rows
+
+
+def _way(header: Header) -> tuple[str, str, str, str, str]:
+    policy = plugin_text(header.policy)
+    if header.effective:
+        policy += f" (used: {_pairs(header.effective)})"
+    model = plugin_text(header.cost_model) if header.cost_model else ""
+    warm = f"{len(header.warm_start)} logs" if header.warm_start else ""
+    return policy, model, header.features if header.cost_model else "", str(header.batch), warm
+
+
+def plugin_text(plugin: Plugin) -> str:
+    """The name of a plug-in, and the options that it was given."""
+    return f"{plugin.name}: {_pairs(plugin.options)}" if plugin.options else plugin.name
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {one if isinstance(one, str) else json.dumps(one)}" for key, one in values.items())
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order, those that follow each other as a range: "0 to 4, 7, 42"."""
+    ordered = sorted(set(numbers))
+    ranges = [[one for _, one in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
+    texts = [f"{own[0]} to {own[-1]}" if len(own) > 2 else ", ".join(map(str, own)) for own in ranges]
+    return ", ".join(texts)
+
+
+def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
+    """What the runs of a workload were made with: names and texts. Where logs differ, all that they say."""
+    headers = [run.log.header for run in runs]
+    days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
+    said = {
+        "runs": [str(len(runs))],
+        "space": [_space(header) for header in headers],
+        "target": [_device(header.target) for header in headers],
+        "host": [_pairs(header.host) for header in headers],
+        "measured by": [_pairs(header.measure) for header in headers],
+        "programs built at a time": [str(header.workers) for header in headers],
+        "versions": [_pairs(header.versions) for header in headers],
+        "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
+    }
+    distinct = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in said.items()}
+    return [(name, "; or ".join(texts)) for name, texts in distinct.items() if texts]
+
+
+def _space(header: Header) -> str:
+    label = f"{header.space_label} = " if header.space_label else ""
+    size = f", {header.space_size:,} configs" if header.space_size else ""
+    return f"{label}{plugin_text(header.space)}{size}"
+
+
+def _device(target: Mapping[str, Any]) -> str:
+    return _pairs({name: target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in target})
+
+
+def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
+    """By strategy of a workload its logs: seed, name, and the link from a page in ``out``, "" if it is no file."""
+    folders: dict[str, str] = {}
+
+    def link(path: Path) -> str:
+        if not os.path.isfile(path):
+            return ""
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.relpath(folder or ".", out)
+        # Quoted, a name can neither leave its attribute nor begin with a scheme.
+        return quote(os.fsencode(os.path.normpath(os.path.join(folders[folder], name))))
+
+    return [
+        (strategy, [(run.seed, run.file, link(run.log.path)) for run in own])
+        for strategy, own in groupby(runs, lambda run: run.strategy)
+    ]

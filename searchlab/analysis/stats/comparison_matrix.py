@@ -14,8 +14,18 @@ from .ranks import signed_rank_test
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A pair on the workloads that both have. difference: mean of ``row`` less ``column``. p: of this pair alone."""
+class MatrixCell:
+    """Two strategies on the workloads that both have; no other strategy changes anything here.
+
+    Attributes:
+        row: The first strategy.
+        column: The second.
+        difference: The mean over workloads of the score of ``row`` less that of ``column``.
+        wins: On how many workloads the score of ``row`` is higher.
+        ties: On how many it is the same.
+        losses: On how many it is lower.
+        p: Of the signed-rank test over workloads, not corrected: it ranks pairs, and no claim rests on it.
+    """
 
     row: str
     column: str
@@ -32,7 +42,7 @@ class ComparisonMatrix:
 
     strategies: list[str]
     means: list[float]
-    cells: dict[tuple[str, str], Cell]
+    cells: dict[tuple[str, str], MatrixCell]
 
 
 def comparison_matrix(strategies: Sequence[str], scores: Floats) -> ComparisonMatrix:
@@ -54,10 +64,10 @@ def comparison_matrix(strategies: Sequence[str], scores: Floats) -> ComparisonMa
     return ComparisonMatrix([strategies[i] for i in order], [means[i] for i in order], cells)
 
 
-def _cell(row: str, column: str, ours: Floats, theirs: Floats) -> Cell:
+def _cell(row: str, column: str, ours: Floats, theirs: Floats) -> MatrixCell:
     differences = np.round(ours - theirs, DECIMALS)
     differences = differences[~np.isnan(differences)]
-    return Cell(
+    return MatrixCell(
         row=row,
         column=column,
         difference=float(differences.mean()) if len(differences) else math.nan,

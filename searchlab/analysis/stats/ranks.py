@@ -179,8 +179,3 @@ def friedman_test(scores: Floats) -> float:
 
 def _ranks_of_rows(values: Floats) -> Floats:
     return np.array([_doubled_ranks(row) for row in values]) / 2
-
-
-def pairs(count: int) -> list[tuple[int, int]]:
-    """All pairs of ``count`` strategies, each once, in order."""
-    return [(i, j) for i in range(count) for j in range(i + 1, count)]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis.charts.figures import eventful
-from searchlab.analysis.page.made import number_ranges
+from searchlab.analysis.page.render import number_ranges
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=80), st.integers(1, 20))

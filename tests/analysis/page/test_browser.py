@@ -244,6 +244,12 @@ def test_the_random_start_that_strategies_share_is_shaded_and_named(view: Browse
     assert view.run("document.querySelector('#w0-convergence .shade') === null"), "seconds differ from run to run"
 
 
+def place(browser: Browser, title: str) -> int:
+    """The place of the column with this head in the first ranking, from 0."""
+    heads = browser.run("[...document.querySelectorAll('#w0-ranking > .scroll thead th')].map(h => h.textContent)")
+    return [" ".join(head.split()) for head in heads].index(title)
+
+
 def column(browser: Browser, number: int) -> list[str]:
     found: list[str] = browser.run(
         "[...document.querySelectorAll('#w0-ranking > .scroll tbody tr')]"
@@ -255,22 +261,23 @@ def column(browser: Browser, number: int) -> list[str]:
 @pytest.mark.parametrize("width", [500, 1400])
 def test_tables_are_sorted_with_the_mouse_and_the_keyboard(view: Browser, width: int) -> None:
     view.size(width)
-    head = "#w0-ranking > .scroll thead th:nth-child(5)"
+    area, trials = place(view, "area"), place(view, "trials to 95 %")
+    head = f"#w0-ranking > .scroll thead th:nth-child({area + 1})"
     state = f"document.querySelector('{head}').getAttribute('aria-sort')"
-    given = column(view, 4)
+    given = column(view, area)
     assert view.run(state) == "none"
     view.run(f"document.querySelector('{head} button').scrollIntoView({{ inline: 'center', block: 'center' }})")
     view.click(f"{head} button")
-    assert view.run(state) == "ascending" and column(view, 4) == sorted(given, key=float) != given
+    assert view.run(state) == "ascending" and column(view, area) == sorted(given, key=float) != given
     view.run(f"document.querySelector('{head} button').focus()")
     view.press("Enter")
-    assert view.run(state) == "descending" and column(view, 4) == sorted(given, key=float, reverse=True)
+    assert view.run(state) == "descending" and column(view, area) == sorted(given, key=float, reverse=True)
     view.press("Enter")
-    assert view.run(state) == "none" and column(view, 4) == given
+    assert view.run(state) == "none" and column(view, area) == given
     # Some never reached the target: after all that did, and a name is a text.
-    view.run(f"document.querySelector('{head.replace('5', '2')} button').focus()")
+    view.run(f"document.querySelector('#w0-ranking > .scroll thead th:nth-child({trials + 1}) button').focus()")
     view.press("Enter")
-    numbers = [float("inf") if text == "not reached" else float(text) for text in column(view, 1)]
+    numbers = [float("inf") if text == "not reached" else float(text) for text in column(view, trials)]
     assert numbers == sorted(numbers) and view.run(state) == "none"
     tables = view.run("document.querySelectorAll('table.sortable').length")
     assert tables > 20 and view.run("document.querySelectorAll('.pairs button.sort').length") == 0
