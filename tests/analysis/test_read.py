@@ -108,7 +108,7 @@ def test_options_that_a_strategy_could_not_use_are_told(tmp_path: Path) -> None:
     for strategy, used in (("a", {"chains": 28, "steps": 8}), ("b", {})):
         write(tmp_path, strategy, 0, [1, 2], effective=used)
     (note,) = footing_notes(read_runs(tmp_path)[WORKLOAD].runs)
-    assert note == "a used chains 28 and steps 8: not as many as its options say."
+    assert note == "a used chains 28 and steps 8: fewer than its options request."
 
 
 def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:

@@ -48,5 +48,5 @@ def test_runs_that_measure_have_a_node_alone(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_wrong_parameter_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="the executor 'slurm' cannot be had so: .*patition"):
+    with pytest.raises(SearchlabError, match="cannot create the Slurm executor: .*patition"):
         SlurmExecutor(False, tmp_path, cluster="local", slurm_patition="cpu")

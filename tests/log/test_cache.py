@@ -99,7 +99,7 @@ def test_a_damaged_cache_is_made_anew(logs: Path, read: list[str], how: str) -> 
     if how == "directory":
         path.unlink()
         (path / "full").mkdir(parents=True)
-    with pytest.warns(SearchlabWarning, match="log-cache.parquet is damaged .* and will be rebuilt"):
+    with pytest.warns(SearchlabWarning, match="(?s)log-cache.parquet is damaged .* and will be rebuilt"):
         assert len(check(logs, read)) == 9
     if how != "directory":
         assert check(logs, read) == []

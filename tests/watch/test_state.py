@@ -113,7 +113,7 @@ def test_logs_without_a_plan_and_damaged_logs(tmp_path: Path) -> None:
         assert statuses(state) == ["running", "damaged"] and state.share is None and state.left is None
         assert (state.rows[0].workload, state.rows[0].trials, state.rows[0].wanted) == ("gemm:64x64x64", 3, None)
         assert state.says == "The study is running: 2 logs, 1 is running, 1 is damaged."
-        assert "No plan (plan.json) lies here" in state.notes[0]
+        assert "There is no plan (plan.json) here" in state.notes[0]
         assert msgspec.json.encode(state)
     (tmp_path / "b.jsonl").unlink()
     after = watched.state(state.version, state.look)

@@ -1,4 +1,4 @@
-"""Spaces that tests of several rooms use."""
+"""Spaces that tests of several packages use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house keeps its layout: which room may import which, no circles, and nothing but names in an ``__init__``.
+"""The layers of the code: which package may import which, no circles, and nothing but names in an ``__init__``.
 
 Every import statement of the source counts: those within functions, and those for type checkers alone, too.
 """
@@ -20,7 +20,7 @@ SOURCES = {
     "searchlab_costmodels": ROOT / "costmodels",
 }
 
-FLOORS = [
+LAYERS = [
     {"errors", "console"},
     {"options", "schema"},
     {"plugins"},
@@ -39,10 +39,10 @@ FLOORS = [
     {"suite"},
     {"cli"},
 ]
-"""The rooms of the core from the ground up: a room imports its own modules, and rooms of lower floors."""
+"""The packages of the core, lowest layer first: a package imports its own modules, and packages of lower layers."""
 
 SAME_FLOOR = {("target", "machine")}
-"""Imports within a floor."""
+"""Imports within a layer."""
 
 CONTRACTS = {
     "errors", "options", "plugins", "workload", "machine", "target", "space", "metaschedule", "records", "policy",
@@ -91,8 +91,8 @@ def named_by(node: ast.AST, package: str) -> Iterator[str]:
         yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def room(module: str) -> str:
-    """The room of a module of the core; empty for ``searchlab`` itself."""
+def package(module: str) -> str:
+    """The package of a module of the core; empty for ``searchlab`` itself."""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -112,27 +112,27 @@ def test_no_import_runs_in_a_circle() -> None:
 
 
 def test_every_room_has_a_floor_and_arrows_point_downwards() -> None:
-    floor_of = {name: number for number, names in enumerate(FLOORS) for name in names}
+    layer_of = {name: number for number, names in enumerate(LAYERS) for name in names}
     upwards = []
     for module, targets in imports().items():
-        source = room(module)
+        source = package(module)
         if not module.startswith("searchlab.") or source == "__main__":
             continue
-        assert source in floor_of, f"{source!r} has no floor: say in this test which rooms it may import"
+        assert source in layer_of, f"{source!r} has no layer: add it to LAYERS"
         for target in targets:
-            other = room(target)
+            other = package(target)
             if not target.startswith("searchlab.") or other == source or (source, other) in SAME_FLOOR:
                 continue
-            if floor_of[other] >= floor_of[source]:
+            if layer_of[other] >= layer_of[source]:
                 upwards.append(f"{module} -> {target}")
     assert upwards == []
 
 
 def test_analysis_reaches_nothing_but_the_log_and_what_that_is_made_of() -> None:
     graph = imports()
-    reached = {target for module in graph if room(module) == "analysis" for target in graph[module]}
-    rooms = {room(target) for target in reached if target.startswith("searchlab.")} - {"analysis"}
-    assert rooms <= {"log", "records", "costmodel", "space", "plugins", "workload", "errors"}
+    reached = {target for module in graph if package(module) == "analysis" for target in graph[module]}
+    packages = {package(target) for target in reached if target.startswith("searchlab.")} - {"analysis"}
+    assert packages <= {"log", "records", "costmodel", "space", "plugins", "workload", "errors"}
     statistics = {
         target for module in graph if module.startswith("searchlab.analysis.stats") for target in graph[module]
     }
@@ -157,7 +157,7 @@ def test_plug_ins_import_the_contracts_and_not_each_other() -> None:
             continue
         for target in targets:
             foreign = target.split(".")[0] not in (package, "searchlab")
-            if foreign or (target.startswith("searchlab.") and room(target) not in CONTRACTS):
+            if foreign or (target.startswith("searchlab.") and package(target) not in CONTRACTS):
                 beyond.append(f"{module} -> {target}")
     assert beyond == []
 
