@@ -41,7 +41,7 @@ LAYERS = [
 ]
 """The packages of the core, lowest layer first: a package imports its own modules, and packages of lower layers."""
 
-SAME_FLOOR = {("target", "machine")}
+SAME_LAYER = {("target", "machine")}
 """Imports within a layer."""
 
 CONTRACTS = {
@@ -91,7 +91,7 @@ def named_by(node: ast.AST, package: str) -> Iterator[str]:
         yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def package(module: str) -> str:
+def package_of(module: str) -> str:
     """The package of a module of the core; empty for ``searchlab`` itself."""
     return module.split(".")[1] if "." in module else ""
 
@@ -111,17 +111,17 @@ def test_no_import_runs_in_a_circle() -> None:
     assert [module for module in graph if module in reached[module]] == []
 
 
-def test_every_room_has_a_floor_and_arrows_point_downwards() -> None:
+def test_every_package_has_a_layer_and_arrows_point_downwards() -> None:
     layer_of = {name: number for number, names in enumerate(LAYERS) for name in names}
     upwards = []
     for module, targets in imports().items():
-        source = package(module)
+        source = package_of(module)
         if not module.startswith("searchlab.") or source == "__main__":
             continue
         assert source in layer_of, f"{source!r} has no layer: add it to LAYERS"
         for target in targets:
-            other = package(target)
-            if not target.startswith("searchlab.") or other == source or (source, other) in SAME_FLOOR:
+            other = package_of(target)
+            if not target.startswith("searchlab.") or other == source or (source, other) in SAME_LAYER:
                 continue
             if layer_of[other] >= layer_of[source]:
                 upwards.append(f"{module} -> {target}")
@@ -130,8 +130,8 @@ def test_every_room_has_a_floor_and_arrows_point_downwards() -> None:
 
 def test_analysis_reaches_nothing_but_the_log_and_what_that_is_made_of() -> None:
     graph = imports()
-    reached = {target for module in graph if package(module) == "analysis" for target in graph[module]}
-    packages = {package(target) for target in reached if target.startswith("searchlab.")} - {"analysis"}
+    reached = {target for module in graph if package_of(module) == "analysis" for target in graph[module]}
+    packages = {package_of(target) for target in reached if target.startswith("searchlab.")} - {"analysis"}
     assert packages <= {"log", "records", "costmodel", "space", "plugins", "workload", "errors"}
     statistics = {
         target for module in graph if module.startswith("searchlab.analysis.stats") for target in graph[module]
@@ -157,7 +157,7 @@ def test_plug_ins_import_the_contracts_and_not_each_other() -> None:
             continue
         for target in targets:
             foreign = target.split(".")[0] not in (package, "searchlab")
-            if foreign or (target.startswith("searchlab.") and package(target) not in CONTRACTS):
+            if foreign or (target.startswith("searchlab.") and package_of(target) not in CONTRACTS):
                 beyond.append(f"{module} -> {target}")
     assert beyond == []
 
