@@ -99,8 +99,7 @@ class PluginKind(Generic[T]):
             )
         name = spec["name"]
         cls: type[T] = name if isinstance(name, type) else self.load(name)
-        name = self._registered(cls) or (self.name_of(cls) if isinstance(name, type) else name)
-        return Plugin(name, dict(spec.get("options", {}))), cls
+        return Plugin(self.name_of(cls), dict(spec.get("options", {}))), cls
 
     def name_of(self, cls: type[Any]) -> str:
         """The name that ``cls`` is registered as, else ``module:Class``."""

@@ -139,7 +139,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     listed = "; ".join(sorted(targets))
     if target is None:
         if len(targets) > 1:
-            raise SearchlabError(f"the logs are of {len(targets)} targets: {listed}; choose one of them with target=")
+            raise SearchlabError(f"the logs are for {len(targets)} targets: {listed}; choose one of them with target=")
         (target,) = targets.values()
     best: dict[Workload, Best] = {}
     for one in usable:

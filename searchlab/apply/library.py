@@ -35,11 +35,11 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
     """
     logs = [log for path in paths for log in find_logs(path)]
     if len(logs) != 1:
-        raise SearchlabError(f"a library is of one program, and these are {len(logs)} logs; give one of them")
+        raise SearchlabError(f"a library contains one program, and these are {len(logs)} logs; give one of them")
     if out.suffix not in SUFFIXES:
         raise SearchlabError(f"a library is written to *.so or *.o, not {out}; choose such a file as --out")
     if out.exists():
-        raise SearchlabError(f"{out} is there already; choose another file as --out")
+        raise SearchlabError(f"{out} already exists; choose another file as --out")
     result = load_log(logs[0])
     schedule, target = result.best.schedule(), result.space.target
     compiler = _compiler(target.is_foreign, str(target.spec.get("mtriple"))) if out.suffix == ".so" else ""

@@ -73,7 +73,7 @@ def assembly(module: tvm.IRModule, target: Target) -> str:
     if not host.imports:
         return str(host.inspect_source("s"))
     if target.kind != "cuda":
-        raise SearchlabError(f"TVM gives no assembly of the kernels for {target.kind}; use --show source")
+        raise SearchlabError(f"TVM provides no assembly of the kernels for {target.kind}; use --show source")
     from tvm.support.nvcc import compile_cuda
 
     code, arch = str(host.imports[0].inspect_source()), str(target.tvm.attrs["arch"])

@@ -121,19 +121,19 @@ def _check_machine(log: Log, target: Target) -> None:
     if target.kind != "llvm" or target.is_foreign:
         there = target.spec.get("mtriple", target.kind)
         raise SearchlabError(
-            f"{name} is of programs for {there!r}, which do not run on this machine; verify it on one where they do"
+            f"{name} contains programs for {there!r}, which do not run on this machine; verify it on one where they do"
         )
     _check_same(log.header, name, "cpu", cpu_model())
     ours = resolve_target("native")
     theirs = target.spec.get("mcpu", ours.spec["mcpu"])
     if "cpu" not in host and theirs != ours.spec["mcpu"]:
         raise SearchlabError(
-            f"{name} is of programs for the CPU {theirs!r}, and this one is {ours.spec['mcpu']!r}; "
+            f"{name} contains programs for the CPU {theirs!r}, and this one is {ours.spec['mcpu']!r}; "
             f"verify it on a {theirs}"
         )
     if target.cores > available_cores():
         raise SearchlabError(
-            f"{name} is of programs on {target.cores} cores, and {available_cores()} may be used here; verify it on a "
+            f"{name} is for {target.cores} cores, and {available_cores()} may be used here; verify it on a "
             f"machine with as many cores"
         )
 

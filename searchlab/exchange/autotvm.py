@@ -79,7 +79,7 @@ def _parts(line: Line, record: _Record) -> tuple[list[Any], Measured, Entity]:
             return record.i, record.r, msgspec.convert(record.i[-1], _OldConfig).e
         except msgspec.ValidationError as error:
             line.damaged(error)
-    line.damaged("it is no record of AutoTVM 0.1 or 0.2")
+    line.damaged("it is not a record of AutoTVM 0.1 or 0.2")
 
 
 def _task(line: Line, given: list[Any]) -> tuple[dict[str, Any], str, list[Any]]:
@@ -100,4 +100,4 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
     try:
         return space.from_entity({"entity": trial.source})
     except (ValueError, TypeError, IndexError) as error:
-        raise InvalidConfig(f"the entity is none of this space: {error}") from None
+        raise InvalidConfig(f"the entity is not in this space: {error}") from None

@@ -68,7 +68,7 @@ def _export(named: list[tuple[str, Log]], format: str, out: Path) -> list[str]:
     from .kernel_tuner import export_cache, export_t4
 
     if len(logs) > 1:
-        raise SearchlabError(f"a file of Kernel Tuner is of one run, and these are {len(logs)} logs; give one of them")
+        raise SearchlabError(f"a Kernel Tuner file contains one run, and these are {len(logs)} logs; give one of them")
     if out.exists():
-        raise SearchlabError(f"{out} is there already; choose another file as --out")
+        raise SearchlabError(f"{out} already exists; choose another file as --out")
     return (export_t4 if format == "kernel-tuner" else export_cache)(logs[0], out)

@@ -123,7 +123,7 @@ def moment(seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):
         raise SearchlabError(
-            f"a trial's time is {seconds:g} seconds after 1970, which is no date; the log is damaged"
+            f"a trial's time is {seconds:g} seconds after 1970, which is not a date; the log is damaged"
         ) from None
 
 

@@ -89,7 +89,7 @@ def detect(path: Path) -> str:
         return "ansor"
     if isinstance(record, dict) and ("input" in record or "v" in record):
         return "autotvm"
-    raise SearchlabError(f"{where} is no record of {_known()}; name the format if it is one: --format")
+    raise SearchlabError(f"{where} is not a record of {_known()}; name the format if it is one: --format")
 
 
 def _known() -> str:
@@ -123,7 +123,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         raise SearchlabError(f"no task of {path} can be imported: {'; '.join(notes)}")
     for one in logs:
         if one.path.exists():
-            raise SearchlabError(f"{one.path} is there already; choose another --out, or remove it")
+            raise SearchlabError(f"{one.path} already exists; choose another --out, or remove it")
     for one in logs:
         log = one.path.with_suffix("") if one.path.suffix == ".gz" else one.path
         writer = LogWriter(log, one.header, durable=False)
@@ -211,9 +211,7 @@ def _target(task: ForeignTask, wanted: As) -> Any:
     try:
         return resolve_target({name: value for name, value in task.target.items() if name in NAMED})
     except SearchlabError as error:
-        raise SearchlabError(
-            f"the target of {task.name} is none that can be used here ({error}); give --target"
-        ) from None
+        raise SearchlabError(f"the target of {task.name} cannot be used here ({error}); give --target") from None
 
 
 def _record(task: ForeignTask, trial: ForeignTrial, config: Mapping[str, Any]) -> Record:

@@ -28,7 +28,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     Raises SearchlabError if ``out`` exists already.
     """
     if out.exists():
-        raise SearchlabError(f"{out} is there already; choose another directory as --out")
+        raise SearchlabError(f"{out} already exists; choose another directory as --out")
     functions = {name: number for number, name in enumerate(dict.fromkeys(_function(log) for log in logs), 1)}
     strategies: dict[tuple[str, str], dict[int, list[Log]]] = {}
     notes = []

@@ -161,7 +161,7 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
         if isinstance(content, dict):
             return content, left_out
     raise SearchlabError(
-        f"{path} is no cache file of Kernel Tuner and no T4 file: it is not one JSON object ({problem})"
+        f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not one JSON object ({problem})"
     )
 
 
@@ -190,7 +190,7 @@ def _value(given: Any) -> Value | None:
 def _cache(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
     names, values, entries = content["tune_params_keys"], content.get("tune_params"), content.get("cache")
     if not isinstance(names, list) or not isinstance(values, dict) or not isinstance(entries, dict):
-        raise SearchlabError(f"{path} is no cache file of Kernel Tuner: tune_params or cache is missing or no object")
+        raise SearchlabError(f"{path} is not a Kernel Tuner cache file: tune_params or cache is missing or no object")
     file = _File(path, CACHE, 1e-3, _parameters(path, names, values))
     _check_objective(path, content.get("objective"))
     positions = {name: {value: value for value in given} for name, given in file.parameters.items()}
@@ -247,7 +247,7 @@ def _parameters(path: Path, names: list[Any], values: dict[str, Any]) -> dict[st
 def _t4(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
     results, metadata = content.get("results"), content.get("metadata")
     if not isinstance(results, list):
-        raise SearchlabError(f"{path} is no cache file of Kernel Tuner and no T4 file: it has no list of results")
+        raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it has no list of results")
     metadata = metadata if isinstance(metadata, dict) else {}
     file = _File(path, T4, _unit(path, metadata.get("timeunit", "milliseconds")), {})
     for number, result in enumerate(results, 1):

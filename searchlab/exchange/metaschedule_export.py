@@ -34,7 +34,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
 
     for path in files_of(out):
         if path.exists():
-            raise SearchlabError(f"{path} is there already; choose another directory as --out")
+            raise SearchlabError(f"{path} already exists; choose another directory as --out")
     results = [Result(log) for log in logs]
     spaces = [result.space for result in results]
     out.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ def _open(out: Path) -> tuple[BaseStorage, set[str]]:
         return storage, set(optuna.get_all_study_names(storage))
     except (SQLAlchemyError, RuntimeError, ValueError, LookupError, TypeError) as error:
         raise SearchlabError(
-            f"{out} is no storage of Optuna: {first_line(error)}; choose another file as --out"
+            f"{out} is not an Optuna storage: {first_line(error)}; choose another file as --out"
         ) from None
 
 

@@ -75,7 +75,7 @@ class Journal:
         except OSError as error:
             raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
         except (ValueError, KeyError) as error:
-            raise SearchlabError(f"{path} is damaged, or is no journal of Optuna: {error}") from None
+            raise SearchlabError(f"{path} is damaged, or is not an Optuna journal: {error}") from None
 
     def open(self, name: str, identity: Mapping[str, Any]) -> SearchLog:
         """The search ``name``, begun if it is not there. Raises SearchlabError if it has another identity."""
@@ -115,7 +115,7 @@ def _storing() -> Iterator[None]:
     except OSError as error:
         raise SearchlabError(
             f"cannot write the journal of the search: {error.strerror}; free space or check the disk, then repeat the "
-            f"command, which goes on from what is written"
+            f"command, which continues from what was written"
         ) from None
 
 

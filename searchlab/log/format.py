@@ -328,7 +328,7 @@ def _header(line: bytes) -> Line:
 def check_follows(item: Final | Ended, trials: int) -> None:
     """Raise msgspec.ValidationError where a line that is no trial cannot follow ``trials`` trials."""
     if item.trials != trials:
-        raise msgspec.ValidationError(f"it is of {item.trials} trials, but {trials} precede it")
+        raise msgspec.ValidationError(f"it says {item.trials} trials, but {trials} precede it")
     if isinstance(item, Ended):
         return
     if not item.finalists or not all(0 <= one.index < trials and one.seconds for one in item.finalists):
@@ -367,7 +367,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
                 if size > limit or line > limit // 16:
                     what = f"to more than {limit >> 20} MB" if size > limit else f"a line of {line >> 20} MB"
                     raise SearchlabError(
-                        f"{path} has {len(data) >> 10} kB and unpacks {what}, which is no file of searchlab; set the "
+                        f"{path} has {len(data) >> 10} kB and unpacks {what}, which no searchlab file does; set the "
                         f"environment variable {UNPACK} to a larger number of megabytes if it is one"
                     )
     except (OSError, EOFError, zlib.error) as error:

@@ -36,7 +36,7 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         path = PurePosixPath(self.log)
         if path.is_absolute() or ".." in path.parts or path.suffix != ".jsonl":
-            raise ValueError(f"{self.log!r} is no path of a log below the directory")
+            raise ValueError(f"{self.log!r} is not the path of a log in the directory")
 
 
 class StudyPlan(msgspec.Struct, frozen=True):

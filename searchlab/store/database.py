@@ -111,7 +111,7 @@ def _mode_to_read(path: Path) -> str:
     try:
         path.stat()
     except FileNotFoundError:
-        raise SearchlabError(f"there is no store at {path}; searchlab store add makes one of logs") from None
+        raise SearchlabError(f"there is no store at {path}; searchlab store add creates one from logs") from None
     except (OSError, ValueError) as error:
         raise _cannot_open(path, error) from None
     if _is_writable(path):
@@ -150,7 +150,7 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
         _check(database, path)
         if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise SearchlabError(
-                f"the file system of {path} cannot hold a store, which processes share; choose a disk of this machine"
+                f"the file system of {path} cannot hold a store, which several processes share; choose a local disk"
             )
         database.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may cost the last logs, no more
         return database
@@ -176,7 +176,7 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
 def _check(database: sqlite3.Connection, path: Path) -> None:
     """Raise SearchlabError if the database is no store that this searchlab reads."""
     if _number(database, "application_id") != APPLICATION:
-        raise SearchlabError(f"{path} is a database of another program, and no store of searchlab; name another file")
+        raise SearchlabError(f"{path} is a database of another program, not a searchlab store; name another file")
     if (version := _number(database, "user_version")) != VERSION:
         raise SearchlabError(
             f"{path} is a store of version {version}, and this searchlab reads version {VERSION}; use the searchlab "

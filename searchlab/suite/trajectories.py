@@ -195,7 +195,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
         own = runs.setdefault(header.name, {}).setdefault(header.table, {})
         if header.seed in own:
             raise SearchlabError(
-                f"{path}: another log is of {header.name!r} with seed {header.seed} too; leave one out"
+                f"{path}: another log has strategy {header.name!r} and seed {header.seed} too; leave one out"
             )
         own[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
         told[header.name, header.table] = header

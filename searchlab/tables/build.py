@@ -115,9 +115,9 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         raise SearchlabError("the study names a suite, whose tables are measured already; name workloads and spaces")
     if study.spec.measure.replays:
         kind = study.spec.measure.identity()["kind"]
-        raise SearchlabError(f'measure.kind is "{kind}", which measures nothing; to build a table, choose another kind')
+        raise SearchlabError(f'measure.kind is "{kind}", which does not measure; choose another kind to build a table')
     if limit is not None and limit < 1:
-        raise SearchlabError(f"the limit is the number of configs to measure; it must be at least 1, not {limit}")
+        raise SearchlabError(f"the limit, the number of configs to measure, must be at least 1, not {limit}")
     spec = msgspec.structs.replace(
         study.spec, policies=[NamedPolicy("random", label=TABLE)], seeds=[seed], batch=BATCH, warm_start=[],
         seconds=None, stop_after=None,
@@ -129,7 +129,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
             raise SearchlabError(
-                f"{run.searched.name} has more configs for {run.workload} than can be counted; set --limit to the "
+                f"{run.searched.name} has too many configs for {run.workload} to count; set --limit to the "
                 f"number of configs to measure"
             )
         trials = min(number for number in (size, limit) if number is not None)
@@ -187,7 +187,7 @@ def _write(log: Log, path: Path) -> None:
         part.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in (log.header, *log.records)))
         part.replace(plain)
     except OSError as error:
-        raise SearchlabError(f"cannot write {path}: {error.strerror}; free space, and run this again") from None
+        raise SearchlabError(f"cannot write {path}: {error.strerror}; free space, then run this again") from None
     if plain != path:
         pack(plain, path)
 

@@ -124,7 +124,7 @@ def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Pa
     workloads = dict.fromkeys(trials.workload for trials in recorded)
     if len(workloads) < 2:
         raise SearchlabError(
-            f"the split by-task trains on other workloads, but every log is of {recorded[0].workload}; "
+            f"the split by-task trains on other workloads, but every log is for {recorded[0].workload}; "
             f"give logs of another workload too, or choose the split within-task"
         )
     kind = FEATURES[features]

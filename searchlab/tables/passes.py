@@ -242,7 +242,7 @@ class TimedPasses:
             os.fsync(journal.fileno())
         except OSError as error:
             raise SearchlabError(
-                f"cannot write {self.path}: {error.strerror}; free space, and run this again"
+                f"cannot write {self.path}: {error.strerror}; free space, then run this again"
             ) from None
 
     def _readings(
@@ -261,8 +261,7 @@ class TimedPasses:
             if trials:
                 raise
             raise SearchlabError(
-                f"the program that tells how steady the machine is fails now ({error}); remove {self.path.parent}, "
-                f"and rebuild the table"
+                f"the sentinel program fails now ({error}); remove {self.path.parent}, and rebuild the table"
             ) from None
         sentinel = [value for values in seconds[:: EVERY + 1] for value in values]
         if len(trials) % EVERY:

@@ -97,7 +97,7 @@ def test_a_plan_names_logs_below_its_directory_alone(log: str, tmp_path: Path) -
     write_plan(tmp_path, [planned(tmp_path / "a.jsonl", tmp_path, "a", 0)])
     path = tmp_path / PLAN
     path.write_text(path.read_text().replace('"a.jsonl"', json.dumps(log)))
-    with pytest.raises(SearchlabError, match="is no path of a log below the directory"):
+    with pytest.raises(SearchlabError, match="is not the path of a log in the directory"):
         read_plan(tmp_path)
 
 

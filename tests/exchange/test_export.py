@@ -198,7 +198,7 @@ def test_two_logs_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_storage_is_refused(tmp_path: Path) -> None:
     (tmp_path / "study.db").write_text("not a database, but long enough to be looked at" * 100)
-    with pytest.raises(SearchlabError, match="study.db is no storage of Optuna"):
+    with pytest.raises(SearchlabError, match="study.db is not an Optuna storage"):
         export_logs([table(tmp_path / "a.jsonl")], "optuna", tmp_path / "study.db")
 
 

@@ -1,4 +1,4 @@
-"""Every kind of measurement answers for itself; and settings by the names that they had in earlier releases."""
+"""Every kind of measurement answers for itself."""
 
 from __future__ import annotations
 
@@ -11,19 +11,15 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.measure.table import TableMeasurer
-from searchlab.run.study import Study
-from searchlab.run.tune import tune
 from tests.support import toys
 from tests.support.logs import write_table
 
 RUN = {
     "number": 1, "repeat": 3, "min_repeat_ms": 10, "prune_factor": 3.0, "build_timeout": 15.0, "run_timeout": 15.0,
-    "check": True, "memory_limit_mb": 4096,
+    "check": True, "memory_limit_mb": 4096, "statistic": "median",
 }  # fmt: skip
-STUDY = {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"]}
 
 
 def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
@@ -68,45 +64,3 @@ def test_settings_are_light() -> None:
 def test_a_worker_is_sent_plain_settings() -> None:
     plain = LocalSettings(repeat=7, prune_factor=2, finalists=9).for_worker()
     assert type(plain).__name__ == "RunSettings" and (plain.repeat, plain.prune_factor) == (7, 2)
-
-
-# --- words of earlier releases --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [{"kind": "local"}, {"kind": "rpc", "tracker": "10.0.0.1:9190", "key": "two"}])
-def test_a_setting_by_its_old_name_is_refused_with_the_new_one(kind: dict[str, str], tmp_path: Path) -> None:
-    measure = {**kind, "stop_factor": 2}
-    said = "the key 'stop_factor' in measure is called 'prune_factor' now"
-    with pytest.raises(SearchlabError, match=said):
-        Study.from_dict({**STUDY, "measure": measure})
-    with pytest.raises(SearchlabError, match="the key 'stop_factor' is called 'prune_factor' now"):
-        tune("gemm:8x8x8", space="knob-template", policy="random", log=tmp_path / "a.jsonl", measure=measure)
-    with pytest.raises(SearchlabError, match="unknown key 'stop_facto'"):
-        Study.from_dict({**STUDY, "measure": {**kind, "stop_facto": 2}})
-
-
-def test_a_log_in_the_old_words_is_read_and_resumed(tmp_path: Path) -> None:
-    """A log as searchlab 0.1 wrote it: its header says ``stop_factor``, and its last record ``stopped``."""
-    log = tmp_path / "a.jsonl"
-    measure = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "finalists": 0, "sentinel": 0}
-
-    def run(trials: int, **changes: object) -> None:
-        tune(
-            "gemm:16x16x16", space="knob-template", policy="random", log=log, trials=trials, batch=2,
-            measure=measure | changes,
-        )  # fmt: skip
-
-    run(2)
-    header, first, last = log.read_text().splitlines()
-    assert '"prune_factor":3.0' in header and '"stopped"' not in header + first + last
-    old = json.loads(last) | {"stopped": True}
-    old.pop("pruned", None)
-    old_lines = [header.replace('"prune_factor"', '"stop_factor"'), first, json.dumps(old, separators=(",", ":"))]
-    log.write_text("".join(line + "\n" for line in old_lines))
-    assert [trial.measurement.pruned for trial in read_log(log).trials][-1] is True
-    with pytest.raises(SearchlabError, match="its measure is .*prune_factor"):
-        run(4, prune_factor=2)
-    run(4)
-    lines = log.read_text().splitlines()
-    assert lines[:3] == old_lines and len(lines) == 5
-    assert not any('"stopped"' in line for line in lines[3:])

@@ -55,7 +55,7 @@ def test_a_file_that_is_no_store(tmp_path: Path, log: Path) -> None:
     refused(other, "other.db is a database of another program", log)
     refused(Store(tmp_path), "cannot open the store .*: it is no file", log)
     refused(Store(tmp_path / "a\0b"), "cannot open the store .*embedded null byte", log)
-    refused(Store(tmp_path / "absent" / "s.db"), "there is no store at .*; searchlab store add makes one of logs")
+    refused(Store(tmp_path / "absent" / "s.db"), "there is no store at .*; searchlab store add creates one from logs")
     assert not (tmp_path / "absent").exists()
     refused(Store(log / "s.db"), "cannot open the store .*: Not a directory|File exists", log)
 

@@ -24,7 +24,7 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from searchlab_spaces.templates import KnobTemplate, TemplateConfig, cpu, registry
+from searchlab_spaces.templates import KnobTemplate, TemplateConfig, registry
 from searchlab_spaces.templates.registry import find_template, installed_templates, template
 from searchlab_spaces.templates.space import DEFAULTS
 
@@ -229,10 +229,6 @@ def test_built_in_templates_are_registered_as_anybody_s_are() -> None:
     for (op, kind), name in DEFAULTS.items():
         found = find_template(name)
         assert (found.name, found.op, found.target) == (name, op, kind)
-
-
-def test_a_template_is_found_where_it_was_in_earlier_versions() -> None:
-    assert find_template("searchlab_spaces.templates_cpu:gemm").function is cpu.gemm
 
 
 def test_templates_are_listed_without_importing_them() -> None:

@@ -350,11 +350,6 @@ def test_samples_are_valid_programs(native: Target) -> None:
     assert len(valid_configs(space, np.random.default_rng(0), 30)) == 30
 
 
-def test_a_function_is_found_where_it_was_in_earlier_versions(native: Target) -> None:
-    space = Trace(parse_workload("gemm:8x8x8"), native, function="searchlab_spaces.stochastic:stochastic_schedule_mm")
-    assert space._run_function is stochastic_schedule_mm
-
-
 @pytest.mark.parametrize("spelling", ["gemm:64x64x64", "gemm:35x70x105", "conv2d:1x7x7x8x3x5x5:p2"])
 def test_what_tvm_draws_of_a_function_of_ours_is_in_its_space(spelling: str, native: Target) -> None:
     function = f"searchlab_spaces.trace.cpu:stochastic_schedule_{spelling.partition(':')[0]}"
