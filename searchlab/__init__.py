@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from . import conformance as conformance
     from .analysis import Comparison, compare
     from .apply import apply_best, apply_history_best, build_best
-    from .costmodel import CostModel, Surrogate
+    from .costmodel import BoundCostModel, CostModel
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
     from .log.result import Result, Results, load_log
     from .plugins import trusting
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "analysis": ("Comparison", "compare"),
     "apply": ("apply_best", "apply_history_best", "build_best"),
-    "costmodel": ("CostModel", "Surrogate"),
+    "costmodel": ("CostModel", "BoundCostModel"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
     "plugins": ("trusting",),
     "policy": ("NeverTwice", "Policy"),
@@ -49,6 +49,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = ("analysis", "apply", "conformance")
 
 __all__ = [
+    "BoundCostModel",
     "Comparison",
     "Config",
     "CostModel",
@@ -64,7 +65,6 @@ __all__ = [
     "Space",
     "Store",
     "Study",
-    "Surrogate",
     "Target",
     "Trial",
     "UnsupportedSpace",

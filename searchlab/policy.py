@@ -41,7 +41,7 @@ class Policy(ChecksOptions, ABC):
     no clock, no global random state, no thread count. So a run is resumed by running it again.
 
     Options are keyword arguments of the constructor, with defaults. A constructor that names ``cost_model``
-    is given a :class:`~searchlab.costmodel.Surrogate`: the cost model that the study chose, with its features.
+    is given a :class:`~searchlab.costmodel.BoundCostModel`: the cost model that the study chose, with its features.
     """
 
     origin: ClassVar[Origin | None] = None

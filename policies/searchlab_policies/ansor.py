@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel
 from searchlab.options import Count, Natural, UnitInterval
 from searchlab.plugins import Plugin
 from searchlab.policy import Origin
@@ -60,14 +61,14 @@ class Ansor(ModelGuided):
         ),
     )
     own_cost_model = Plugin("pack-sum")
-    own_features = "store"
+    own_features = "per-store"
 
     def __init__(
         self,
         space: Space,
         *,
         seed: int,
-        cost_model: Surrogate,
+        cost_model: BoundCostModel,
         n_startup: Count = 101,
         population: Count = 2048,
         generations: Natural = 4,
@@ -129,7 +130,7 @@ class Ansor(ModelGuided):
                 population = self._children(population, scores, rng)
         return [config for _, _, config in sorted(best, reverse=True)]
 
-    def _children(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
+    def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """The next generation: parents drawn in proportion to their scores, most of them mutated."""
         parents = rng.choice(len(population), size=self.population, p=chances(scores))
         mutated = rng.random(self.population) < self.mutation_prob

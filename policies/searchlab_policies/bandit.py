@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import COST_MODELS, Surrogate, make_cost_model
+from searchlab.costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
 from searchlab.options import Count, NonNegative
@@ -155,5 +155,5 @@ def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
             raise SearchlabError(f"arm {name!r} takes no cost model; leave 'cost_model' and 'features' out")
         return cls(space, seed=seed, **options)
     model, features = model_of(cls, entry.get("cost_model"), entry.get("features"))
-    surrogate = Surrogate(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
-    return cls(space, seed=seed, cost_model=surrogate, **options)  # type: ignore[call-arg]
+    bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
+    return cls(space, seed=seed, cost_model=bound, **options)  # type: ignore[call-arg]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
+from ..costmodel import COST_MODELS, BoundCostModel, CostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from ..plugins import Plugin, PluginSpec
@@ -109,7 +109,7 @@ class PolicySubject(_Subject):
         options = dict(self.plugin.options)
         if takes_cost_model(self.cls):
             model = make_cost_model(self.cost_model, seed)
-            options["cost_model"] = Surrogate(model, make_features(self.features, space))
+            options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
         try:
             policy = self.cls(space, seed=seed, **options)
         except SearchlabError as error:

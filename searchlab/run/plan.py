@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..console import one_line
-from ..costmodel import COST_MODELS, Surrogate, make_cost_model
+from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.budget import Budget
@@ -123,19 +123,19 @@ class Strategy:
     def name(self) -> str:
         return one_line(self.label or self.policy.name)
 
-    def start(self, space: Space, seed: int) -> tuple[Policy, Surrogate | None]:
+    def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
         """A new policy, and its cost model; None if it takes none.
 
         Raises SearchlabError for an option that the policy or the cost model does not have.
         """
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
-        surrogate = None
+        cost_model = None
         if self.cost_model is not None:
             model = make_cost_model(self.cost_model, seed)
-            surrogate = options["cost_model"] = Surrogate(model, make_features(self.features, space))
+            cost_model = options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
         with POLICIES.blamed(self.policy_class, "its constructor"):
-            return self.policy_class(space, seed=seed, **options), surrogate
+            return self.policy_class(space, seed=seed, **options), cost_model
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Run:
     def workload(self) -> str:
         return str(self.space.workload)
 
-    def start(self) -> tuple[Policy, Surrogate | None]:
+    def start(self) -> tuple[Policy, BoundCostModel | None]:
         """A new policy, and its cost model; see :meth:`Strategy.start`."""
         return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
 

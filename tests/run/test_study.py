@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
@@ -106,7 +106,7 @@ class Owner(Random):
     own_cost_model = Plugin("ridge", {"alpha": 2.0})
     own_features = "program"
 
-    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate) -> None:
+    def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel) -> None:
         super().__init__(space, seed=seed)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.policy import POLICIES, Policy, takes_cost_model
 from searchlab.space import Space
@@ -64,6 +64,6 @@ def start(name: str, where: str, seed: int = 0) -> Policy:
     cls = POLICIES.load(name)
     options = dict(OPTIONS.get(name, {}))
     if takes_cost_model(cls):
-        options["cost_model"] = Surrogate(XGBoost(seed=seed, rounds=20), KnobFeatures(space))
+        options["cost_model"] = BoundCostModel(XGBoost(seed=seed, rounds=20), KnobFeatures(space))
     policy: Policy = cls(space, seed=seed, **options)
     return policy

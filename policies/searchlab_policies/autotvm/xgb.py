@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.errors import SearchlabError
 from searchlab.options import Count, NonNegative
 from searchlab.plugins import Plugin
@@ -64,7 +64,7 @@ class AutoTVMXgb(NeverTwice):
         space: Space,
         *,
         seed: int,
-        cost_model: Surrogate,
+        cost_model: BoundCostModel,
         plan_size: Count = 64,
         diversity_filter_ratio: NonNegative = 0.0,
         chains: Count = 128,

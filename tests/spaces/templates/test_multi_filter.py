@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm.s_tir import Schedule
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.policy import POLICIES, takes_cost_model
@@ -175,7 +175,7 @@ def test_every_policy_exhausts_a_filtered_template(native: Target, name: str) ->
     space = made("tiles", native)
     options = dict(policies.OPTIONS.get(name, {}))
     if takes_cost_model(POLICIES.load(name)):
-        options["cost_model"] = Surrogate(XGBoost(seed=0, rounds=5), KnobFeatures(space))
+        options["cost_model"] = BoundCostModel(XGBoost(seed=0, rounds=5), KnobFeatures(space))
     policy = POLICIES.load(name)(space, seed=0, **options)
     asked: list[int] = []
     while configs := policy.ask(3):
