@@ -16,8 +16,7 @@ import numpy as np
 from searchlab.arrays import Floats
 from searchlab.costmodel import BoundCostModel
 from searchlab.options import Count, Natural, UnitInterval
-from searchlab.plugins import Plugin
-from searchlab.policy import Origin
+from searchlab.policy import Origin, OwnModel
 from searchlab.space import Config, Space
 
 from .model_guided import ModelGuided, chances
@@ -29,7 +28,7 @@ WEIGHTS = {
 """How often a mutation is of a knob with each role, by the kind of target; ``other`` knobs are not in Ansor's space."""
 
 
-class Ansor(ModelGuided):
+class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
     """Evolves programs on the sums of the scores of their stores, and proposes the best new ones met.
 
     Before the model is trained, evolution goes by random scores.
@@ -60,8 +59,6 @@ class Ansor(ModelGuided):
             "the cost of a trial is the study's; TVM's is the mean of the repeats",
         ),
     )
-    own_cost_model = Plugin("pack-sum")
-    own_features = "per-store"
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ SLOW_PREDICTIONS = 256
 """How many configs are predicted for one batch where each takes a program, and so milliseconds and more."""
 
 
-class ModelGuided(NeverTwice):
+class ModelGuided(NeverTwice, takes_cost_model=True):
     """Trains the model on all trials after each batch, and lets :meth:`search` fill the next one by its predictions.
 
     n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was

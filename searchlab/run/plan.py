@@ -19,7 +19,7 @@ from ..log.header import Header, RandomDraws
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginSpec
-from ..policy import POLICIES, Policy, model_of, takes_cost_model
+from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..space import SPACES, Space
 from ..target import Target
@@ -107,16 +107,16 @@ class Strategy:
         """The strategy of these names. Raises SearchlabError if there is no such policy or cost model.
 
         cost_model, features: only for a policy that takes a cost model, which has by default those of
-            :func:`~searchlab.policy.model_of`.
+            :meth:`~searchlab.policy.Traits.model`.
         """
         plugin, policy_class = POLICIES.named(policy)
         POLICIES.check_class(plugin.name, policy_class)
-        if not takes_cost_model(policy_class):
+        if not policy_class.traits.takes_cost_model:
             for name, given in (("cost_model", cost_model), ("features", features)):
                 if given:
                     raise SearchlabError(f"policy {plugin.name!r} takes no cost model; leave out {name}, {given!r}")
             return cls(plugin, policy_class, label=label)
-        model, features = model_of(policy_class, cost_model, features)
+        model, features = policy_class.traits.model(cost_model, features)
         return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label)
 
     @property

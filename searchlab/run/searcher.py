@@ -35,7 +35,7 @@ class Searcher:
         self._predict_seconds = 0.0
         self._elsewhere = elsewhere
         start = self._seconds()
-        with POLICIES.blamed(type(self.policy), "tell"):
+        with POLICIES.blamed(type(self.policy), "warm_start"):
             run.warm_start.feed(self.policy, self.cost_model)
         self.train_seconds = self._seconds() - start
 

@@ -26,7 +26,7 @@ from ..measure.settings import Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Count, checked
 from ..plugins import Plugin
-from ..policy import POLICIES, has_own_model, takes_cost_model
+from ..policy import POLICIES
 from ..schema import explained
 from ..target import resolve_target
 from ..workload import parse_workload
@@ -255,8 +255,9 @@ class Study:
         """The policy of ``entry``, with each cost model of the study if it takes those; all have a label."""
         label = entry.label or entry.name
         cls = self.given.policies.get(entry.name) or POLICIES.load(entry.name)
+        POLICIES.check_class(entry.name, cls)
         policy = {"name": cls if entry.name in self.given.policies else entry.name, "options": entry.options}
-        if not takes_cost_model(cls) or entry.cost_model or has_own_model(cls):
+        if not cls.traits.takes_cost_model or entry.cost_model or cls.traits.own_model:
             own = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
             yield Strategy.of(policy, own, entry.features, label)
             return

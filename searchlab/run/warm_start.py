@@ -124,11 +124,11 @@ class WarmStart:
         return [trial for run in self.own for trial in run.trials]
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
-        """Train the cost model on the runs in other spaces, and tell the policy those in its own."""
+        """Train the cost model on the runs in other spaces, and start the policy from those in its own."""
         if cost_model is not None and self.others:
             cost_model.pretrain([run.task for run in self.others])
         if self.own:
-            policy.tell(self.trials)
+            policy.warm_start(self.trials)
 
 
 NOTHING = WarmStart()

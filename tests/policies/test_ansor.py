@@ -11,6 +11,7 @@ import pytest
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures, PerStoreFeatures
 from searchlab.errors import SearchlabError
+from searchlab.policy import OwnModel
 from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_costmodels.pack_sum import PackSum
@@ -48,8 +49,7 @@ def test_its_numbers_are_tvms() -> None:
     roles = ("tile", "unroll", "location", "parallel")
     assert [WEIGHTS["llvm"][role] for role in roles] == [0.90, 0.04, 0.05, 0.01]
     assert [WEIGHTS["cuda"].get(role) for role in roles] == [0.90, 0.10, None, None]
-    assert Ansor.own_cost_model is not None and Ansor.own_cost_model.name == "pack-sum"
-    assert Ansor.own_features == "per-store"
+    assert Ansor.traits.own_model == OwnModel("pack-sum", "per-store")
 
 
 def test_the_model_is_asked_only_after_its_warm_up() -> None:

@@ -130,7 +130,7 @@ class Slow(CostModel):
         return np.zeros(len(features))
 
 
-class Trains(NeverTwice):
+class Trains(NeverTwice, takes_cost_model=True):
     """Trains its cost model when it is told, or when it proposes."""
 
     def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel, when: str = "tell") -> None:
