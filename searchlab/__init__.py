@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .apply import apply_best, apply_history_best, build_best
     from .costmodel import BoundCostModel, CostModel
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
+    from .executors.contract import RunExecutor
     from .log.result import Result, Results, load_log
     from .plugins import trusting
     from .policy import NeverTwice, Policy
@@ -34,6 +35,7 @@ _HOMES = {
     "apply": ("apply_best", "apply_history_best", "build_best"),
     "costmodel": ("CostModel", "BoundCostModel"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
+    "executors.contract": ("RunExecutor",),
     "plugins": ("trusting",),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
@@ -61,6 +63,7 @@ __all__ = [
     "ProductSpace",
     "Result",
     "Results",
+    "RunExecutor",
     "SearchlabError",
     "Space",
     "Store",
