@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +13,8 @@ TOP = 512
 the time grows with the number of trials, not with its square."""
 
 
-class Scale(NamedTuple):
+@dataclass(frozen=True)
+class Scale:
     """``slope * ranking + offset``: the order of a ranking, in units of the score."""
 
     slope: float = 0.0

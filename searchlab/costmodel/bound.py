@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +58,8 @@ def bind(model: CostModel, features: Features | type[Features]) -> None:
     model.columns_per_store = features.columns_per_store
 
 
-class OtherTask(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class OtherTask:
     """Trials of another task: its space, the configs, and the score (n,) of each."""
 
     space: Space
