@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from . import conformance as conformance
     from .analysis import Comparison, compare
     from .apply import apply_best, apply_history_best, build_best
-    from .costmodel import CostModel, Surrogate
+    from .costmodel import BoundCostModel, CostModel
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
+    from .executors.contract import RunExecutor
     from .log.result import Result, Results, load_log
     from .plugins import trusting
     from .policy import NeverTwice, Policy
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "analysis": ("Comparison", "compare"),
     "apply": ("apply_best", "apply_history_best", "build_best"),
-    "costmodel": ("CostModel", "Surrogate"),
+    "costmodel": ("CostModel", "BoundCostModel"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
+    "executors.contract": ("RunExecutor",),
     "plugins": ("trusting",),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
@@ -49,6 +51,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = ("analysis", "apply", "conformance")
 
 __all__ = [
+    "BoundCostModel",
     "Comparison",
     "Config",
     "CostModel",
@@ -60,11 +63,11 @@ __all__ = [
     "ProductSpace",
     "Result",
     "Results",
+    "RunExecutor",
     "SearchlabError",
     "Space",
     "Store",
     "Study",
-    "Surrogate",
     "Target",
     "Trial",
     "UnsupportedSpace",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -34,15 +33,60 @@ class Origin:
     deviations: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class OwnModel:
+    """The cost model that belongs to an algorithm: a study's other cost models are not tried with it.
+
+    An entry of a study that names a cost model for the policy takes that one instead.
+
+    Attributes:
+        cost_model: A registered name, or a :class:`~searchlab.plugins.Plugin` with its options.
+        features: The features that it sees.
+    """
+
+    cost_model: PluginSpec
+    features: str = "knob"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a policy declares of itself, by keywords of its class: ``class Grid(NeverTwice, uses_seed=False)``.
+
+    A class inherits the traits that it does not declare.
+
+    Attributes:
+        takes_cost_model: The constructor takes ``cost_model``, a :class:`~searchlab.costmodel.BoundCostModel`: the cost
+            model that the study chose, with its features. A class that declares ``own_model`` takes one as well.
+        own_model: The cost model that belongs to the algorithm.
+        uses_seed: False if the policy proposes the same configs for any seed, for example grid.
+        needs_asks: The policy must know which ask proposed a trial, for example bandit, to credit its arms. Its state
+            is then a function of the asks too. Its runs still resume, since a resumed run asks again.
+        stops: The strategy may end although its space is not exhausted, for example at a local optimum.
+    """
+
+    takes_cost_model: bool = False
+    own_model: OwnModel | None = None
+    uses_seed: bool = True
+    needs_asks: bool = False
+    stops: bool = False
+
+    def model(self, cost_model: PluginSpec | None = None, features: str | None = None) -> tuple[PluginSpec, str]:
+        """The cost model and the features to search with: those given, else its own, else ``xgboost`` and ``knob``."""
+        own = self.own_model or OwnModel("xgboost", "knob")
+        return own.cost_model if cost_model is None else cost_model, features or own.features
+
+
 class Policy(ChecksOptions, ABC):
     """A search strategy: it is asked for configs, and told their costs.
 
     Its state is a function of (space, options, seed, the trials told so far in order) and of nothing else:
     no clock, no global random state, no thread count. So a run is resumed by running it again.
 
-    Options are keyword arguments of the constructor, with defaults. A constructor that names ``cost_model``
-    is given a :class:`~searchlab.costmodel.Surrogate`: the cost model that the study chose, with its features.
+    Options are keyword arguments of the constructor, with defaults. Keywords of the class declare its :class:`Traits`.
     """
+
+    traits: ClassVar[Traits] = Traits()
+    """What the class declares of itself; see :meth:`__init_subclass__`."""
 
     origin: ClassVar[Origin | None] = None
     """The published strategy that this one is, or is related to; None if it claims none.
@@ -50,32 +94,29 @@ class Policy(ChecksOptions, ABC):
     It is of the class that declares it, and not of those derived from it: see :func:`origins`.
     """
 
-    own_cost_model: ClassVar[PluginSpec | None] = None
-    """The cost model that belongs to the algorithm; a study's other cost models are then not tried with it.
-
-    An entry of a study that names a cost model for this policy takes that one instead; see :func:`model_of`.
-    """
-
-    own_features: ClassVar[str] = ""
-    """The features of :attr:`own_cost_model`."""
-
-    n_startup = 0
-    """Trials before the policy uses what it learns; up to there it goes by chance."""
+    n_startup: int = 0
+    """Trials before an instance uses what it learns; up to there it goes by chance."""
 
     effective: Mapping[str, Any] = {}
-    """Options that the policy cannot use as they are -> the values that it uses. The log and reports show them."""
+    """Options that an instance cannot use as they are -> the values that it uses. The log and reports show them."""
 
-    uses_seed = True
-    """False if the policy proposes the same configs for any seed, for example grid."""
-
-    needs_asks = False
-    """True if the policy must know which ask proposed a trial, for example bandit, to credit its arms.
-
-    Its state is then a function of the asks too. Its runs still resume, since a resumed run asks again.
-    """
-
-    stops = False
-    """True if the strategy may end although its space is not exhausted, for example at a local optimum."""
+    def __init_subclass__(
+        cls,
+        *,
+        takes_cost_model: bool | None = None,
+        own_model: OwnModel | None = None,
+        uses_seed: bool | None = None,
+        needs_asks: bool | None = None,
+        stops: bool | None = None,
+        **others: Any,
+    ) -> None:
+        """Declare the :class:`Traits` of a class; None for those of its base."""
+        super().__init_subclass__(**others)
+        declared: dict[str, Any] = {
+            "takes_cost_model": True if own_model else takes_cost_model, "own_model": own_model,
+            "uses_seed": uses_seed, "needs_asks": needs_asks, "stops": stops,
+        }  # fmt: skip
+        cls.traits = replace(cls.traits, **{name: value for name, value in declared.items() if value is not None})
 
     def __init__(self, space: Space, *, seed: int) -> None:
         self.space = space
@@ -90,10 +131,16 @@ class Policy(ChecksOptions, ABC):
 
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from measured trials: those of the last ask, in order, or (before any ask) those of another log.
+        """Learn from the measured trials of this run: those of the last ask, in order."""
 
-        Another log may hold configs that are no members of the space; they must do no harm.
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        """Learn from measured trials of other runs in this space, before the first ask.
+
+        By default the policy is told them. Override this if :meth:`tell` relies on an ask, or counts trials as its own.
+        What it is given must not be proposed again. It may hold configs that are no members of the space; they must do
+        no harm.
         """
+        self.tell(trials)
 
 
 class NeverTwice(Policy):
@@ -114,8 +161,8 @@ class NeverTwice(Policy):
         """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1.
 
         No more are taken once ``n`` are new, so the number of configs may be infinite. But if only seen configs remain,
-        it must end: any space may be exhausted. A policy that ``stops`` ends where none of them is new; no random
-        configs fill its batches.
+        it must end: any space may be exhausted. A policy that declares ``stops`` ends where none of them is new; no
+        random configs fill its batches.
         """
 
     def ask(self, n: int) -> Sequence[Config]:
@@ -130,7 +177,7 @@ class NeverTwice(Policy):
                 self.seen[config] = None
                 if len(batch) == n:
                     break
-        if self.stops:
+        if self.traits.stops:
             return batch
         filling = self.space.sample_new(rng, n - len(batch), self.seen)
         self.seen.update(dict.fromkeys(filling))
@@ -181,21 +228,3 @@ def origins() -> dict[str, Origin]:
         if isinstance(origin, Origin):
             declared[name] = origin
     return declared
-
-
-def takes_cost_model(policy: type[Policy]) -> bool:
-    """Whether the constructor of ``policy`` has a parameter ``cost_model``; the policy is then given one."""
-    return "cost_model" in inspect.signature(policy).parameters
-
-
-def has_own_model(policy: type[Policy]) -> bool:
-    """Whether a cost model belongs to ``policy``; a study's other cost models are then not tried with it."""
-    return getattr(policy, "own_cost_model", None) is not None  # a plug-in may be no Policy: the kit says so
-
-
-def model_of(
-    policy: type[Policy], cost_model: PluginSpec | None = None, features: str | None = None
-) -> tuple[PluginSpec, str]:
-    """The cost model and the features for ``policy``: those given, else its own, else ``xgboost`` and ``knob``."""
-    own, own_features = (policy.own_cost_model, policy.own_features) if has_own_model(policy) else (None, "")
-    return own or "xgboost" if cost_model is None else cost_model, features or own_features or "knob"

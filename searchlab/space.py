@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .arrays import Floats, Ints
 from .config import Config as Config
 from .errors import InvalidConfig, SearchlabError
 from .knob import Kind as Kind
@@ -96,7 +97,7 @@ class Space(ChecksOptions, ABC):
     def schedule(self, config: Config) -> Schedule:
         """The workload's PrimFunc, transformed as ``config`` says. Raises InvalidConfig, which says why."""
 
-    def features(self, config: Mapping[str, Value]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def features(self, config: Mapping[str, Value]) -> Floats:
         """The choices of ``config`` as numbers, for a policy with a model of its own. No program is built.
 
         A tile is the log2 of each factor, a number is itself, and a word is a column for each word: 1 for the one that
@@ -493,7 +494,7 @@ class ProductSpace(Space):
     def _choices(self) -> frozenset[tuple[str, Value]]:
         return frozenset((knob.name, value) for knob in self.axes for value in knob.choices)
 
-    def indices(self, configs: Sequence[Config]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def indices(self, configs: Sequence[Config]) -> Ints:
         """The positions of the choices: an int array of shape (len(configs), number of knobs)."""
         return np.array(
             [[position[c[k.name]] for k, position in zip(self.axes, self._positions, strict=True)] for c in configs],

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import xgboost
 
-from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
 from searchlab.errors import SearchlabError
 from searchlab.options import Count
 
@@ -74,7 +75,7 @@ class AutoTVM(CostModel):
         self._base: xgboost.Booster | None = None
         self._discount = 1.0
 
-    def start_from(self, features: Array, scores: Array, groups: Groups) -> bool:
+    def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
         if self.transfer == "pool":
             return False
         if len(scores) < BASE_RECORDS:
@@ -86,13 +87,13 @@ class AutoTVM(CostModel):
         self._base = self._trained(features, scores, groups, *stop)
         return True
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._discount = 2 ** (-len(scores) / HALF_LIFE)
         if self._discount < LEAST_DISCOUNT:
             self._base = None
         self._trees = self._trained(features, scores, groups, ROUNDS, PATIENCE, self.plan_size)
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         if not len(features) or (self._trees is None and self._base is None):
             return np.zeros(len(features))
         if self._trees is None:
@@ -102,14 +103,14 @@ class AutoTVM(CostModel):
             data.set_base_margin(self._discount * self._base_margin(features))
         return np.asarray(self._trees.predict(data), dtype=np.float64)
 
-    def _base_margin(self, features: Array) -> Array:
+    def _base_margin(self, features: Floats) -> Floats:
         """What the base model predicts from the columns that it knows, the first."""
         assert self._base is not None
         data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
         return np.asarray(self._base.predict(data, output_margin=True), dtype=np.float64)
 
     def _trained(
-        self, features: Array, scores: Array, groups: Groups, rounds: int, patience: int, n: int
+        self, features: Floats, scores: Floats, groups: Ints, rounds: int, patience: int, n: int
     ) -> xgboost.Booster | None:
         if not features.shape[1]:  # XGBoost takes no matrix without columns, which a space without knobs has
             return None
@@ -127,7 +128,7 @@ class AutoTVM(CostModel):
         )  # fmt: skip
 
 
-def shuffled(seed: int, n: int) -> Groups:
+def shuffled(seed: int, n: int) -> Ints:
     """The rows 0 to ``n`` - 1 in random order: it decides between equal predictions."""
     return np.random.default_rng([seed, n]).permutation(n)
 
@@ -135,7 +136,7 @@ def shuffled(seed: int, n: int) -> Groups:
 class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
     """Ends the training once the average recall has not risen for ``patience`` rounds; all trees are kept."""
 
-    def __init__(self, data: xgboost.DMatrix, labels: Array, n: int, patience: int) -> None:
+    def __init__(self, data: xgboost.DMatrix, labels: Floats, n: int, patience: int) -> None:
         super().__init__()
         self._data, self._labels, self._n, self._patience = data, labels, n, patience
         self._best, self._best_round = -np.inf, 0
@@ -149,7 +150,7 @@ class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
         return epoch - self._best_round >= self._patience
 
 
-def average_recall(predicted: Array, measured: Array, n: int) -> float:
+def average_recall(predicted: Floats, measured: Floats, n: int) -> float:
     """The mean over k <= ``n`` of the share of the k+1 best measured among the k best predicted; of all, if n is more.
 
     As in AutoTVM the share is that of k, not k+1 predictions, so that 1 is never reached.

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 import lightgbm
 import numpy as np
 
-from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count
 
 from .ranking import TOP, Scale
@@ -68,7 +69,7 @@ class LightGBM(CostModel):
         self._trees: lightgbm.Booster | None = None
         self._scale = Scale(1.0)
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._mean = float(np.mean(scores))
         self._trees = None
         if features.shape[1] and len(features) > 1:  # LightGBM needs a column and two rows
@@ -82,11 +83,11 @@ class LightGBM(CostModel):
             if self.ranks:
                 self._scale = Scale.of(self._ranked(self._trees, features), scores)
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):
             return np.full(len(features), self._mean)
         return self._scale(self._ranked(self._trees, features))
 
     @staticmethod
-    def _ranked(trees: lightgbm.Booster, features: Array) -> Array:
+    def _ranked(trees: lightgbm.Booster, features: Floats) -> Floats:
         return np.asarray(trees.predict(features, num_threads=1), dtype=np.float64)

@@ -13,7 +13,8 @@ from typing import Annotated
 import numpy as np
 import xgboost
 
-from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
 
 FIRST_SCORE = 0.5
@@ -66,7 +67,7 @@ class PackSum(CostModel):
         self._mean = 0.0
         self._trees: xgboost.Booster | None = None
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._mean = float(np.mean(scores))
         self._trees = None
         stores, programs = self._stores(features)
@@ -74,14 +75,14 @@ class PackSum(CostModel):
             return
         labels = scores[programs]
 
-        def summed(predicted: Array) -> Array:
+        def summed(predicted: Floats) -> Floats:
             """For each store, the predicted score of its program."""
             return np.bincount(programs, weights=predicted, minlength=len(scores)).astype(np.float64)[programs]
 
-        def weighted_error(predicted: Array, _: xgboost.DMatrix) -> tuple[Array, Array]:
+        def weighted_error(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
             return (summed(predicted) - labels) * labels, labels
 
-        def root_mean_square(predicted: Array, _: xgboost.DMatrix) -> tuple[str, float]:
+        def root_mean_square(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
             return "p-rmse", float(np.sqrt(np.mean(np.square(summed(predicted) - labels))))
 
         data = xgboost.DMatrix(stores, label=labels, weight=labels, nthread=1)  # bins are finer where it is fast
@@ -91,7 +92,7 @@ class PackSum(CostModel):
             custom_metric=root_mean_square, verbose_eval=False, callbacks=[stop],
         )  # fmt: skip
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         stores, programs = self._stores(features)
         if self._trees is None:
             return np.full(len(features), self._mean)
@@ -101,11 +102,11 @@ class PackSum(CostModel):
             predicted += np.bincount(programs, weights=scores, minlength=len(features))
         return predicted
 
-    def _stores(self, features: Array) -> tuple[Array, Groups]:
+    def _stores(self, features: Floats) -> tuple[Floats, Ints]:
         """The stores (s, w) of all rows, and the index of the row of each."""
-        if not self.store_width:
+        if not self.columns_per_store:
             return features, np.arange(len(features))
-        n, width = len(features), self.store_width
+        n, width = len(features), self.columns_per_store
         stores = features.reshape(n * (features.shape[1] // width), width)
         programs = np.repeat(np.arange(n), features.shape[1] // width)
         there = ~np.isnan(stores).all(axis=1)

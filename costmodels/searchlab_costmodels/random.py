@@ -6,16 +6,17 @@ import hashlib
 
 import numpy as np
 
-from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
 
 
 class Random(CostModel):
     """A number in [0, 1) for each row of features, which depends only on the row and the seed."""
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         """Learn nothing."""
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         # All NaN get the same bytes, and so do 0 and -0, since equal rows must have equal bytes.
         rows = np.where(np.isnan(features), np.nan, features) + 0.0
         key = str(self.seed).encode()

@@ -22,7 +22,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
-from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
 
 ColumnShare = Annotated[float, Between(1e-6, 1)]
@@ -36,16 +37,16 @@ class Preparation:
     asks for at once. Of a column: fill for NaN, mean and scale; those ``marked`` have another that says where it was.
     """
 
-    fill: Array
-    marked: Groups
-    mean: Array
-    scale: Array
+    fill: Floats
+    marked: Ints
+    mean: Floats
+    scale: Floats
 
     @classmethod
     def of(cls, imputer: SimpleImputer, scaler: StandardScaler) -> Self:
         return cls(imputer.statistics_, imputer.indicator_.features_, scaler.mean_, scaler.scale_)
 
-    def __call__(self, features: Array) -> Array:
+    def __call__(self, features: Floats) -> Floats:
         absent = np.isnan(features)
         filled = np.where(absent, self.fill, features)
         return (np.concatenate([filled, absent[:, self.marked]], axis=1) - self.mean) / self.scale
@@ -67,18 +68,18 @@ class ScikitLearn(CostModel):
         self._blas = ThreadpoolController()
 
     @abstractmethod
-    def regressor(self, rows: Array) -> Any:
+    def regressor(self, rows: Floats) -> Any:
         """The regressor, not yet trained, for these features, scaled and without NaN."""
 
-    def kept(self, scores: Array) -> Groups:
+    def kept(self, scores: Floats) -> Ints:
         """Indices of the rows to train on, (n,): by default all."""
         return np.arange(len(scores))
 
-    def predicted(self, rows: Array) -> Any:
+    def predicted(self, rows: Floats) -> Any:
         """What the trained regressor gives for these features, scaled and without NaN."""
         return self._trained.predict(rows)
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._mean = float(np.mean(scores))
         self._prepared = self._trained = None
         if not features.shape[1]:
@@ -93,7 +94,7 @@ class ScikitLearn(CostModel):
             self._trained = self.regressor(rows).fit(rows, scores[kept])
         self._prepared = Preparation.of(imputer, scaler)
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         if self._prepared is None or not len(features):
             return np.full(len(features), self._mean)
         with self._blas.limit(limits=1):
@@ -103,7 +104,7 @@ class ScikitLearn(CostModel):
 class Forest(ScikitLearn):
     """The mean of many trees."""
 
-    def predicted(self, rows: Array) -> Any:
+    def predicted(self, rows: Floats) -> Any:
         # As scikit-learn does, number for number; but it checks the rows for each tree, which takes ten times as long
         # as the trees do for the few rows that a search asks for at once.
         rows = np.ascontiguousarray(rows, dtype=np.float32)
@@ -127,7 +128,7 @@ class RandomForest(Forest):
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
 
-    def regressor(self, rows: Array) -> Any:
+    def regressor(self, rows: Floats) -> Any:
         return RandomForestRegressor(
             n_estimators=self.trees, min_samples_leaf=self.min_samples_leaf, max_features=self.max_features,
             random_state=self.seed, n_jobs=1,
@@ -148,7 +149,7 @@ class ExtraTrees(Forest):
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
 
-    def regressor(self, rows: Array) -> Any:
+    def regressor(self, rows: Floats) -> Any:
         return ExtraTreesRegressor(
             n_estimators=self.trees, min_samples_leaf=self.min_samples_leaf, max_features=self.max_features,
             random_state=self.seed, n_jobs=1,
@@ -168,12 +169,12 @@ class GaussianProcess(ScikitLearn):
         super().__init__(seed=seed)
         self.max_rows = max_rows
 
-    def kept(self, scores: Array) -> Groups:
+    def kept(self, scores: Floats) -> Ints:
         fastest = np.argsort(-scores, kind="stable")[: self.max_rows // 2]
         others = np.setdiff1d(np.arange(len(scores)), fastest)
         return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))
 
-    def regressor(self, rows: Array) -> Any:
+    def regressor(self, rows: Floats) -> Any:
         # The distance of two rows is about the square root of twice the number of scaled columns. Fitting starts there
         # and with moderate noise; from far away it often ends with only noise, where all predictions are equal.
         apart = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
@@ -192,7 +193,7 @@ class Ridge(ScikitLearn):
         super().__init__(seed=seed)
         self.alpha = alpha
 
-    def regressor(self, rows: Array) -> Any:
+    def regressor(self, rows: Floats) -> Any:
         return RidgeRegression(alpha=self.alpha)
 
 
@@ -214,7 +215,7 @@ class Mlp(ScikitLearn):
         self.alpha = alpha
         self.steps = steps
 
-    def regressor(self, rows: Array) -> Any:
+    def regressor(self, rows: Floats) -> Any:
         return MLPRegressor(
             hidden_layer_sizes=self.hidden, solver="lbfgs", alpha=self.alpha, max_iter=self.steps,
             random_state=self.seed,

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 import numpy as np
 import xgboost
 
-from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
 
 from .ranking import TOP, Scale
@@ -67,7 +68,7 @@ class XGBoost(CostModel):
         self._trees: xgboost.Booster | None = None
         self._scale = Scale(1.0)
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._mean = float(np.mean(scores))
         self._trees = None
         if features.shape[1]:  # XGBoost takes no matrix without columns, which a space without knobs has
@@ -78,11 +79,11 @@ class XGBoost(CostModel):
             if self.ranks:
                 self._scale = Scale.of(self._ranked(self._trees, features), scores)
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):
             return np.full(len(features), self._mean)
         return self._scale(self._ranked(self._trees, features))
 
     @staticmethod
-    def _ranked(trees: xgboost.Booster, features: Array) -> Array:
+    def _ranked(trees: xgboost.Booster, features: Floats) -> Floats:
         return np.asarray(trees.inplace_predict(features), dtype=np.float64)

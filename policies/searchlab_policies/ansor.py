@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel
 from searchlab.options import Count, Natural, UnitInterval
-from searchlab.plugins import Plugin
-from searchlab.policy import Origin
+from searchlab.policy import Origin, OwnModel
 from searchlab.space import Config, Space
 
 from .model_guided import ModelGuided, chances
@@ -28,7 +28,7 @@ WEIGHTS = {
 """How often a mutation is of a knob with each role, by the kind of target; ``other`` knobs are not in Ansor's space."""
 
 
-class Ansor(ModelGuided):
+class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
     """Evolves programs on the sums of the scores of their stores, and proposes the best new ones met.
 
     Before the model is trained, evolution goes by random scores.
@@ -59,15 +59,13 @@ class Ansor(ModelGuided):
             "the cost of a trial is the study's; TVM's is the mean of the repeats",
         ),
     )
-    own_cost_model = Plugin("pack-sum")
-    own_features = "store"
 
     def __init__(
         self,
         space: Space,
         *,
         seed: int,
-        cost_model: Surrogate,
+        cost_model: BoundCostModel,
         n_startup: Count = 101,
         population: Count = 2048,
         generations: Natural = 4,
@@ -129,7 +127,7 @@ class Ansor(ModelGuided):
                 population = self._children(population, scores, rng)
         return [config for _, _, config in sorted(best, reverse=True)]
 
-    def _children(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
+    def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """The next generation: parents drawn in proportion to their scores, most of them mutated."""
         parents = rng.choice(len(population), size=self.population, p=chances(scores))
         mutated = rng.random(self.population) < self.mutation_prob

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import COST_MODELS, Surrogate, make_cost_model
+from searchlab.costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError, did_you_mean
 from searchlab.options import Count, NonNegative
-from searchlab.policy import POLICIES, NeverTwice, Origin, Policy, model_of, takes_cost_model
+from searchlab.policy import POLICIES, NeverTwice, Origin, Policy
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -28,7 +28,7 @@ ARMS = ("evolutionary", "annealing", "droplet")
 ARM_KEYS = ("name", "options", "cost_model", "features")
 
 
-class Bandit(NeverTwice):
+class Bandit(NeverTwice, needs_asks=True):
     """Lets whichever policy found improvements lately propose, and the others often enough to notice a change.
 
     Every arm is told every trial, whoever proposed it. So an arm must be a policy that can be told of trials that it
@@ -55,7 +55,6 @@ class Bandit(NeverTwice):
             "a config that is known already is no use of the arm that proposes it: the arm is asked again",
         ),
     )
-    needs_asks = True
 
     def __init__(
         self,
@@ -122,7 +121,18 @@ class Bandit(NeverTwice):
         area = sum(position for position, improved in enumerate(results, 1) if improved)
         return area / (len(results) * (len(results) + 1) / 2) if results else 0.0
 
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        self._note(trials)
+        for policy in self.arms:
+            policy.warm_start(trials)
+
     def tell(self, trials: Sequence[Trial]) -> None:
+        self._note(trials)
+        for policy in self.arms:
+            policy.tell(trials)
+
+    def _note(self, trials: Sequence[Trial]) -> None:
+        """Note which trials were a new best, for the arms that proposed them."""
         before = len(self.trials)
         super().tell(trials)
         for trial in self.trials[before:]:
@@ -131,8 +141,6 @@ class Bandit(NeverTwice):
             arm = self._proposed_by.pop(trial.config, None)
             if arm is not None:
                 self.history.append((arm, improved))
-        for policy in self.arms:
-            policy.tell(trials)
 
 
 def _spelled_out(shares: Sequence[int]) -> list[int]:
@@ -149,11 +157,12 @@ def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
             raise SearchlabError(f"arm {entry['name']!r} has no {key!r}{did_you_mean(str(key), ARM_KEYS)}")
     name, options = entry["name"], dict(entry.get("options", {}))
     cls = POLICIES.load(name)
+    POLICIES.check_class(name, cls)
     POLICIES.check_options(name, cls, options)
-    if not takes_cost_model(cls):
+    if not cls.traits.takes_cost_model:
         if "cost_model" in entry or "features" in entry:
             raise SearchlabError(f"arm {name!r} takes no cost model; leave 'cost_model' and 'features' out")
         return cls(space, seed=seed, **options)
-    model, features = model_of(cls, entry.get("cost_model"), entry.get("features"))
-    surrogate = Surrogate(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
-    return cls(space, seed=seed, cost_model=surrogate, **options)  # type: ignore[call-arg]
+    model, features = cls.traits.model(entry.get("cost_model"), entry.get("features"))
+    bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
+    return cls(space, seed=seed, cost_model=bound, **options)  # type: ignore[call-arg]

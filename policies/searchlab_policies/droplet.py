@@ -20,7 +20,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
 
-class Droplet(NeverTwice):
+class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but start = "random" uses it
     """Moves to any config of a batch that is faster on average and by Student's t-test, and looks around it.
 
     Around a config are those whose knobs, in any subset, went by one choice, all up or all down. Up wraps around to the
@@ -34,9 +34,6 @@ class Droplet(NeverTwice):
         No test is made where a trial has a single repeat.
     """
 
-    stops = True
-    needs_asks = True
-    uses_seed = False  # but with start = "random"
     origin: ClassVar[Origin | None] = Origin(
         name="AutoTVM's DropletTuner",
         version="TVM 0.17",
@@ -82,21 +79,36 @@ class Droplet(NeverTwice):
         self._batch = n
         yield from self._next[:n]
 
-    def tell(self, trials: Sequence[Trial]) -> None:
-        asked = bool(self.seen)
+    def warm_start(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
-        self._visited.update(self.seen)
-        moved = False
-        for trial in trials if asked else sorted(trials, key=mean):
-            if trial.config in self.seen and self._faster(trial):
-                self._best, self._costs, moved = trial.config, trial.measurement.seconds, True
-        if asked:
-            self._next = self._next[self._batch : -1]  # AutoTVM lets go of the last one here, measured or not
-        elif moved:
-            self._next = []
+        if self._moved(sorted(trials, key=mean)):
+            self._next = self._around(1)
+            self._length = 1
+        self._fill()
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        if not self.seen:  # an arm of a bandit, which tells it the trials of other arms before its first ask
+            self.warm_start(trials)
+            return
+        super().tell(trials)
+        moved = self._moved(trials)
+        self._next = self._next[self._batch : -1]  # AutoTVM lets go of the last one here, measured or not
         if moved:
             self._next += self._around(1)
             self._length = 1
+        self._fill()
+
+    def _moved(self, trials: Sequence[Trial]) -> bool:
+        """Move to each of ``trials`` that is faster, in order. Gives whether there was one."""
+        self._visited.update(self.seen)
+        moved = False
+        for trial in trials:
+            if trial.config in self.seen and self._faster(trial):
+                self._best, self._costs, moved = trial.config, trial.measurement.seconds, True
+        return moved
+
+    def _fill(self) -> None:
+        """Take longer steps until there are enough configs for a batch."""
         while len(self._next) < self._batch and self._length < self._longest:
             self._length += 1
             self._next += self._around(self._length)

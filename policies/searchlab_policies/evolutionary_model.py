@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel
 from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
@@ -63,7 +64,7 @@ class EvolutionaryModel(ModelGuided):
         space: Space,
         *,
         seed: int,
-        cost_model: Surrogate,
+        cost_model: BoundCostModel,
         n_startup: Count = 16,
         population: Count = 512,
         generations: Natural = 4,
@@ -94,7 +95,7 @@ class EvolutionaryModel(ModelGuided):
         # The first met of two that are equal, since the sort of nlargest is stable.
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
 
-    def _next_generation(self, population: Sequence[Config], scores: Array, rng: np.random.Generator) -> list[Config]:
+    def _next_generation(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Children of ``population``, each chosen in proportion to its score; one predicted below 0 has no chance."""
         size = self.population
         parents = rng.choice(len(population), size=(size, 2), p=chances(scores))

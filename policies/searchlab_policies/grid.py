@@ -11,10 +11,8 @@ from searchlab.policy import NeverTwice
 from searchlab.space import Config, Space
 
 
-class Grid(NeverTwice):
+class Grid(NeverTwice, uses_seed=False):
     """Every config in order, without those it was told of; the seed changes nothing."""
-
-    uses_seed = False
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate, scores_of
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel, scores_of
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -16,7 +17,7 @@ SLOW_PREDICTIONS = 256
 """How many configs are predicted for one batch where each takes a program, and so milliseconds and more."""
 
 
-class ModelGuided(NeverTwice):
+class ModelGuided(NeverTwice, takes_cost_model=True):
     """Trains the model on all trials after each batch, and lets :meth:`search` fill the next one by its predictions.
 
     n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
@@ -24,7 +25,7 @@ class ModelGuided(NeverTwice):
     epsilon: probability that a place in the batch goes to a random config.
     """
 
-    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, n_startup: int, epsilon: float) -> None:
+    def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel, n_startup: int, epsilon: float) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
         self.n_startup = n_startup
@@ -58,7 +59,7 @@ class ModelGuided(NeverTwice):
         """Declare which of the ``given`` options have another value as attributes of this policy."""
         self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
 
-    def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Array:
+    def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
         """Scores (n,) of ``configs``; see :func:`predicted`."""
         return predicted(self.cost_model, configs, known)
 
@@ -69,14 +70,14 @@ class ModelGuided(NeverTwice):
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
 
 
-def predicted(model: Surrogate, configs: Sequence[Config], known: dict[Config, float]) -> Array:
+def predicted(model: BoundCostModel, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
     """Scores (n,) of ``configs``. Each distinct config that is not ``known`` is predicted once, and then known."""
     new = [config for config in dict.fromkeys(configs) if config not in known]
     known.update(zip(new, model.predict(new).tolist(), strict=True))
     return np.array([known[config] for config in configs])
 
 
-def chances(scores: Array) -> Array | None:
+def chances(scores: Floats) -> Floats | None:
     """The probability of each parent, in proportion to its score, or 0; None (all alike) if no score is above 0."""
     weights = np.maximum(scores, 0.0)
     return weights / weights.sum() if weights.any() else None

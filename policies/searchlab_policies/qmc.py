@@ -10,15 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from scipy.stats import qmc
 
+from searchlab.arrays import Floats
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.space import Config, Knob, Space, Value
-
-Point = np.ndarray[Any, np.dtype[np.float64]]
 
 CHUNK = 64
 """How many points are drawn at a time; a power of two, as Sobol sequences are balanced."""
@@ -61,13 +59,13 @@ class Qmc(NeverTwice):
             self._place += 1
             yield config
 
-    def _sequence(self) -> Iterator[Point]:
+    def _sequence(self) -> Iterator[Floats]:
         # A Sobol sequence has a dimension at the least, and a space may have no knob.
         engine = qmc.Sobol(max(1, len(self._dimensions)), scramble=True, seed=self.seed)
         while True:
             yield from engine.random(CHUNK)
 
-    def _config(self, place: int, point: Point) -> Config:
+    def _config(self, place: int, point: Floats) -> Config:
         """The config of the point at this place of the sequence: always the same."""
 
         def choose(knob: Knob) -> Value:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel
 from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
@@ -56,7 +57,7 @@ class Xgb(ModelGuided):
         space: Space,
         *,
         seed: int,
-        cost_model: Surrogate,
+        cost_model: BoundCostModel,
         n_startup: Count = 16,
         chains: Count = 64,
         steps: Count = 60,
@@ -81,13 +82,13 @@ class Xgb(ModelGuided):
         candidates, scores = self.anneal(n * self.candidates, rng)
         return pick(candidates, scores, n, self.diversity)
 
-    def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Array]:
+    def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Floats]:
         """The ``n`` best new configs that the chains meet, with the scores predicted for them, best first."""
         points = self.started(self.chains, self.chains // 2, rng)
         predicted: dict[Config, float] = {}
         best: list[tuple[float, int, Config]] = []  # a heap of (score, -when it was met, config): the worst is on top
 
-        def predict(configs: Sequence[Config]) -> tuple[Array, bool]:
+        def predict(configs: Sequence[Config]) -> tuple[Floats, bool]:
             """Their scores, and whether one of them came among the best."""
             new = [config for config in dict.fromkeys(configs) if config not in predicted]
             improved = False
@@ -119,7 +120,7 @@ class Xgb(ModelGuided):
         return [config for _, _, config in best], np.array([score for score, _, _ in best])
 
 
-def pick(configs: Sequence[Config], scores: Array, n: int, diversity: float) -> list[Config]:
+def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:
     """Up to ``n`` of ``configs`` with a high sum of scores plus ``diversity`` for each distinct knob value in them.
 
     Greedy, as in equation (2) and its submodular argument: within a factor 1 - 1/e of the best subset.

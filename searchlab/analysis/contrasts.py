@@ -23,9 +23,9 @@ from math import comb
 
 import numpy as np
 
+from ..arrays import Floats
 from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast
 from .stats.aggregates import Sample, improvement
-from .stats.curves import Floats
 from .stats.intervals import improvement_interval, share_interval
 from .stats.ranks import rank_sum_test, rounded, signed_rank
 

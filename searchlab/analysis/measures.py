@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
 import msgspec
 import numpy as np
 
+from ..arrays import Floats
 from ..records import FAILURES
 from .runs import StrategyRuns
 from .stats.curves import area_under_curve, quartiles, trials_to_target
@@ -351,7 +352,7 @@ def _estimate(name: str, title: str, digits: int, **look: Any) -> tuple[Column, 
     return value, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
 
 
-def _hits(runs: StrategyRuns) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _hits(runs: StrategyRuns) -> Floats:
     """Trials to the target, infinity where it was not reached: shape (runs,)."""
     return trials_to_target(runs.curves, runs.workload.target)
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Floats, Ints
 from ..errors import SearchlabError
 from ..log.format import Log, Record
 from ..space import Config
-from .stats.curves import Floats
 
 MOMENTS = 1000
 """At how many evenly spaced moments the score over seconds is taken, as in the package."""
@@ -75,7 +75,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         np.random.set_state(state)
 
 
-def _places(table: Log, runs: Sequence[Log]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _places(table: Log, runs: Sequence[Log]) -> Ints:
     """Where each trial stands among the records of the table: shape (trials of the shortest run, runs)."""
     rows = {Config(record.config): number for number, record in reversed(list(enumerate(table.records)))}
     found = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
@@ -109,7 +109,7 @@ def _result(record: Record, cost: float) -> dict[str, Any]:
     }
 
 
-def _described(space: Any, places: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
+def _described(space: Any, places: Ints) -> Any:
     """The runs that tried the configs at ``places``, as the package describes a strategy."""
     trials, runs = places.shape
     elapsed: Floats = np.cumsum(space.objective_times_total[places], axis=0)

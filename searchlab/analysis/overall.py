@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from ..arrays import Floats
 from .claims import claims, equivalence_claim, headline
 from .contrasts import untested
 from .family import Key, p_values, with_adjusted
@@ -30,7 +31,6 @@ from .stats.aggregates import Sample
 from .stats.bayes import ROPE, bayesian_signed_rank
 from .stats.cliques import cliques
 from .stats.comparison_matrix import comparison_matrix
-from .stats.curves import Floats
 from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
 from .stats.intervals import DECIMALS, Interval, share_interval
 from .stats.ranks import ALPHA, average_ranks, friedman_test, rounded

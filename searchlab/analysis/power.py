@@ -8,10 +8,10 @@ from itertools import combinations
 
 import numpy as np
 
+from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from .measures import AREA, StrategySummary
 from .model import Summary
-from .stats.curves import Floats
 from .stats.power import Variation, seeds_for, variation, workloads_for
 from .stats.ranks import ALPHA
 

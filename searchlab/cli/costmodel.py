@@ -21,7 +21,9 @@ def costmodel_eval(
     ],
     features: Annotated[
         str,
-        typer.Option(help="The features that the cost models see: `knob`, `program`, `store`, `itervar` or `curve`."),
+        typer.Option(
+            help="The features that the cost models see: `knob`, `program`, `per-store`, `itervar` or `curve`."
+        ),
     ] = "knob",
     split: Annotated[
         str,

@@ -50,7 +50,7 @@ def _show_workload(name: str) -> None:
 
 def _show_plugin(kind: Shown, name: str) -> None:
     from ..costmodel import COST_MODELS
-    from ..policy import POLICIES, Origin, model_of
+    from ..policy import POLICIES, Origin
     from ..space import SPACES
 
     kinds: dict[Shown, PluginKind[Any]] = {
@@ -66,9 +66,8 @@ def _show_plugin(kind: Shown, name: str) -> None:
         default = "" if parameter.default is parameter.empty else _shown(parameter.default)
         table.add_row(Text(option, "bold"), default, _allowed(parameter))
     out.print(table if options else "It has no options.")
-    if kind is Shown.policy and cls.own_cost_model:
-        model, features = model_of(cls)
-        _say(f"its cost model: {COST_MODELS.named(model)[0].name}, with the features {features}")
+    if kind is Shown.policy and (own := cls.traits.own_model):
+        _say(f"its cost model: {COST_MODELS.named(own.cost_model)[0].name}, with the features {own.features}")
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
         _say(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")

@@ -64,8 +64,8 @@ FeaturesName = Annotated[
     str | None,
     typer.Option(
         "--features",
-        help="The features that the cost model sees: `knob`, `autotvm-knob`, `program`, `store`, `itervar` or `curve` "
-        "[default: the policy's own, or knob].",
+        help="The features that the cost model sees: `knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or "
+        "`curve` [default: the policy's own, or knob].",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..plugins import PluginSpec
-from ..policy import POLICIES, model_of
+from ..policy import POLICIES
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .check import Check
@@ -15,7 +15,7 @@ from .costmodels import RULES as COST_MODEL_RULES
 from .policies import RULES as POLICY_RULES
 from .spaces import RULES as SPACE_RULES
 from .spaces import WORKLOADS
-from .subjects import CostModelSubject, PolicySubject, SpaceSubject, first_taken
+from .subjects import CostModelSubject, PolicySubject, SpaceSubject, first_taken, traits_of
 from .toys import TARGET, WORKLOAD, Bare, Dependent, Large, One, Small
 
 TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
@@ -44,7 +44,7 @@ def policy_checks(
     """
     named, cls = POLICIES.named(plugin)
     POLICIES.check_options(named.name, cls, named.options)
-    model, features = model_of(cls, cost_model, features)
+    model, features = traits_of(cls).model(cost_model, features)
     if space is None:
         spaces, small = _toy_spaces()
     else:

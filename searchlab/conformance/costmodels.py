@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costmodel import Array, Groups
+from ..arrays import Floats, Ints
 from .check import Breach, rule
 from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
 from .subjects import CostModelSubject
@@ -15,7 +15,7 @@ RUNS = ("signature", "starts", "learns")
 STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")
 
 
-def data(n: int, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
+def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
     """Features with a tenth of NaN in them, and scores in [0, 1] that follow the first two, a fifth of them 0."""
     rng = np.random.default_rng(seed)
     features = rng.random((n, max(d, 2)))
@@ -25,7 +25,7 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
     return features[:, :d], scores / np.max(scores, initial=1e-9)
 
 
-def predicted(model: CostModelSubject, features: Array, scores: Array, groups: Groups | None = None) -> Array:
+def predicted(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> Floats:
     """The predictions of a fresh model, trained on the data, for these and for 20 rows that it never saw."""
     with global_streams(0):
         instance = model.start()
@@ -33,7 +33,7 @@ def predicted(model: CostModelSubject, features: Array, scores: Array, groups: G
         return np.asarray(instance.predict(np.concatenate([features, data(20, features.shape[1], seed=9)[0]])))
 
 
-def one_task(features: Array) -> Groups:
+def one_task(features: Floats) -> Ints:
     return np.zeros(len(features), dtype=np.int64)
 
 
@@ -137,7 +137,7 @@ def several_tasks(model: CostModelSubject) -> None:
     _check_finite(model, features, scores, np.repeat([0, 1, 2], [40, 20, 1]))
 
 
-def _check_finite(model: CostModelSubject, features: Array, scores: Array, groups: Groups | None = None) -> None:
+def _check_finite(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> None:
     scored = predicted(model, features, scores, groups)
     if wrong := np.flatnonzero(~np.isfinite(scored).reshape(len(scored), -1).all(axis=1)).tolist():
         told = f"{scored[wrong[0]]} in {len(wrong)} of {len(scored)} rows"
@@ -215,7 +215,7 @@ def _predictions(model: CostModelSubject) -> list[float]:
     return list(predicted(model, *data(400)).tolist())
 
 
-def _check_same(before: Array, after: Array, when: str, tolerance: float = 0.0) -> None:
+def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0) -> None:
     """Raise Breach where predictions differ; by more than ``tolerance``, where the order of sums may be another."""
     if before.shape != after.shape:
         raise Breach(f"{when} {after.shape} scores, not {before.shape}")

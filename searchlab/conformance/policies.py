@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections.abc import Sequence
@@ -29,6 +30,11 @@ NUDGE = "give every option a default, take no *args or **kwargs: def __init__(se
 def signature(policy: PolicySubject) -> None:
     """The constructor takes (space, *, seed, and options by name, each with a default)."""
     check_constructor(policy.cls, 1, seeded=True)
+    if "cost_model" in inspect.signature(policy.cls).parameters and not policy.traits.takes_cost_model:
+        raise Breach(
+            "its constructor takes a cost_model, which it does not declare, and so is not given",
+            "declare it: class Mine(NeverTwice, takes_cost_model=True)",
+        )
 
 
 @rule("look at the line; a space may have a single config, and even no knob at all")
@@ -103,16 +109,16 @@ def same_seed(policy: PolicySubject) -> None:
         _check_same(policy.runs[name], policy.run(where), "with the same seed")
 
 
-@rule("seed the random stream with the seed given; if it truly changes nothing, say so: uses_seed = False", STEADY)
+@rule("seed the random stream with the seed given; if it truly changes nothing, declare uses_seed=False", STEADY)
 def other_seed(policy: PolicySubject) -> None:
-    """Another seed gives other proposals, unless the class says uses_seed = False."""
+    """Another seed gives other proposals, unless the class declares uses_seed=False."""
     first = _configs(policy.runs["large"])
     others = [_configs(policy.run(policy.spaces["large"], seed=policy.seed + i)) for i in (1, 2)]
     differs = any(other != first for other in others)
-    if policy.cls.uses_seed and not differs:
+    if policy.traits.uses_seed and not differs:
         raise Breach(f"the first {len(first)} proposals are the same from three seeds")
-    if not policy.cls.uses_seed and differs:
-        raise Breach("it says uses_seed = False, and its proposals differ with the seed", "leave uses_seed out")
+    if not policy.traits.uses_seed and differs:
+        raise Breach("it declares uses_seed=False, and its proposals differ with the seed", "leave uses_seed out")
 
 
 @rule('draw from a stream of your own: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
@@ -148,13 +154,13 @@ def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
 
 @rule(
     "seed the stream of each ask anew, from the seed and how many are told, and keep nothing of an ask; "
-    "if it must know which trials were asked for together, say so: needs_asks = True",
+    "if it must know which trials were asked for together, declare it: class Mine(NeverTwice, needs_asks=True)",
     [*STEADY, "warm-start"],
 )
 def state_is_what_was_told(policy: PolicySubject) -> None:
     """A policy that was only told the trials goes on like the policy that proposed them, in batches of any size."""
-    if policy.cls.needs_asks:
-        raise NotApplicable("it says needs_asks = True: it resumes by being asked again, and same-seed checks that")
+    if policy.traits.needs_asks:
+        raise NotApplicable("it declares needs_asks=True: it resumes by being asked again, and same-seed checks that")
     for name, where in policy.spaces.items():
         lived = policy.start(where)
         trials = run(lived, flaky, 32)
@@ -189,19 +195,35 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
                 raise Breach(f"a list of {len(before)} trials that it was told has changed since: it has {len(trials)}")
 
 
-@rule("accept every trial in tell, also those that ask did not propose; and do not propose them again", RUNS)
+@rule("accept every trial in warm_start, which tells them by default; and do not propose them again", RUNS)
 def warm_start(policy: PolicySubject) -> None:
-    """It learns from trials that it did not propose, and does not propose them again."""
+    """It starts from the trials of another run, and does not propose them again."""
     for where in policy.spaces.values():
         known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
         instance = policy.start(where)
-        instance.tell(list(known))
+        instance.warm_start(list(known))
         left = where.space.size(64)
         trials = run(instance, flaky, 24)
-        if not trials and (left is None or left > len(known)) and not policy.cls.stops:
-            raise Breach(f"told {len(known)} trials of a space that has more, it proposes nothing")
+        if not trials and (left is None or left > len(known)) and not policy.traits.stops:
+            raise Breach(f"started from {len(known)} trials of a space that has more, it proposes nothing")
         if again := {trial.config for trial in trials} & {trial.config for trial in known}:
-            raise Breach(f"it proposes a config that it was told: {next(iter(again)).to_json()}")
+            raise Breach(f"it proposes a config that it started from: {next(iter(again)).to_json()}")
+
+
+@rule("learn from what warm_start is given and the seed alone: a resumed run starts again", [*STEADY, "warm-start"])
+def same_warm_start(policy: PolicySubject) -> None:
+    """The same seed and warm start give the same proposals, and the list that it starts from stays as it is."""
+    where = policy.spaces["large"]
+    known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
+    runs = []
+    for _ in range(2):
+        given = list(known)
+        instance = policy.start(where)
+        instance.warm_start(given)
+        if given != known:
+            raise Breach(f"the list of {len(known)} trials that it starts from has changed: it has {len(given)}")
+        runs.append(run(instance, flaky, 24))
+    _check_same(runs[0], runs[1], "after the same warm start")
 
 
 @rule("leave out trials whose config is not in the space (searchlab.NeverTwice does): another log may hold some", WARM)
@@ -212,11 +234,11 @@ def foreign_trials(policy: PolicySubject) -> None:
         strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
         fast = [Trial(i, config, timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
         instance = policy.start(where)
-        instance.tell([*fast[:3], *own, *fast[3:]])
+        instance.warm_start([*fast[:3], *own, *fast[3:]])
         run(instance, smooth, 24)
 
 
-@rule("keep to random configs while nothing has succeeded (or say stops = True); the cost of a failure is inf", RUNS)
+@rule("keep to random configs while nothing has succeeded (or declare stops=True); the cost of a failure is inf", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
     """It goes on when every trial fails."""
     _check_goes_on(policy, all_invalid)
@@ -232,17 +254,17 @@ def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
     where = policy.spaces["large"]
     trials = policy.run(where, cost)
     size = where.space.size(32)
-    if len(trials) < (32 if size is None else min(32, size)) and not policy.cls.stops:
+    if len(trials) < (32 if size is None else min(32, size)) and not policy.traits.stops:
         raise Breach(f"it stopped after {len(trials)} trials")
 
 
 @rule(
     "fill the batch with space.sample_new(rng, n, seen), which finds what is left, and give [] if that is nothing; "
-    "if the strategy ends before, say so: stops = True",
+    "if the strategy ends before, declare it: class Mine(NeverTwice, stops=True)",
     RUNS,
 )
 def exhausts(policy: PolicySubject) -> None:
-    """It proposes every config of a small space, unless the class says stops = True, and then nothing."""
+    """It proposes every config of a small space, unless the class declares stops=True, and then nothing."""
     if not policy.small:
         raise NotApplicable("the space has too many configs even of the smallest workloads")
     for where in policy.small.values():
@@ -259,7 +281,7 @@ def exhausts(policy: PolicySubject) -> None:
             proposed.update(batch)
             asked += len(batch)
         missing = [config for config in everything if config not in proposed]
-        if missing and not policy.cls.stops:
+        if missing and not policy.traits.stops:
             raise Breach(f"it left out {len(missing)} of {len(everything)} configs, the first {missing[0].to_json()}")
 
 
@@ -278,7 +300,7 @@ def bounded_time(policy: PolicySubject) -> None:
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
     """CPU seconds of the quickest of three steps. Other processes do not change CPU time."""
-    policy.tell(known)
+    policy.warm_start(known)
     seconds = []
     for step in range(3):
         start = time.process_time()
@@ -290,7 +312,8 @@ def _step_seconds(policy: Policy, known: list[Trial]) -> float:
 
 RULES = (
     signature, starts, runs, members, batch_size, no_repeats, same_seed, global_random_state, other_seed, clock,
-    every_process, leaves_what_it_is_told, warm_start, foreign_trials, state_is_what_was_told, nothing_succeeds,
+    every_process, leaves_what_it_is_told, warm_start, same_warm_start,
+    foreign_trials, state_is_what_was_told, nothing_succeeds,
     all_is_equal, exhausts, bounded_time,
 )  # fmt: skip
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
+from ..costmodel import COST_MODELS, BoundCostModel, CostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from ..plugins import Plugin, PluginSpec
-from ..policy import Policy, takes_cost_model
+from ..policy import Policy, Traits
 from ..records import Trial
 from ..space import SPACES, Config, Space
 from ..target import Target
@@ -102,14 +102,18 @@ class PolicySubject(_Subject):
     seed: int = 0
     time_limit: float = 120.0
 
+    @property
+    def traits(self) -> Traits:
+        return traits_of(self.cls)
+
     def start(self, where: SpaceSubject, seed: int | None = None) -> Policy:
         """The policy afresh. Raises Refused if it does not take the space or the options."""
         seed = self.seed if seed is None else seed
         space = where.space
         options = dict(self.plugin.options)
-        if takes_cost_model(self.cls):
+        if self.traits.takes_cost_model:
             model = make_cost_model(self.cost_model, seed)
-            options["cost_model"] = Surrogate(model, make_features(self.features, space))
+            options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
         try:
             policy = self.cls(space, seed=seed, **options)
         except SearchlabError as error:
@@ -162,6 +166,11 @@ def _derived(instance: Any, contract: type[Any], plugin: Plugin) -> Any:
         fix = f"derive the class from searchlab.{contract.__name__}"
         raise Breach(f"{plugin.name} makes a {type(instance).__name__}", fix)
     return instance
+
+
+def traits_of(cls: type[Any]) -> Traits:
+    """What ``cls`` declares of itself; nothing if it is no Policy, which a check says."""
+    return cls.traits if issubclass(cls, Policy) else Traits()
 
 
 def first_taken(spec: PluginSpec, workloads: Sequence[Workload], target: Target, seed: int = 0) -> SpaceSubject:

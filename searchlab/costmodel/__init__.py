@@ -1,16 +1,14 @@
-"""Cost models: the contract, and the surrogate that binds one to a space and a feature extractor."""
+"""Cost models: the contract, and the adapter that binds one to a space and a feature extractor."""
 
-from .contract import COST_MODELS, Array, CostModel, Groups, fit_model, make_cost_model, predictions
-from .surrogate import OtherTask, Rows, Surrogate, bind, scores_of
+from .bound import BoundCostModel, OtherTask, Rows, bind, scores_of
+from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predictions
 
 __all__ = [
     "COST_MODELS",
-    "Array",
+    "BoundCostModel",
     "CostModel",
-    "Groups",
     "OtherTask",
     "Rows",
-    "Surrogate",
     "bind",
     "fit_model",
     "make_cost_model",

@@ -7,12 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..arrays import Floats, Ints
 from ..errors import SearchlabError, described
 from ..options import ChecksOptions
 from ..plugins import Plugin, PluginKind, place_of
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Groups = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class CostModel(ChecksOptions, ABC):
@@ -26,23 +24,23 @@ class CostModel(ChecksOptions, ABC):
     """Its name and options, if :func:`make_cost_model` made it."""
 
     per_store: ClassVar[bool] = False
-    """Whether it can learn from a row that holds the stores of a program, one after the other."""
+    """Whether it can learn from the features ``per-store``, whose rows hold the stores of a program in turn."""
 
-    store_width: int = 0
+    columns_per_store: int = 0
     """How many columns each store of such a row has; 0 if a row is a whole. Set before ``fit`` if ``per_store``."""
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed
 
     @abstractmethod
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         """Learn from n >= 1 rows, and forget all earlier rows.
 
         features: (n, d), NaN for a feature that a row lacks. scores: (n,) in [0, 1], 1 for the fastest of its task.
         groups: (n,), the task of each row, ascending: scores of different tasks do not compare.
         """
 
-    def start_from(self, features: Array, scores: Array, groups: Groups) -> bool:
+    def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
         """Learn from the rows of other tasks, once, before any of the task that is searched; as in :meth:`fit`.
 
         False, as by default, if they are to be among the rows of every fit instead.
@@ -50,20 +48,20 @@ class CostModel(ChecksOptions, ABC):
         return False
 
     @abstractmethod
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         """Scores (n,), finite, higher is faster; only their order and differences mean anything."""
 
 
 COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positional=0)  # type: ignore[type-abstract]
 
 
-def fit_model(model: CostModel, features: Array, scores: Array, groups: Groups) -> None:
+def fit_model(model: CostModel, features: Floats, scores: Floats, groups: Ints) -> None:
     """Have ``model`` :meth:`~CostModel.fit`. Raises SearchlabError, which names it, for whatever it raises."""
     with COST_MODELS.blamed(type(model), "fit"):
         model.fit(features, scores, groups)
 
 
-def predictions(model: CostModel, features: Array) -> Array:
+def predictions(model: CostModel, features: Floats) -> Floats:
     """What ``model`` predicts, held against its contract: (n,), finite.
 
     Raises SearchlabError, which names it, for anything else, and for whatever it raises.
@@ -87,7 +85,7 @@ def predictions(model: CostModel, features: Array) -> Array:
     return scores
 
 
-def _real(predicted: Any) -> tuple[Array, str]:
+def _real(predicted: Any) -> tuple[Floats, str]:
     """``predicted`` as 64-bit floats; or, as words, what it is instead of real numbers."""
     nothing = np.empty(0)
     if isinstance(predicted, np.ma.MaskedArray) and np.ma.is_masked(predicted):

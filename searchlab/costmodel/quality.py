@@ -8,12 +8,11 @@ higher is faster, and a failed trial has ``measured`` 0; the result is NaN if it
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import msgspec
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+from ..arrays import Floats, Ints
 
 
 class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,7 +35,7 @@ class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def model_quality(
-    predicted: Array, measured: Array, k: int, *, train_seconds: float, predict_seconds: float
+    predicted: Floats, measured: Floats, k: int, *, train_seconds: float, predict_seconds: float
 ) -> ModelQuality:
     """Every metric of n >= 1 trials; ``k`` is at most n."""
     return ModelQuality(
@@ -56,7 +55,7 @@ def _defined(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def pairwise_accuracy(predicted: Array, measured: Array) -> float:
+def pairwise_accuracy(predicted: Floats, measured: Floats) -> float:
     """Share of the pairs with different measurements whose predictions have the same order: 0.5 by guessing.
 
     A pair with equal predictions counts half, and a pair with equal measurements does not count. TenSet's code takes
@@ -69,7 +68,7 @@ def pairwise_accuracy(predicted: Array, measured: Array) -> float:
     return float(np.sum((truth * guess + 1)[truth != 0]) / 2 / pairs) if pairs else math.nan
 
 
-def kendall_tau(predicted: Array, measured: Array) -> float:
+def kendall_tau(predicted: Floats, measured: Floats) -> float:
     """Kendall's tau-b in [-1, 1], which allows for ties on either side: 0 by guessing."""
     if len(measured) < 2:
         return math.nan
@@ -78,12 +77,12 @@ def kendall_tau(predicted: Array, measured: Array) -> float:
     return float(kendalltau(predicted, measured).statistic)
 
 
-def top_k_recall(predicted: Array, measured: Array, k: int) -> float:
+def top_k_recall(predicted: Floats, measured: Floats, k: int) -> float:
     """Share of the ``k`` fastest that are among the ``k`` predicted to be fastest: k / n by guessing."""
     return len(np.intersect1d(_top(predicted, k), _top(measured, k))) / k if 1 <= k <= len(measured) else math.nan
 
 
-def peak_score(predicted: Array, measured: Array, k: int) -> float:
+def peak_score(predicted: Floats, measured: Floats, k: int) -> float:
     """Mean of best so far / best of all over the first ``k`` trials, if they were run in predicted order."""
     best = np.max(measured, initial=0.0)
     if not 1 <= k <= len(measured) or best <= 0:
@@ -91,10 +90,10 @@ def peak_score(predicted: Array, measured: Array, k: int) -> float:
     return float(np.mean(np.maximum.accumulate(measured[_top(predicted, k)])) / best)
 
 
-def rmse(predicted: Array, measured: Array) -> float:
+def rmse(predicted: Floats, measured: Floats) -> float:
     """Root of the mean squared error, in units of the score."""
     return float(np.sqrt(np.mean(np.square(predicted - measured)))) if len(measured) else math.nan
 
 
-def _top(values: Array, k: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _top(values: Floats, k: int) -> Ints:
     return np.argsort(-values, kind="stable")[:k]

@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from ..errors import SearchlabError, first_line
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..options import Count
-from .contract import jobs_here
+from .contract import RunExecutor, jobs_here
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ LOOK_SECONDS = 5.0
 """How often a cluster is asked how large it is now."""
 
 
-class DaskExecutor(Executor):
+class DaskExecutor(RunExecutor):
     """A Dask cluster: the one at ``address``, or ``jobs`` processes of this machine, one a core if 0.
 
     Dask replaces a lost worker of its own cluster, and gives the calls that it had to others. Workers that runs may
@@ -43,7 +43,7 @@ class DaskExecutor(Executor):
     batch: the most short runs of a call, since a call takes Dask about 20 ms.
     """
 
-    exclusive = True
+    one_per_machine = True
 
     def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: Count = 40) -> None:
         try:
@@ -84,7 +84,7 @@ class DaskExecutor(Executor):
         self._jobs = 0
 
     @property
-    def jobs(self) -> int:
+    def jobs(self) -> int:  # type: ignore[override]  # nobody sets it: the cluster decides
         """The number of workers, which may change."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()

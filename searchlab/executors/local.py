@@ -6,7 +6,7 @@ import pickle
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,14 +15,14 @@ from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..measure.process import FreshWorker, Worker, WorkerDied
 from ..options import Count
-from .contract import jobs_here
+from .contract import RunExecutor, jobs_here
 
 T = TypeVar("T")
 
 _Call = tuple[Future[Any], bytes]
 
 
-class LocalExecutor(Executor):
+class LocalExecutor(RunExecutor):
     """Processes of this machine, one for each of ``jobs``, or one a core if 0. batch: the most short runs of a call.
 
     A call whose process dies fails with :class:`~searchlab.measure.process.WorkerDied`, which says how it died; the

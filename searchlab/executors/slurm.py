@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import SearchlabError, first_line
 from ..options import Count, NonNegative
+from .contract import RunExecutor
 
 T = TypeVar("T")
 
 
-class SlurmExecutor(Executor):
+class SlurmExecutor(RunExecutor):
     """Jobs of Slurm: at most about twice ``jobs`` are queued at a time, each for ``batch`` runs from tables, or one.
 
     cluster: ``"local"`` for processes of this machine in place of Slurm, ``"debug"`` for calls in this process.
@@ -23,7 +24,7 @@ class SlurmExecutor(Executor):
     What a job prints is in the folder ``slurm`` beside the logs until it has succeeded.
     """
 
-    exclusive = True
+    one_per_machine = True
 
     def __init__(
         self, exclusive: bool, folder: Path, *, jobs: Count = 16, batch: Count = 100, cluster: str = "slurm",
@@ -33,7 +34,7 @@ class SlurmExecutor(Executor):
             import submitit
         except ImportError:
             raise SearchlabError("the executor 'slurm' needs submitit: pip install 'searchlab[slurm]'") from None
-        self.exclusive = not exclusive or cluster == "slurm"
+        self.one_per_machine = not exclusive or cluster == "slurm"
         self.jobs = jobs
         self.batch = batch
         self._poll_seconds = poll_seconds

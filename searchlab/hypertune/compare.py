@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.stats.curves import Floats
 from ..analysis.stats.intervals import Interval, mean_of_means_interval
+from ..arrays import Floats
 from .model import Compared, HoldOut, ProblemScores, Search
 from .replays import Problem, Replays, Seeds
 from .search import Searched

@@ -14,7 +14,7 @@ from ..machine.scratch import ScratchFolder
 from ..measure.settings import TableSettings
 from ..measure.table import TableMeasurer
 from ..plugins import Plugin
-from ..policy import POLICIES, has_own_model
+from ..policy import POLICIES
 from ..run.spec import NamedPolicy
 from ..run.study import Study
 from ..workload import parse_workload
@@ -157,12 +157,12 @@ def plan_hypertune(
     changed = msgspec.structs.replace(spec, policies=[entry], cost_models=models, seeds=[seed])
     runs, left_out = replace(study, spec=changed).plan()
     notes = list(left_out)
-    own = entry.cost_model or has_own_model(cls)
+    own = entry.cost_model or cls.traits.own_model
     if len(spec.cost_models) > 1 and not own and (model := runs[0].strategy.cost_model):
         notes.append(f"only the first of the study's cost models is used: {model.name}")
     if any(run.warm_start.digests for run in runs):
         notes.append("every run starts from the logs of warm_start, also from their trials on workloads held out")
-    if not runs[0].strategy.policy_class.uses_seed:
+    if not runs[0].strategy.policy_class.traits.uses_seed:
         notes.append("the runs of this policy are the same from every seed, so the intervals have no width")
     measurer = spec.measure.make(runs[0].space.target, {}, study.base)
     problems = []

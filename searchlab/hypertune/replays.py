@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.stats.curves import Floats
 from ..analysis.stats.random_search import Draws, RandomSearch
+from ..arrays import Floats
 from ..measure.table import TableMeasurer
 from ..run.loop import search
 from ..run.plan import Run

@@ -21,9 +21,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from ..arrays import Array
 from ..errors import SearchlabWarning
 from ..schema import UNREADABLE
-from .columns import METRICS, Array, Columns, Texts, charge, objects, read_columns
+from .columns import METRICS, Columns, Texts, charge, objects, read_columns
 from .format import Ended, Final
 from .header import Header
 

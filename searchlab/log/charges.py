@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+from ..arrays import Floats, Ints
 
 
 def batch_starts(batches: Ints, lengths: Sequence[int]) -> list[int]:

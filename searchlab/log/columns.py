@@ -19,11 +19,12 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
+from ..arrays import Array, Floats
 from ..costmodel.quality import ModelQuality
 from ..records import FAILURES, Statistic, cost_of
 from ..schema import UNREADABLE
 from ..workload import Workload, parse_workload
-from .charges import Floats, batch_starts, charged
+from .charges import batch_starts, charged
 from .format import (
     STARTS,
     ConfigJson,
@@ -37,8 +38,6 @@ from .format import (
     read_bytes,
 )
 from .header import DRAFT, FORMAT, Header
-
-Array = np.ndarray[Any, Any]
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
 """What is kept of each :class:`~searchlab.costmodel.quality.ModelQuality`: the columns of :attr:`Columns.qualities`."""

@@ -24,13 +24,14 @@ from typing import Annotated, Self
 import msgspec
 import numpy as np
 
+from ..arrays import Floats, Ints
 from ..costmodel.quality import ModelQuality
 from ..errors import SearchlabError
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE
 from ..space import Config
 from ..workload import parse_workload
-from .charges import Floats, Ints, batch_starts, charged
+from .charges import batch_starts, charged
 from .header import DRAFT, FORMAT, Header
 
 _Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from ..arrays import Array, Floats, Ints
 from ..records import FAILURES
-from .charges import Floats, Ints
-from .columns import Array, Columns, objects
+from .columns import Columns, objects
 
 if TYPE_CHECKING:
     import pandas as pd

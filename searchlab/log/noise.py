@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..arrays import Floats
 from ..records import Trial
-from .charges import Floats
 from .columns import Columns
 from .format import Final, Finalist, Log
 

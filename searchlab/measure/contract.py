@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from ..costmodel import Array
+from ..arrays import Floats
 from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
@@ -30,8 +30,8 @@ class Whole:
     sum, shape (N,).
     """
 
-    costs: Array
-    weights: Array
+    costs: Floats
+    weights: Floats
 
 
 class Measurer(ABC):
@@ -54,7 +54,7 @@ class Measurer(ABC):
         repeated. A failure of the config is a Measurement; an exception is a failure of the measurer.
         """
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
         """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""
         return None
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..costmodel import Array
+from ..arrays import Floats
 from ..errors import SearchlabError, SearchlabWarning
 from ..space import Config, Space
 from .build_pool import BuildPool
@@ -38,7 +38,7 @@ class Extractor:
         self._pool = pool
         self._warned = False
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
         """The ``features`` (d,) of each config, empty for one that has none; None if there are too few configs.
 
         Raises SearchlabError if a process cannot take in ``space``.
@@ -140,7 +140,7 @@ class _Batch:
         self.idle.append(self.pool.another(self.space))
 
 
-def _rows_of(answer: Extracted, count: int) -> list[Array]:
+def _rows_of(answer: Extracted, count: int) -> list[Floats]:
     """The rows of ``count`` configs. Raises WorkerDied where they are something else."""
     if len(answer.rows) != count or any(len(row) % 8 for row in answer.rows):
         raise WorkerDied("sent what is no answer: its rows are not those of the configs")

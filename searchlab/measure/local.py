@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from ..costmodel import Array
+from ..arrays import Floats
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
 from ..machine.host import available_cores, host_model
@@ -170,7 +170,7 @@ class LocalMeasurer(Remeasurer):
             answer = self._answer(runner, self.settings.run_timeout, Right)
         return (answer.failure, answer.message) if isinstance(answer, Failed) else None
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
         return self._extractor.extract(space, features, configs)
 
     def extract_seconds(self) -> float:

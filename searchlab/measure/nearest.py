@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from ..arrays import Floats
 from ..space import Config, Knob, Value
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 ABSENT = 1e3
 """Distance for a knob that only one of two configs has: more than all that they have in common can differ."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tvm
 
+from ..arrays import Array
 from ..machine.host import start_tvm_threads
 from ..workload import Workload
 from .code import reason
@@ -26,8 +27,8 @@ Load = Callable[[], "tvm.runtime.Module"]
 class Case(NamedTuple):
     """The inputs that programs of a workload are run on, and the right result, where it is asked for."""
 
-    inputs: list[np.ndarray[Any, Any]]
-    expected: np.ndarray[Any, Any] | None
+    inputs: list[Array]
+    expected: Array | None
 
 
 def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
@@ -139,7 +140,7 @@ class Runner:
         return tuple(evaluate(*self.inputs, self.result).results)
 
     def _check(
-        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: np.ndarray[Any, Any]
+        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Array
     ) -> tuple[float, str]:
         """Seconds of the program's first run, 0 where they are not known, and what is wrong with its result."""
         self.result.copyfrom(self.unwritten)
@@ -163,7 +164,7 @@ class Runner:
                 return f"the program writes to its input {name}"
         return ""
 
-    def _wrong(self, result: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> str:
+    def _wrong(self, result: Array, expected: Array) -> str:
         """Empty if ``result`` is right, else where it is most wrong."""
         rtol, atol = self.tolerance
         off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from ..costmodel import Array
+from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import find_logs, read_header, read_log
@@ -125,7 +125,7 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
     return headers
 
 
-def draw_weights(space: Space, configs: Sequence[Config]) -> Array:
+def draw_weights(space: Space, configs: Sequence[Config]) -> Floats:
     """How often ``space.sample`` gives each of ``configs``, which are all that there are: shape (N,), of any sum.
 
     All alike in a product space. Elsewhere each knob is drawn uniformly from its choices, which depend on the choices
@@ -185,7 +185,7 @@ class TableMeasurer(Measurer):
             )
         self.workers = built_on[0]
         self._pool: BuildPool | None = None
-        self._rows: dict[tuple[str, str], dict[Config, Array]] = {}
+        self._rows: dict[tuple[str, str], dict[Config, Floats]] = {}
 
     def begin(self, seed: int) -> None:
         self._seed = seed
@@ -197,7 +197,7 @@ class TableMeasurer(Measurer):
             measurement = table.measured.get(config) or self._nearest(table, config)
             yield self._noisy(config, measurement) if self.noise else measurement
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array]:
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """The runs over a table search the same configs, so its rows are kept from one run to the next."""
         if sum(map(len, self._rows.values())) > KEPT:
             self._rows.clear()
@@ -207,7 +207,7 @@ class TableMeasurer(Measurer):
             known.update(zip(new, self._extracted(space, features, new), strict=True))
         return [known[config] for config in configs]
 
-    def _extracted(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array]:
+    def _extracted(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         if self._pool is None and len(configs) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)

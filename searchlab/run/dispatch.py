@@ -9,7 +9,7 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import cloudpickle
 import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning, described
+from ..executors.contract import RunExecutor
 from ..log.format import Log, read_bytes, read_held, read_log
 from ..log.lease import LeasedFile
 from ..machine.scratch import ScratchFolder
@@ -27,8 +28,6 @@ from .task import Outcome, Surroundings, Task, perform
 
 LOSSES = 5
 """A run fails when it was lost so many times, and its log has not grown in between."""
-AHEAD = 256
-"""How many tasks are submitted at a time to an executor that does not say how many it performs at the same time."""
 LOOK_SECONDS = 1.0
 """How often the logs of runs that measure are looked at, for the trials that are new."""
 
@@ -73,7 +72,7 @@ class Dispatch:
     """Makes runs on an executor. Those that it loses are submitted again, one by one; they go on from their logs."""
 
     def __init__(
-        self, executor: Executor, runs: Sequence[Unfinished], base: Path, known: KnownPrograms, on_run: OnRun
+        self, executor: RunExecutor, runs: Sequence[Unfinished], base: Path, known: KnownPrograms, on_run: OnRun
     ) -> None:
         self._executor = executor
         self._runs = runs
@@ -82,11 +81,11 @@ class Dispatch:
         self._shared = ScratchFolder(str(folder), ".shared-")
         self._around = Surroundings(
             uuid.uuid4().hex, base.absolute(), Path(self._shared.name), pickle.dumps(dict(known)), trusts(),
-            getattr(executor, "ends_workers", False),
+            executor.ends_workers,
         )  # fmt: skip
         exclusive = runs[0].run.settings.exclusive
-        self._one_at_a_time = exclusive and not getattr(executor, "exclusive", False)
-        self._batch = getattr(executor, "batch", 1) if runs[0].run.settings.replays else 1
+        self._one_at_a_time = exclusive and not executor.one_per_machine
+        self._batch = executor.batch if runs[0].run.settings.replays else 1
         self._waiting: deque[list[Unfinished]] = deque()
         self._pending: dict[Future[list[Outcome]], list[Unfinished]] = {}
         self._progress = _Progress(on_run, len(runs))
@@ -121,7 +120,7 @@ class Dispatch:
 
     def _jobs(self) -> int:
         """How many tasks the executor performs at the same time."""
-        return max(1, getattr(self._executor, "jobs", AHEAD // 2))
+        return max(1, self._executor.jobs)
 
     def _look(self) -> None:
         """Tell of the runs that go on.

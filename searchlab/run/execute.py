@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning
+from ..executors.contract import RunExecutor
 from ..log.format import Log, read_held
 from ..log.noise import disagreement
 from ..log.writer import check_identity
@@ -29,7 +29,7 @@ def execute(
     runs: Sequence[Run],
     base: Path,
     on_run: OnRun,
-    executor: Executor | None = None,
+    executor: RunExecutor | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Run, Log]]:
     """Execute ``runs``, and yield each run with its log as soon as the log is complete.
@@ -96,7 +96,7 @@ def _execute(
     runs: Sequence[Run],
     base: Path,
     on_run: OnRun,
-    executor: Executor | None,
+    executor: RunExecutor | None,
     ready: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Run, Log | Failed]]:
     check_apart([run.warm_start for run in runs], [run.log for run in runs])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..console import one_line
-from ..costmodel import COST_MODELS, Surrogate, make_cost_model
+from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.budget import Budget
@@ -19,7 +19,7 @@ from ..log.header import Header, RandomDraws
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginSpec
-from ..policy import POLICIES, Policy, model_of, takes_cost_model
+from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..space import SPACES, Space
 from ..target import Target
@@ -107,35 +107,35 @@ class Strategy:
         """The strategy of these names. Raises SearchlabError if there is no such policy or cost model.
 
         cost_model, features: only for a policy that takes a cost model, which has by default those of
-            :func:`~searchlab.policy.model_of`.
+            :meth:`~searchlab.policy.Traits.model`.
         """
         plugin, policy_class = POLICIES.named(policy)
         POLICIES.check_class(plugin.name, policy_class)
-        if not takes_cost_model(policy_class):
+        if not policy_class.traits.takes_cost_model:
             for name, given in (("cost_model", cost_model), ("features", features)):
                 if given:
                     raise SearchlabError(f"policy {plugin.name!r} takes no cost model; leave out {name}, {given!r}")
             return cls(plugin, policy_class, label=label)
-        model, features = model_of(policy_class, cost_model, features)
+        model, features = policy_class.traits.model(cost_model, features)
         return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label)
 
     @property
     def name(self) -> str:
         return one_line(self.label or self.policy.name)
 
-    def start(self, space: Space, seed: int) -> tuple[Policy, Surrogate | None]:
+    def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
         """A new policy, and its cost model; None if it takes none.
 
         Raises SearchlabError for an option that the policy or the cost model does not have.
         """
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
-        surrogate = None
+        cost_model = None
         if self.cost_model is not None:
             model = make_cost_model(self.cost_model, seed)
-            surrogate = options["cost_model"] = Surrogate(model, make_features(self.features, space))
+            cost_model = options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
         with POLICIES.blamed(self.policy_class, "its constructor"):
-            return self.policy_class(space, seed=seed, **options), surrogate
+            return self.policy_class(space, seed=seed, **options), cost_model
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Run:
     def workload(self) -> str:
         return str(self.space.workload)
 
-    def start(self) -> tuple[Policy, Surrogate | None]:
+    def start(self) -> tuple[Policy, BoundCostModel | None]:
         """A new policy, and its cost model; see :meth:`Strategy.start`."""
         return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
 

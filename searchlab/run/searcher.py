@@ -24,9 +24,9 @@ class Searcher:
     """
 
     def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
-        self.policy, self.surrogate = run.start()
-        if self.surrogate is not None:
-            self.surrogate.clock = self._seconds
+        self.policy, self.cost_model = run.start()
+        if self.cost_model is not None:
+            self.cost_model.clock = self._seconds
         self.batches = 0
         self.propose_seconds = 0.0
         self._run = run
@@ -35,14 +35,14 @@ class Searcher:
         self._predict_seconds = 0.0
         self._elsewhere = elsewhere
         start = self._seconds()
-        with POLICIES.blamed(type(self.policy), "tell"):
-            run.warm_start.feed(self.policy, self.surrogate)
+        with POLICIES.blamed(type(self.policy), "warm_start"):
+            run.warm_start.feed(self.policy, self.cost_model)
         self.train_seconds = self._seconds() - start
 
     def ask(self, n: int) -> Sequence[Config]:
         """The next batch; empty if the policy has no more. Raises SearchlabError for a breach of the contract."""
-        predicted = self.surrogate.predict_seconds if self.surrogate else 0.0
-        trained = self.surrogate.fit_seconds if self.surrogate else 0.0
+        predicted = self.cost_model.predict_seconds if self.cost_model else 0.0
+        trained = self.cost_model.fit_seconds if self.cost_model else 0.0
         start = self._seconds()
         with POLICIES.blamed(type(self.policy), "ask"), taking(self._run.strategy.policy.name, "ask"):
             configs = self.policy.ask(n)
@@ -50,10 +50,10 @@ class Searcher:
                 configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
         taken = self._seconds() - start
         # A policy that trains its cost model as it proposes is charged as one that trains it when it is told.
-        trained = self.surrogate.fit_seconds - trained if self.surrogate else 0.0
+        trained = self.cost_model.fit_seconds - trained if self.cost_model else 0.0
         self.train_seconds += trained
         self.propose_seconds = taken - trained
-        self._predict_seconds = self.surrogate.predict_seconds - predicted if self.surrogate else 0.0
+        self._predict_seconds = self.cost_model.predict_seconds - predicted if self.cost_model else 0.0
         self._check(configs, n)
         self._asked.update(configs)
         self.batch_size = len(configs)
@@ -81,13 +81,13 @@ class Searcher:
 
         The fastest quarter of a batch counts as its top, since many batches have only eight trials.
         """
-        surrogate = self.surrogate
-        if surrogate is None or not surrogate.fitted:
+        cost_model = self.cost_model
+        if cost_model is None or not cost_model.fitted:
             return None
-        predicted = surrogate.predict([trial.config for trial in batch])
+        predicted = cost_model.predict([trial.config for trial in batch])
         return model_quality(
-            predicted, scores_of(batch, surrogate.best), max(1, len(batch) // 4),
-            train_seconds=surrogate.train_seconds, predict_seconds=self._predict_seconds,
+            predicted, scores_of(batch, cost_model.best), max(1, len(batch) // 4),
+            train_seconds=cost_model.train_seconds, predict_seconds=self._predict_seconds,
         )  # fmt: skip
 
     def _check(self, configs: Sequence[Config], n: int) -> None:

@@ -16,7 +16,7 @@ from ..plugins import Plugin
 OF_SUITE = ("workloads", "spaces", "target", "measure")
 """The keys of a study that the tables of a suite bring."""
 
-FeaturesName = Literal["knob", "autotvm-knob", "program", "store", "itervar", "curve"]
+FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar", "curve"]
 """The features of a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
 
 
@@ -41,7 +41,7 @@ class NamedCostModel(NamedPlugin, frozen=True):
     """A cost model, and its features.
 
     These are of the choices, ``knob`` or as AutoTVM has them ``autotvm-knob``; or of the scheduled module: ``program``,
-    ``store`` (only for pack-sum), and AutoTVM's ``itervar`` and ``curve``.
+    ``per-store`` (only for pack-sum), and AutoTVM's ``itervar`` and ``curve``.
     """
 
     features: FeaturesName = "knob"

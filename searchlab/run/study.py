@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
-from ..executors.contract import EXECUTORS, parse_executor, started
+from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
 from ..log.html import facts
 from ..log.plan import PlannedRun, write_plan
 from ..log.result import Result, Results
@@ -26,7 +26,7 @@ from ..measure.settings import Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Count, checked
 from ..plugins import Plugin
-from ..policy import POLICIES, has_own_model, takes_cost_model
+from ..policy import POLICIES
 from ..schema import explained
 from ..target import resolve_target
 from ..workload import parse_workload
@@ -255,8 +255,9 @@ class Study:
         """The policy of ``entry``, with each cost model of the study if it takes those; all have a label."""
         label = entry.label or entry.name
         cls = self.given.policies.get(entry.name) or POLICIES.load(entry.name)
+        POLICIES.check_class(entry.name, cls)
         policy = {"name": cls if entry.name in self.given.policies else entry.name, "options": entry.options}
-        if not takes_cost_model(cls) or entry.cost_model or has_own_model(cls):
+        if not cls.traits.takes_cost_model or entry.cost_model or cls.traits.own_model:
             own = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
             yield Strategy.of(policy, own, entry.features, label)
             return
@@ -297,9 +298,10 @@ class Study:
             measurements that the logs held before. Raises SearchlabError for more than one job if the study measures
             on this machine.
         executor: where the runs are made: ``"local"``, ``"dask"``, ``"dask://host:port"``, ``"slurm"``, or an entry
-            ``{"name": ..., "options": {...}}``, over that of the study; or any Executor of the standard library's
-            contract, which is not shut down. Runs that measure the machine are submitted to it one at a time, unless
-            it has an attribute ``exclusive``.
+            ``{"name": ..., "options": {...}}``, over that of the study; or any
+            :class:`concurrent.futures.Executor`, which is not shut down. Runs that measure the machine are submitted to
+            it one at a time, unless it is a :class:`~searchlab.executors.contract.RunExecutor` that is
+            ``one_per_machine``.
         shard: ``(i, n)`` for only the i-th of n parts of the runs; all parts together are the study. Their logs belong
             in one directory in the end.
         progress: False for no bars; by default they are shown in a terminal, and in a notebook that has ipywidgets. A
@@ -321,8 +323,10 @@ class Study:
         if executor is None and self.spec.named_executor is None:
             warn_of_a_busy_machine(runs)
         with ExitStack() as ends:
-            place = executor if isinstance(executor, Executor) else None
-            if not isinstance(executor, Executor) and (plugin := self._executor(executor, jobs)) is not None:
+            place: RunExecutor | None = None
+            if isinstance(executor, Executor):
+                place = adapted(executor)
+            elif (plugin := self._executor(executor, jobs)) is not None:
                 place = ends.enter_context(started(plugin, self.exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or _ignore_run))
             logs = {run.log: log for run, log in execute(runs, self.base, on_each, place, ready)} if runs else {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..costmodel import OtherTask, Surrogate, scores_of
+from ..costmodel import BoundCostModel, OtherTask, scores_of
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Log, find_logs, read_log
@@ -123,12 +123,12 @@ class WarmStart:
     def trials(self) -> list[Trial]:
         return [trial for run in self.own for trial in run.trials]
 
-    def feed(self, policy: Policy, surrogate: Surrogate | None) -> None:
-        """Train the cost model on the runs in other spaces, and tell the policy those in its own."""
-        if surrogate is not None and self.others:
-            surrogate.pretrain([run.task for run in self.others])
+    def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
+        """Train the cost model on the runs in other spaces, and start the policy from those in its own."""
+        if cost_model is not None and self.others:
+            cost_model.pretrain([run.task for run in self.others])
         if self.own:
-            policy.tell(self.trials)
+            policy.warm_start(self.trials)
 
 
 NOTHING = WarmStart()
@@ -202,7 +202,7 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
             raise SearchlabError(
                 f"{run.log.path} cannot warm-start this run: it is a run on {header.workload} in {header.space_name}, "
                 f"not in the space that is searched here, and only program features carry over to another space (so do "
-                f"store, itervar and curve), and knob features to another shape of the same space and knobs; "
+                f"per-store, itervar and curve), and knob features to another shape of the same space and knobs; "
                 f'set features = "program", with a policy that takes a cost model'
             )
 

@@ -241,7 +241,8 @@ def read_trajectories(path: Path) -> Trajectories:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:
         raise SearchlabError(f"{path}: its format is {read.trajectories}; this searchlab reads format {FORMAT}")
-    return read
+    # Suite v1 is sealed, and its baseline ansor has these features by the name that they had then.
+    return msgspec.structs.replace(read, features="per-store") if read.features == "store" else read
 
 
 def read_results(places: Iterable[Path]) -> list[Trajectories]:

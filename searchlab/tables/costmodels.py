@@ -16,7 +16,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from ..costmodel import Array, Rows, bind, fit_model, make_cost_model, predictions, scores_of
+from ..arrays import Floats
+from ..costmodel import Rows, bind, fit_model, make_cost_model, predictions, scores_of
 from ..costmodel.features import FEATURES, laid_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
@@ -104,7 +105,7 @@ class _Part:
     """The rows that a model is trained on, and the held-out trials that it predicts: their features and scores."""
 
     train: Rows
-    tests: Sequence[tuple[_RecordedTrials, Array, Array]]
+    tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]
 
 
 def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, fraction: float) -> Iterator[_Part]:

@@ -14,6 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from ..arrays import Floats
 from ..log.format import Log
 from ..log.noise import noise
 from .steadiness import unsteady
@@ -30,7 +31,7 @@ class TableInfo:
     log: Log
 
     @cached_property
-    def gflops(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def gflops(self) -> Floats:
         """Throughput of each config that runs, by its cost, ascending: in GFLOPS, or in the ``unit`` of the log."""
         costs = self.log.costs
         return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)

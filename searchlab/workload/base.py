@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes  # noqa: F401  numpy then knows bfloat16
 import numpy as np
 
+from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean
 
 if TYPE_CHECKING:
     import tvm
-
-Array = np.ndarray[Any, Any]
 
 ACCUMULATED_IN = {
     "bfloat16": "float32",

@@ -11,7 +11,8 @@ from ..errors import SearchlabError
 
 if TYPE_CHECKING:
     import tvm
-from .base import Array, Workload
+from ..arrays import Array
+from .base import Workload
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import tvm
-from .base import Array, Workload
+from ..arrays import Array
+from .base import Workload
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Never
 
 if TYPE_CHECKING:
     import tvm
+from ..arrays import Array
 from ..errors import SearchlabError, UnsupportedWorkload
-from .base import Array, Workload
+from .base import Workload
 
 RUNS = 10**9
 """The FLOPs of a kernel whose FLOPs are not known: its throughput in GFLOPS is then that in runs a second."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from searchlab.arrays import Array
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import Target
@@ -28,8 +29,6 @@ MOST = 1 << 24
 """The most configs, and the most bytes of their numbers: a header from a stranger must not fill the memory."""
 
 INT64 = 1 << 62
-
-Indices = np.ndarray[Any, np.dtype[Any]]
 
 
 class Parameters(ProductSpace):
@@ -233,7 +232,7 @@ class _Tree:
 
     def __init__(self, axes: Sequence[Knob], indices: Sequence[int]) -> None:
         large = len(indices) > 0 and indices[-1] >= INT64
-        rest: Indices = np.array(indices, dtype=object if large else np.int64)
+        rest: Array = np.array(indices, dtype=object if large else np.int64)
         columns = []
         for knob in axes:
             columns.append((rest % len(knob.choices)).astype(np.int64))

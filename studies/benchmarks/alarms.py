@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 from simulation import TABLES, Runs, lucky_runs, read_tables
 
-from searchlab.analysis.stats.curves import Floats
 from searchlab.analysis.stats.family import one_family
 from searchlab.analysis.stats.inference import paired_difference
 from searchlab.analysis.stats.ranks import ALPHA, holm, rank_sum_test, signed_rank_test
+from searchlab.arrays import Floats
 
 ROWS = ("each verdict", "all tests", "areas", "areas, one apart", "areas, by t")
 OVERALL = "all workloads"

@@ -22,7 +22,6 @@ import numpy as np
 from simulation import TABLES, Runs, lucky_runs, new_workload, read_tables
 
 from searchlab.analysis.stats.aggregates import improvement, interquartile_mean, median
-from searchlab.analysis.stats.curves import Floats
 from searchlab.analysis.stats.inference import paired_difference
 from searchlab.analysis.stats.intervals import (
     Interval,
@@ -32,6 +31,7 @@ from searchlab.analysis.stats.intervals import (
     median_interval,
     share_interval,
 )
+from searchlab.arrays import Floats
 
 POOL, POPULATION, OF_EACH = 20_000, 4_000, 32
 

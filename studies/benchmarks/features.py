@@ -1,6 +1,6 @@
 """Times features of programs: how many configs a second get theirs, by each route, beside MetaSchedule's own search.
 
-    python studies/benchmarks/features.py [--configs 512] [--features store ...] [--workers N] [--json FILE]
+    python studies/benchmarks/features.py [--configs 512] [--features per-store ...] [--workers N] [--json FILE]
 
 Each config of a GEMM of 512^3 is scheduled, and its features are extracted: ``one process`` does so in this process
 alone, as searchlab 0.1 did, ``processes`` in those that build programs, which are started before the clock.
@@ -104,7 +104,7 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
             predicted += len(candidates)
             return model.predict(context, candidates)
 
-    row: dict[str, Any] = {"space": name, "features": "store", "route": f"metaschedule, {threads} thread(s)"}
+    row: dict[str, Any] = {"space": name, "features": "per-store", "route": f"metaschedule, {threads} thread(s)"}
     with timed(row):
         population = [space.draw(seed) for seed in range(1, POPULATION + 1)]
         strategy.pre_tuning(64, 64, population[:1], ms.database.MemoryDatabase(), Counting())

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from turns import Side
 
+from searchlab.arrays import Array
 from searchlab.errors import SearchlabError
 from searchlab.workload import Conv2d, Gemm, Workload
-from searchlab.workload.base import Array
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.analysis.stats.curves import Floats
+from searchlab.arrays import Floats
 from searchlab.log.format import read_log
 
 TABLES = Path(__file__).parents[1] / "suite" / "v1" / "tables"

@@ -18,8 +18,8 @@ from typing import Any, Self
 import numpy as np
 from timing import environment, seconds
 
+from searchlab.arrays import Array
 from searchlab.workload import Workload
-from searchlab.workload.base import Array
 
 
 @dataclass(frozen=True)

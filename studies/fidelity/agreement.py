@@ -18,6 +18,7 @@ import numpy as np
 from recorded import HERE, RECORDINGS, original
 from scipy.stats import ks_2samp, mannwhitneyu
 
+from searchlab.arrays import Array
 from searchlab.log.format import find_logs, read_log
 from searchlab.policy import origins
 
@@ -28,7 +29,7 @@ SAME = AGREEMENT.with_name("same_numbers.json")
 OTHERS = {"autotvm-xgb-knob": "autotvm-xgb"}
 
 
-Curves = list[np.ndarray[Any, Any]]
+Curves = list[Array]
 
 
 def curves(logs: Sequence[Path]) -> dict[str, Curves]:

@@ -24,7 +24,8 @@ import searchlab_costmodels.autotvm as cost_model
 import searchlab_policies.autotvm.genetic as genetic
 import searchlab_policies.autotvm.xgb as xgb
 from searchlab import load_log
-from searchlab.costmodel import Surrogate
+from searchlab.arrays import Array
+from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import make_features
 from searchlab.policy import Policy
 from searchlab.records import Measurement, Trial
@@ -77,7 +78,7 @@ class GlobalNumbers:
         return np.random.choice(np.arange(n), **how)
 
 
-def sample_ints(n: int) -> np.ndarray[Any, Any]:
+def sample_ints(n: int) -> Array:
     """``n`` indices as AutoTVM draws them, in its order: that in which Python walks the set of them."""
     drawn: set[int] = set()
     while len(drawn) < n:
@@ -122,7 +123,7 @@ def genetic_tuner(seed: int, **options: Any) -> Policy:
 
 def xgb_tuner(seed: int, loss: str = "reg", plan_size: int = 64) -> Policy:
     space, _ = table()
-    model = Surrogate(
+    model = BoundCostModel(
         cost_model.AutoTVM(seed=seed, loss=loss, plan_size=plan_size), make_features("autotvm-knob", space)
     )
     return xgb.AutoTVMXgb(space, seed=seed, cost_model=model, plan_size=plan_size)

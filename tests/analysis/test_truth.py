@@ -12,11 +12,12 @@ from scipy.stats import binom
 
 from searchlab.analysis.model import RANK_SUM, SIGNED_RANK, Summary
 from searchlab.analysis.runs import LoggedRun, WorkloadRuns
-from searchlab.analysis.stats.curves import Floats, best_so_far
+from searchlab.analysis.stats.curves import best_so_far
 from searchlab.analysis.stats.intervals import mean_interval
 from searchlab.analysis.stats.random_search import Draws, RandomSearch
 from searchlab.analysis.stats.ranks import rank_sum_test, signed_rank_test
 from searchlab.analysis.summary import summarize
+from searchlab.arrays import Floats
 from searchlab.log.columns import Columns
 from searchlab.log.format import Log, Record
 from tests.support.analysis.contrasts import contrasts

@@ -254,7 +254,7 @@ ACME = '''
 from typing import Annotated
 from searchlab import NeverTwice
 from searchlab.options import Between
-from searchlab.policy import Origin
+from searchlab.policy import Origin, OwnModel
 
 class Copy(NeverTwice):
     """Walks about. And far."""
@@ -268,13 +268,12 @@ class Copy(NeverTwice):
     def propose(self, n, rng):
         return []
 
-class Other(Copy):
+class Other(Copy, own_model=OwnModel("ridge")):
     """See :func:`~acme.walk.far`, :class:`.Copy` and :meth:`the walk <Copy.propose>`, as ``x``::
 
         walk()
     """
 
-    own_cost_model = "ridge"
 '''
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from itertools import product
 
+import cloudpickle
 import numpy as np
 import pytest
 
-from searchlab.policy import NeverTwice, private_rng
+from searchlab.policy import NeverTwice, OwnModel, Traits, private_rng
 from searchlab.space import Config
 from tests.support import toys
 
@@ -55,3 +57,38 @@ def test_a_private_stream_is_that_of_no_ask_and_of_no_other(seed: int) -> None:
     firsts = [tuple(rng.integers(2**63, size=2).tolist()) for rng in streams]
     assert len(set(firsts)) == len(firsts)
     assert private_rng(seed, "a", 1).random() == private_rng(seed, "a", 1).random()
+
+
+class Short(Endless, stops=True, uses_seed=False):
+    pass
+
+
+class Shorter(Short, own_model=OwnModel("ridge", "program"), uses_seed=True):
+    pass
+
+
+def test_a_class_declares_its_traits_and_inherits_those_of_its_base() -> None:
+    assert Endless.traits == Traits()
+    assert Short.traits == Traits(stops=True, uses_seed=False)
+    own = OwnModel("ridge", "program")
+    assert Shorter.traits == Traits(stops=True, takes_cost_model=True, own_model=own)
+    assert Shorter.traits.model() == ("ridge", "program") and Shorter.traits.model("mlp") == ("mlp", "program")
+    assert Short.traits.model() == ("xgboost", "knob")
+
+
+def test_an_unknown_trait_is_refused_where_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match="__init_subclass__"):
+        type("Misspelled", (Endless,), {}, stop=True)
+
+
+def test_traits_travel_to_other_processes_with_a_class_that_has_no_module() -> None:
+    class Local(Endless, stops=True):
+        pass
+
+    assert pickle.loads(cloudpickle.dumps(Local)).traits.stops
+
+
+def test_a_warm_start_is_told_unless_a_policy_does_otherwise() -> None:
+    policy = Endless(toys.Small(), seed=0)
+    policy.warm_start(toys.trials_of(LISTED[1:3], toys.smooth))
+    assert policy.ask(1) == LISTED[3:4] and len(policy.trials) == 2

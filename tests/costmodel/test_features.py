@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel.features import (
-    STORE_WIDTH,
+    COLUMNS_PER_STORE,
     KnobFeatures,
+    PerStoreFeatures,
     ProgramFeatures,
-    StoreFeatures,
     make_features,
 )
 from searchlab.errors import InvalidConfig, SearchlabError
@@ -99,14 +99,14 @@ def test_an_order_of_loops_is_a_word_and_no_tile() -> None:
 def test_store_features_are_those_of_each_store_in_order(native: Target) -> None:
     space = KnobTemplate(parse_workload("gemm:32x32x32"), native)
     configs = space.sample_new(np.random.default_rng(0), 16, ())
-    matrix, pooled = StoreFeatures(space)(configs), ProgramFeatures(space)(configs)
-    stores = matrix.reshape(16, -1, STORE_WIDTH)
-    np.testing.assert_array_equal(np.nanmax(stores, axis=1), pooled[:, :STORE_WIDTH])
-    np.testing.assert_array_equal(np.nanmean(stores, axis=1), pooled[:, STORE_WIDTH:])
+    matrix, pooled = PerStoreFeatures(space)(configs), ProgramFeatures(space)(configs)
+    stores = matrix.reshape(16, -1, COLUMNS_PER_STORE)
+    np.testing.assert_array_equal(np.nanmax(stores, axis=1), pooled[:, :COLUMNS_PER_STORE])
+    np.testing.assert_array_equal(np.nanmean(stores, axis=1), pooled[:, COLUMNS_PER_STORE:])
     there = ~np.isnan(stores).any(axis=2)
     assert (there == ~np.isnan(stores).all(axis=2)).all() and there[:, 0].all() and len(set(there.sum(axis=1))) > 1
     toy = toys.Small(toys.WORKLOAD, native)
     every = list(toy.enumerate())
-    rows = StoreFeatures(toy)(every)
+    rows = PerStoreFeatures(toy)(every)
     for row, config in zip(rows, every, strict=True):
         assert np.isnan(row).all() != makes_a_program(toy, config)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
+from searchlab.costmodel.bound import OtherTask, scores_of
 from searchlab.costmodel.features import make_features
-from searchlab.costmodel.surrogate import OtherTask, scores_of
 from searchlab.errors import SearchlabError
 from searchlab.space import Knob, ProductSpace
 from searchlab_costmodels.autotvm import AutoTVM
@@ -59,14 +59,14 @@ class Wide(toys.Small):
         ProductSpace.__init__(self, toys.WORKLOAD, toys.TARGET, [Knob(name, tuple(range(9))) for name in "abc"])
 
 
-def test_a_surrogate_starts_from_other_tasks_once() -> None:
+def test_a_bound_cost_model_starts_from_other_tasks_once() -> None:
     space = Wide()
     trials = toys.trials_of(list(space.enumerate()), toys.smooth)
-    surrogate = Surrogate(AutoTVM(seed=0, transfer="base-margin"), make_features("knob", space))
-    surrogate.pretrain([OtherTask(space, [trial.config for trial in trials], scores_of(trials))])
-    assert surrogate.fitted and surrogate.started
-    first = surrogate.predict([trial.config for trial in trials])
+    bound = BoundCostModel(AutoTVM(seed=0, transfer="base-margin"), make_features("knob", space))
+    bound.pretrain([OtherTask(space, [trial.config for trial in trials], scores_of(trials))])
+    assert bound.fitted and bound.started
+    first = bound.predict([trial.config for trial in trials])
     assert np.corrcoef(first, scores_of(trials))[0, 1] > 0.8
-    surrogate.fit(trials[:16])
-    assert surrogate.rows is not None and len(surrogate.rows.scores) == 16, "the others are no rows of this training"
-    assert np.corrcoef(surrogate.predict([trial.config for trial in trials]), scores_of(trials))[0, 1] > 0.7
+    bound.fit(trials[:16])
+    assert bound.rows is not None and len(bound.rows.scores) == 16, "the others are no rows of this training"
+    assert np.corrcoef(bound.predict([trial.config for trial in trials]), scores_of(trials))[0, 1] > 0.7

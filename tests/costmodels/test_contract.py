@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import COST_MODELS, CostModel, Surrogate, make_cost_model
+from searchlab.costmodel import COST_MODELS, BoundCostModel, CostModel, make_cost_model
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.plugins import Plugin
@@ -113,13 +113,13 @@ def test_it_learns_more_than_guessing(name: str) -> None:
     truth = np.array([1e-3 / trial.cost for trial in trials[200:]])
     accuracy = {}
     for which in (name, "random"):
-        surrogate = Surrogate(make(which), KnobFeatures(space))
-        surrogate.fit(trials[:200])
-        predicted = surrogate.predict([trial.config for trial in trials[200:]])
+        bound = BoundCostModel(make(which), KnobFeatures(space))
+        bound.fit(trials[:200])
+        predicted = bound.predict([trial.config for trial in trials[200:]])
         accuracy[which] = pairwise_accuracy(predicted, truth)
         if which == name:
-            assert surrogate.rows is not None
-            assert 0.3 < predicted.std() / surrogate.rows.scores.std() < 3
-            assert abs(predicted.mean() - surrogate.rows.scores.mean()) < 0.15
+            assert bound.rows is not None
+            assert 0.3 < predicted.std() / bound.rows.scores.std() < 3
+            assert abs(predicted.mean() - bound.rows.scores.mean()) < 0.15
     assert accuracy["random"] < 0.55 < accuracy[name]
     assert accuracy[name] > (0.57 if name == "ridge" else 0.75)  # the toy has a basin, which no line can follow

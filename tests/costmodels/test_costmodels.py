@@ -10,7 +10,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from searchlab.costmodel import CostModel, OtherTask, Rows, Surrogate, make_cost_model, scores_of
+from searchlab.costmodel import BoundCostModel, CostModel, OtherTask, Rows, make_cost_model, scores_of
 from searchlab.costmodel.features import Features, KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
@@ -29,9 +29,9 @@ def test_xgboost_ranks_configs_that_it_never_saw() -> None:
     space = toys.Large()
     configs = space.sample_new(np.random.default_rng(0), 600, ())
     trials = toys.trials_of(configs, toys.smooth)
-    surrogate = Surrogate(XGBoost(seed=0), KnobFeatures(space))
-    surrogate.fit(trials[:300])
-    predicted = surrogate.predict(configs[300:])
+    bound = BoundCostModel(XGBoost(seed=0), KnobFeatures(space))
+    bound.fit(trials[:300])
+    predicted = bound.predict(configs[300:])
     chosen = np.argsort(-predicted)[:30]
     costs = np.array([trial.cost for trial in trials[300:]])
     assert np.median(costs[chosen]) < np.quantile(costs, 0.2)
@@ -66,7 +66,7 @@ def _objective(name: str) -> Any:
 @pytest.mark.parametrize("name", RANKERS)
 def test_annealing_works_on_a_ranker(name: str) -> None:
     space = toys.Large()
-    policy = Xgb(space, seed=0, cost_model=Surrogate(RANKERS[name], KnobFeatures(space)), n_startup=32)
+    policy = Xgb(space, seed=0, cost_model=BoundCostModel(RANKERS[name], KnobFeatures(space)), n_startup=32)
     trials = toys.run(policy, toys.smooth, 96)
     assert min(trial.cost for trial in trials[32:]) < 0.8 * min(trial.cost for trial in trials[:32])
 
@@ -141,7 +141,7 @@ def test_bad_options_are_named(model: str, options: dict[str, Any], text: str) -
         make_cost_model(Plugin(model, options), 0)
 
 
-# --- the surrogate ----------------------------------------------------------------------------------
+# --- the bound ----------------------------------------------------------------------------------
 
 
 class Numbers(Features):
@@ -173,32 +173,32 @@ def test_scores_are_relative_to_the_best_or_to_a_given_cost() -> None:
 def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
     space = toys.Small()
     model = Recorder(seed=0)
-    surrogate = Surrogate(model, Numbers(space))
-    surrogate.fit([])
-    assert not surrogate.fitted
+    bound = BoundCostModel(model, Numbers(space))
+    bound.fit([])
+    assert not bound.fitted
     other = toys.Dependent()
     configs = list(other.enumerate())
     others = [OtherTask(other, configs[:3], np.array([1, 0.5, 0])), OtherTask(other, configs[:2], np.array([0, 1.0]))]
-    surrogate.pretrain(others)
-    assert surrogate.fitted and model.rows.groups.tolist() == [0, 0, 0, 1, 1]
+    bound.pretrain(others)
+    assert bound.fitted and model.rows.groups.tolist() == [0, 0, 0, 1, 1]
     for count in (4, 7):
         trials = toys.trials_of(space.sample_new(np.random.default_rng(0), count, ()), toys.smooth)
-        surrogate.fit(trials)
+        bound.fit(trials)
         assert model.rows.groups.tolist() == [0, 0, 0, 1, 1] + [2] * count
         assert model.rows.scores.tolist() == [1, 0.5, 0, 0, 1, *scores_of(trials)]
         assert model.rows.features.shape == (5 + count, 6)
-        assert surrogate.best == min(trial.cost for trial in trials)
+        assert bound.best == min(trial.cost for trial in trials)
 
 
 def test_knobs_of_other_tasks_have_columns_beside_its_own() -> None:
     small, dependent = toys.Small(), toys.Dependent()
     model = Recorder(seed=0)
-    surrogate = Surrogate(model, KnobFeatures(small))
+    bound = BoundCostModel(model, KnobFeatures(small))
     (other,) = [config for config in dependent.enumerate() if config["sketch"] == "plain" and config["parallel"]]
-    surrogate.pretrain([OtherTask(dependent, [other], np.array([1.0]))])
-    assert surrogate.features.columns == [("sketch", "plain"), ("parallel", 0)]
+    bound.pretrain([OtherTask(dependent, [other], np.array([1.0]))])
+    assert bound.features.columns == [("sketch", "plain"), ("parallel", 0)]
     own = Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True})
-    surrogate.fit(toys.trials_of([own], toys.smooth))
+    bound.fit(toys.trials_of([own], toys.smooth))
     nan = np.nan
     expected = [[nan, nan, nan, nan, nan, 1, 1], [3, 1, 64, 1, 1, nan, nan]]
     np.testing.assert_array_equal(model.rows.features, expected)
@@ -221,23 +221,23 @@ def test_rows_of_any_length_are_laid_out_as_in_training() -> None:
 
     space = toys.Small()
     configs = list(space.enumerate())
-    surrogate = Surrogate(Sum(seed=0), Long(space))
-    surrogate.pretrain([OtherTask(space, configs[:5], np.ones(5))])
-    surrogate.fit(toys.trials_of(configs[:3], toys.smooth))
-    assert surrogate.rows is not None
-    assert surrogate.rows.features.sum(axis=1).tolist() == [15] * 5 + [9] * 3
-    assert surrogate.predict(configs[:2]).tolist() == [6, 6]
-    assert surrogate.predict(configs[:8]).tolist() == [15] * 8
+    bound = BoundCostModel(Sum(seed=0), Long(space))
+    bound.pretrain([OtherTask(space, configs[:5], np.ones(5))])
+    bound.fit(toys.trials_of(configs[:3], toys.smooth))
+    assert bound.rows is not None
+    assert bound.rows.features.sum(axis=1).tolist() == [15] * 5 + [9] * 3
+    assert bound.predict(configs[:2]).tolist() == [6, 6]
+    assert bound.predict(configs[:8]).tolist() == [15] * 8
 
 
 def test_time_is_taken_of_training_and_predicting() -> None:
     space = toys.Small()
-    surrogate = Surrogate(XGBoost(seed=0), KnobFeatures(space))
+    bound = BoundCostModel(XGBoost(seed=0), KnobFeatures(space))
     configs = list(space.enumerate())
-    surrogate.predict(configs)
-    assert surrogate.predict_seconds == surrogate.train_seconds == 0
-    surrogate.fit(toys.trials_of(configs, toys.smooth))
-    surrogate.predict(configs)
-    once = surrogate.predict_seconds
-    surrogate.predict(configs)
-    assert surrogate.train_seconds > 0 and surrogate.predict_seconds > once > 0
+    bound.predict(configs)
+    assert bound.predict_seconds == bound.train_seconds == 0
+    bound.fit(toys.trials_of(configs, toys.smooth))
+    bound.predict(configs)
+    once = bound.predict_seconds
+    bound.predict(configs)
+    assert bound.train_seconds > 0 and bound.predict_seconds > once > 0

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import Surrogate, make_cost_model
-from searchlab.costmodel.features import KnobFeatures, StoreFeatures
+from searchlab.costmodel import BoundCostModel, make_cost_model
+from searchlab.costmodel.features import KnobFeatures, PerStoreFeatures
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from searchlab_costmodels.pack_sum import PackSum
@@ -30,7 +30,7 @@ def programs(n: int, most: int, seed: int = 0) -> tuple[Any, Any]:
 
 def trained(features: Any, scores: Any, **options: Any) -> PackSum:
     model = PackSum(seed=0, **options)
-    model.store_width = WIDTH
+    model.columns_per_store = WIDTH
     model.fit(features, scores, np.zeros(len(scores), dtype=np.int64))
     return model
 
@@ -72,11 +72,11 @@ def test_a_failed_program_has_no_weight_and_no_program_the_score_0() -> None:
 
 def test_store_features_need_a_model_that_sums_over_stores() -> None:
     space = toys.Small()
-    assert Surrogate(PackSum(seed=0), StoreFeatures(space)).model.store_width == 164
-    assert Surrogate(PackSum(seed=0), KnobFeatures(space)).model.store_width == 0
+    assert BoundCostModel(PackSum(seed=0), PerStoreFeatures(space)).model.columns_per_store == 164
+    assert BoundCostModel(PackSum(seed=0), KnobFeatures(space)).model.columns_per_store == 0
     for model in (XGBoost(seed=0), make_cost_model(Plugin("xgboost"), 0)):
-        with pytest.raises(SearchlabError, match="cannot learn from store features.*take the cost model pack-sum"):
-            Surrogate(model, StoreFeatures(space))
+        with pytest.raises(SearchlabError, match="cannot learn from per-store features.*take the cost model pack-sum"):
+            BoundCostModel(model, PerStoreFeatures(space))
 
 
 @pytest.mark.parametrize("option", [{"rounds": 0}, {"gamma": -1}, {"max_depth": 0}, {"early_stopping": 0}])

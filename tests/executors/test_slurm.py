@@ -38,12 +38,12 @@ def test_a_job_that_dies_is_an_error_and_keeps_its_files(tmp_path: Path, monkeyp
 def test_runs_that_measure_have_a_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitit.SlurmExecutor, "affinity", classmethod(lambda cls: 2))
     executor = SlurmExecutor(True, tmp_path, slurm_partition="cpu", timeout_min=60)
-    assert executor.exclusive
+    assert executor.one_per_machine
     assert executor._executor.parameters["exclusive"] is True
     assert executor._executor.parameters["partition"] == "cpu"
     executor.shutdown()
     here = SlurmExecutor(True, tmp_path, cluster="local")
-    assert not here.exclusive  # so the runs are submitted one at a time
+    assert not here.one_per_machine  # so the runs are submitted one at a time
     here.shutdown()
 
 

@@ -283,8 +283,8 @@ def test_the_options_of_the_study_are_the_default(tmp_path: Path) -> None:
         plan_hypertune(study, PLANTED, **QUICK)
 
 
-class Same(Planted):
-    uses_seed = False
+class Same(Planted, uses_seed=False):
+    pass
 
 
 def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:

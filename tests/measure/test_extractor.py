@@ -32,7 +32,7 @@ def pool() -> Iterator[BuildPool]:
     pool.close()
 
 
-@pytest.mark.parametrize("features", ["program", "store", "itervar", "curve"])
+@pytest.mark.parametrize("features", ["program", "per-store", "itervar", "curve"])
 @pytest.mark.parametrize("space", ["sketch", "knob-template"])
 def test_rows_are_the_same_here_and_elsewhere(pool: BuildPool, native: Target, space: str, features: str) -> None:
     searched = SPACES.make(Plugin(space), parse_workload("gemm:32x32x32"), native)

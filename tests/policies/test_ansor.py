@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import Surrogate
-from searchlab.costmodel.features import KnobFeatures, StoreFeatures
+from searchlab.costmodel import BoundCostModel
+from searchlab.costmodel.features import KnobFeatures, PerStoreFeatures
 from searchlab.errors import SearchlabError
+from searchlab.policy import OwnModel
 from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_costmodels.pack_sum import PackSum
@@ -24,16 +25,16 @@ from tests.support.oracle import ByCost, Oracle
 
 def ansor(seed: int = 0, **options: Any) -> Ansor:
     space = toys.Large()
-    surrogate = Surrogate(XGBoost(seed=seed, rounds=50), KnobFeatures(space))
-    return Ansor(space, seed=seed, cost_model=surrogate, **options)
+    bound = BoundCostModel(XGBoost(seed=seed, rounds=50), KnobFeatures(space))
+    return Ansor(space, seed=seed, cost_model=bound, **options)
 
 
 def knowing(**options: Any) -> tuple[Ansor, ByCost]:
     """A policy that was told 32 random trials, and the features through which its model knows every config."""
     space = toys.Large()
     features = ByCost(space)
-    surrogate = Surrogate(Oracle(seed=0), features)
-    policy = Ansor(space, seed=0, cost_model=surrogate, **{"population": 128, "n_startup": 32} | options)
+    bound = BoundCostModel(Oracle(seed=0), features)
+    policy = Ansor(space, seed=0, cost_model=bound, **{"population": 128, "n_startup": 32} | options)
     policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
     features.asked = []
     return policy, features
@@ -48,8 +49,7 @@ def test_its_numbers_are_tvms() -> None:
     roles = ("tile", "unroll", "location", "parallel")
     assert [WEIGHTS["llvm"][role] for role in roles] == [0.90, 0.04, 0.05, 0.01]
     assert [WEIGHTS["cuda"].get(role) for role in roles] == [0.90, 0.10, None, None]
-    assert Ansor.own_cost_model is not None and Ansor.own_cost_model.name == "pack-sum"
-    assert Ansor.own_features == "store"
+    assert Ansor.traits.own_model == OwnModel("pack-sum", "per-store")
 
 
 def test_the_model_is_asked_only_after_its_warm_up() -> None:
@@ -120,10 +120,10 @@ def test_beats_random_search() -> None:
 
 def test_it_goes_round_with_its_own_cost_model_on_sketches(native: Target) -> None:
     space = Sketch(gemm(32, 32, 32), native)
-    surrogate = Surrogate(PackSum(seed=0, rounds=20), StoreFeatures(space))
-    policy = Ansor(space, seed=0, cost_model=surrogate, population=16, generations=1, n_startup=8)
+    bound = BoundCostModel(PackSum(seed=0, rounds=20), PerStoreFeatures(space))
+    policy = Ansor(space, seed=0, cost_model=bound, population=16, generations=1, n_startup=8)
     trials = toys.run(policy, toys.smooth, 16)
-    assert len({trial.config for trial in trials}) == 16 and surrogate.fitted
+    assert len({trial.config for trial in trials}) == 16 and bound.fitted
 
 
 @pytest.mark.parametrize(

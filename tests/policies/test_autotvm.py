@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import searchlab_policies.autotvm.xgb as xgb
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
 from searchlab_costmodels.autotvm import AutoTVM, average_recall
@@ -46,7 +46,7 @@ def test_random_is_uniform_over_the_indices() -> None:
 def test_a_plan_ends_with_random_trials() -> None:
     """5 % of 64, rounded down: 61 are planned."""
     space, _ = table()
-    model = Surrogate(AutoTVM(seed=0), make_features("autotvm-knob", space))
+    model = BoundCostModel(AutoTVM(seed=0), make_features("autotvm-knob", space))
     policy = xgb.AutoTVMXgb(space, seed=0, cost_model=model, steps=5)
     searched(policy, 64, 64)
     planned = {space.index_of(config) for config in policy._plan[:61]}
@@ -65,7 +65,7 @@ def test_the_diversity_filter_does_not_look_at_scores() -> None:
 @pytest.mark.parametrize("options", [{"diversity_filter_ratio": 0.5}, {"plan_size": 0}, {"temperature": -1.0}])
 def test_a_wrong_option_is_refused(options: dict[str, Any]) -> None:
     space, _ = table()
-    model = Surrogate(AutoTVM(seed=0), make_features("knob", space))
+    model = BoundCostModel(AutoTVM(seed=0), make_features("knob", space))
     with pytest.raises(SearchlabError, match=next(iter(options))):
         xgb.AutoTVMXgb(space, seed=0, cost_model=model, **options)
 

@@ -17,6 +17,7 @@ from searchlab.records import Measurement, Trial
 from searchlab.space import Config, ProductSpace
 from searchlab_costmodels.random import Random as RandomModel
 from searchlab_policies.bandit import Bandit
+from searchlab_policies.droplet import Droplet
 from searchlab_policies.evolutionary import Evolutionary
 from searchlab_policies.random import Random
 from searchlab_policies.xgb import Xgb
@@ -229,3 +230,13 @@ def test_bad_arms_are_named(arms: Any, text: str) -> None:
 def test_bad_options_are_named(option: str, value: Any) -> None:
     with pytest.raises(SearchlabError, match=f"option '{option}' is {value}"):
         bandit("random", **{option: value})
+
+
+def test_every_arm_starts_from_the_trials_of_other_runs() -> None:
+    """The droplet begins at the fastest of them, as it does alone."""
+    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    bandit = Bandit(toys.Large(), seed=0, arms=["droplet"])
+    bandit.warm_start(known)
+    alone = Droplet(toys.Large(), seed=0)
+    alone.warm_start(known)
+    assert bandit.ask(8) == alone.ask(8) and bandit.trials == known

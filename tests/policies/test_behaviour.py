@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import CostModel, Surrogate
+from searchlab.costmodel import BoundCostModel, CostModel
 from searchlab.costmodel.features import Features, KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
 from searchlab.policy import Policy
@@ -27,7 +27,7 @@ Make = Callable[[Space, int], Policy]
 
 
 def xgb(space: Space, seed: int = 0, **options: Any) -> Xgb:
-    return Xgb(space, seed=seed, cost_model=Surrogate(XGBoost(seed=seed), KnobFeatures(space)), **options)
+    return Xgb(space, seed=seed, cost_model=BoundCostModel(XGBoost(seed=seed), KnobFeatures(space)), **options)
 
 
 def tpe(space: Space, seed: int) -> Tpe:
@@ -122,7 +122,7 @@ class ByCost(Features):
 def annealed(**options: Any) -> tuple[Xgb, ByCost]:
     space = toys.Large()
     features = ByCost(space)
-    policy = Xgb(space, seed=0, cost_model=Surrogate(Oracle(seed=0), features), **options)
+    policy = Xgb(space, seed=0, cost_model=BoundCostModel(Oracle(seed=0), features), **options)
     policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
     features.asked = []
     return policy, features
@@ -157,7 +157,7 @@ def test_annealing_cools_over_the_steps_that_there_are() -> None:
 
 def test_programs_are_built_for_few_configs() -> None:
     space = toys.Large()
-    policy = Xgb(space, seed=0, cost_model=Surrogate(RandomModel(seed=0), ProgramFeatures(space)))
+    policy = Xgb(space, seed=0, cost_model=BoundCostModel(RandomModel(seed=0), ProgramFeatures(space)))
     assert policy.predictions == 256
     assert policy.chains * 9 <= 256
 

@@ -30,7 +30,7 @@ def test_what_it_is_told_matters(name: str) -> None:
 @pytest.mark.parametrize("name", names())
 def test_warm_start_with_a_whole_space_leaves_nothing_to_propose(name: str) -> None:
     policy = start(name, "small")
-    policy.tell(toys.trials_of(list(policy.space.enumerate()), toys.smooth))
+    policy.warm_start(toys.trials_of(list(policy.space.enumerate()), toys.smooth))
     assert list(policy.ask(8)) == []
 
 

@@ -104,7 +104,7 @@ def test_with_trials_of_another_log_it_begins_at_the_fastest() -> None:
     space = Valley()
     policy = Droplet(space, seed=0)
     known = toys.trials_of([space.config_at(index) for index in (5, 2000, 4000)], planted)
-    policy.tell(known)
+    policy.warm_start(known)
     best = min(known, key=lambda trial: trial.cost).config
     step = policy.ask(1)[0]
     assert {abs(int(step[name]) - int(best[name])) for name in "abc"} <= {0, 1, 15}  # type: ignore[call-overload]
@@ -112,7 +112,7 @@ def test_with_trials_of_another_log_it_begins_at_the_fastest() -> None:
 
 def test_trials_of_another_space_are_passed_over() -> None:
     policy = Droplet(toys.Large(), seed=0)
-    policy.tell(toys.run(Random(toys.Small(), seed=1), toys.flaky, 16))
+    policy.warm_start(toys.run(Random(toys.Small(), seed=1), toys.flaky, 16))
     assert len(toys.run(policy, toys.smooth, 24)) == 24
 
 

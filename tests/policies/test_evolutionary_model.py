@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
 from searchlab.records import Measurement
@@ -21,8 +21,8 @@ from tests.support.oracle import ByCost, Oracle
 
 
 def evolution(space: Space, seed: int = 0, **options: Any) -> EvolutionaryModel:
-    surrogate = Surrogate(XGBoost(seed=seed), KnobFeatures(space))
-    return EvolutionaryModel(space, seed=seed, cost_model=surrogate, **options)
+    bound = BoundCostModel(XGBoost(seed=seed), KnobFeatures(space))
+    return EvolutionaryModel(space, seed=seed, cost_model=bound, **options)
 
 
 def best_of(policy: Any) -> float:
@@ -71,7 +71,7 @@ def knowing(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
     """A policy that was told 32 random trials, and the features through which its model knows every config."""
     space = toys.Large()
     features = ByCost(space)
-    policy = EvolutionaryModel(space, seed=0, cost_model=Surrogate(Oracle(seed=0), features), **options)
+    policy = EvolutionaryModel(space, seed=0, cost_model=BoundCostModel(Oracle(seed=0), features), **options)
     policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
     features.asked = []
     return policy, features
@@ -142,7 +142,7 @@ def test_what_the_bound_leaves_of_the_options_is_declared() -> None:
 
 def test_programs_are_built_for_few_configs() -> None:
     space = toys.Large()
-    policy = EvolutionaryModel(space, seed=0, cost_model=Surrogate(RandomModel(seed=0), ProgramFeatures(space)))
+    policy = EvolutionaryModel(space, seed=0, cost_model=BoundCostModel(RandomModel(seed=0), ProgramFeatures(space)))
     assert policy.predictions == 256
     assert policy.population * (policy.generations + 1) <= 256
 

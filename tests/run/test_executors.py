@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from searchlab.errors import RunsFailed, SearchlabError
+from searchlab.executors.contract import RunExecutor
 from searchlab.log.format import read_log
 from searchlab.machine.scratch import ScratchFolder
 from searchlab.run.study import Study
@@ -178,7 +179,7 @@ def test_runs_that_measure_are_submitted_one_at_a_time(tmp_path: Path) -> None:
     [
         ("lokal", "unknown executor 'lokal'; did you mean 'local'"),
         ({"name": "local", "options": {"job": 2}}, "executor 'local' has no option 'job'; did you mean 'jobs'"),
-        ("searchlab.errors:SearchlabError", "is not a searchlab.Executor"),
+        ("searchlab.errors:SearchlabError", "is not a searchlab.RunExecutor"),
         ("local://here", "executor 'local' has no option 'address'"),
     ],
 )
@@ -187,7 +188,7 @@ def test_a_wrong_executor_is_one_sentence(tmp_path: Path, executor: Any, said: s
         table_study(tmp_path).run(tmp_path / "out", executor=executor)
 
 
-class Counts(Executor):
+class Counts(RunExecutor):
     """Calls at once, and counts the runs of each call."""
 
     jobs, batch = 1, 3
@@ -208,10 +209,10 @@ def test_short_runs_travel_together_unless_they_are_few(tmp_path: Path, seeds: i
     assert counts.sizes == sizes and len(decided_in(tmp_path / "out")) == 2 * seeds
 
 
-class Late(Executor):
+class Late(RunExecutor):
     """Measures at once, one run after the other, and says so 1.2 s later, when the logs were looked at."""
 
-    jobs, exclusive = 1, True
+    jobs, one_per_machine = 1, True
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -226,7 +227,7 @@ def test_a_run_that_waited_for_a_job_is_told_of_with_that_job(tmp_path: Path) ->
          "batch": 1, "measure": {"kind": "local", "repeat": 1}},
     )  # fmt: skip
     told: list[tuple[int, int]] = []
-    study.run(tmp_path, lambda run, number, count, job: told.append((number, job)), executor=Late())
+    study.run(tmp_path, lambda run, number, count, job: told.append((number, job)), executor=Late(True, tmp_path))
     assert told == [(1, 0), (2, 0)]
 
 

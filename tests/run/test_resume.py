@@ -15,7 +15,7 @@ import pytest
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
-from searchlab.policy import POLICIES, takes_cost_model
+from searchlab.policy import POLICIES
 from searchlab.records import Trial
 from searchlab.run.tune import tune
 from tests.support import toys
@@ -34,7 +34,7 @@ def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, 
         space.workload, space=space, policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log,
         trials=trials, batch=batch, seed=3, measure={"kind": "table", "path": str(tables)},
         # Features of programs would import TVM in every fork.
-        features="knob" if takes_cost_model(POLICIES.load(policy)) else None,
+        features="knob" if POLICIES.load(policy).traits.takes_cost_model else None,
     )  # fmt: skip
 
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
+from searchlab.policy import OwnModel
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -100,13 +101,10 @@ def test_cost_models_are_crossed_with_the_policies_that_take_one(base: dict[str,
     assert {cell.strategy.label for cell in cells} == {"random", "xgb+xgboost", "xgb+guess"}
 
 
-class Owner(Random):
+class Owner(Random, own_model=OwnModel(Plugin("ridge", {"alpha": 2.0}), "program")):
     """A policy with a cost model that belongs to it."""
 
-    own_cost_model = Plugin("ridge", {"alpha": 2.0})
-    own_features = "program"
-
-    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate) -> None:
+    def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel) -> None:
         super().__init__(space, seed=seed)
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from searchlab.analysis.read import read_runs
-from searchlab.costmodel import OtherTask, Surrogate, make_cost_model, scores_of
+from searchlab.costmodel import BoundCostModel, OtherTask, make_cost_model, scores_of
 from searchlab.costmodel.features import (
     CurveFeatures,
     Features,
     ItervarFeatures,
     KnobFeatures,
+    PerStoreFeatures,
     ProgramFeatures,
-    StoreFeatures,
 )
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
@@ -90,7 +90,7 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("features", "model"),
     [
-        (ProgramFeatures, "lightgbm"), (StoreFeatures, "pack-sum"), (ItervarFeatures, "lightgbm"),
+        (ProgramFeatures, "lightgbm"), (PerStoreFeatures, "pack-sum"), (ItervarFeatures, "lightgbm"),
         (CurveFeatures, "lightgbm"), (KnobFeatures, "lightgbm"),
     ],
 )  # fmt: skip
@@ -106,9 +106,9 @@ def test_a_model_that_knows_another_workload_is_better_from_the_start(
         return toys.timed(1e-3 * (1 + abs(j - 3) + 0.1 * i))
 
     tasks = {n: toys.trials_of(chosen[n], cost) for n in spaces}
-    surrogate = Surrogate(make_cost_model(Plugin(model), 0), features(spaces[64]))
-    surrogate.pretrain([OtherTask(spaces[32], chosen[32], scores_of(tasks[32]))])
-    assert pairwise_accuracy(surrogate.predict(chosen[64]), scores_of(tasks[64])) > 0.7
+    bound = BoundCostModel(make_cost_model(Plugin(model), 0), features(spaces[64]))
+    bound.pretrain([OtherTask(spaces[32], chosen[32], scores_of(tasks[32]))])
+    assert pairwise_accuracy(bound.predict(chosen[64]), scores_of(tasks[64])) > 0.7
 
 
 @pytest.mark.parametrize(("policy", "features"), [("xgb", "knob"), ("random", None)], ids=str)

@@ -34,6 +34,7 @@ from searchlab.suite.verify import RESULT, verify_bundle, verify_suite
 from tests.support.cli import imported, searchlab
 from tests.support.suites import TABLES
 
+SUITE = Path(__file__).parents[2] / "studies" / "suite" / "v1"
 TOY = """
 from searchlab import NeverTwice
 
@@ -172,6 +173,13 @@ def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> Non
 
 
 # --- baselines ----------------------------------------------------------------------------------------
+
+
+def test_the_sealed_baseline_of_ansor_is_read_with_its_features_by_their_name_of_today() -> None:
+    path = SUITE / "baselines" / "ansor.json.gz"
+    assert json.loads(gzip.decompress(path.read_bytes()))["features"] == "store"
+    (ansor,) = baselines(find_suite(SUITE), ["ansor"])
+    assert ansor.features == "per-store"
 
 
 def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Path) -> None:

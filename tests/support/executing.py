@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.executors.contract import RunExecutor
 from searchlab.policy import NeverTwice
 from searchlab.run.study import Study
 from searchlab.run.task import Outcome, Task
@@ -68,7 +69,7 @@ class Elsewhere(Executor):
         return future
 
 
-class Refuses(Executor):
+class Refuses(RunExecutor):
     """Refuses every run after a moment. most: how many calls it had at the same time."""
 
     jobs = 4

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import Array, CostModel, Groups, Surrogate
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import BoundCostModel, CostModel
 from searchlab.policy import NeverTwice, Policy
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -22,11 +23,11 @@ class BadModel(CostModel):
         super().__init__(seed=seed)
         self.how = how
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         if self.how == "raises in fit":
             raise ZeroDivisionError("no rows")
 
-    def predict(self, features: Array) -> Any:
+    def predict(self, features: Floats) -> Any:
         n = len(features)
         match self.how:
             case "nan":
@@ -120,19 +121,19 @@ class BadPolicy(Policy):
 class Slow(CostModel):
     """Takes a twentieth of a second of the CPU to train."""
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         end = time.process_time() + 0.05
         while time.process_time() < end:
             pass
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         return np.zeros(len(features))
 
 
-class Trains(NeverTwice):
+class Trains(NeverTwice, takes_cost_model=True):
     """Trains its cost model when it is told, or when it proposes."""
 
-    def __init__(self, space: Space, *, seed: int, cost_model: Surrogate, when: str = "tell") -> None:
+    def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel, when: str = "tell") -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
         self.when = when

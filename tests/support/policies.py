@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures
-from searchlab.policy import POLICIES, Policy, takes_cost_model
+from searchlab.policy import POLICIES, Policy
 from searchlab.space import Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
@@ -63,7 +63,7 @@ def start(name: str, where: str, seed: int = 0) -> Policy:
     space = space_for(name, where)
     cls = POLICIES.load(name)
     options = dict(OPTIONS.get(name, {}))
-    if takes_cost_model(cls):
-        options["cost_model"] = Surrogate(XGBoost(seed=seed, rounds=20), KnobFeatures(space))
+    if cls.traits.takes_cost_model:
+        options["cost_model"] = BoundCostModel(XGBoost(seed=seed, rounds=20), KnobFeatures(space))
     policy: Policy = cls(space, seed=seed, **options)
     return policy

@@ -11,10 +11,8 @@ from searchlab.policy import NeverTwice
 from searchlab.space import Config, Space
 
 
-class Stops(NeverTwice):
+class Stops(NeverTwice, stops=True):
     """Random configs, ``limit`` of them and one more for each seed; then it ends."""
-
-    stops = True
 
     def __init__(self, space: Space, *, seed: int, limit: Count = 11) -> None:
         super().__init__(space, seed=seed)

@@ -92,7 +92,7 @@ def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path)
     assert within[0].quality.trials == 9
 
 
-@pytest.mark.parametrize(("features", "model"), [("store", "pack-sum"), ("itervar", "lightgbm")])
+@pytest.mark.parametrize(("features", "model"), [("per-store", "pack-sum"), ("itervar", "lightgbm")])
 def test_by_task_with_features_whose_rows_differ_in_length(features: str, model: str, gemm_logs: Path) -> None:
     found = evaluate([gemm_logs], [Plugin(model)], features=features, split="by-task")
     accuracy = mean_quality(found)[model]["pairwise_accuracy"]
@@ -103,7 +103,7 @@ def test_by_task_with_features_whose_rows_differ_in_length(features: str, model:
     ("logs", "options", "said"),
     [
         (["absent.jsonl"], {}, "cannot read the log"),
-        (["large.jsonl"], {"features": "store"}, "'xgboost' cannot learn from store features.*pack-sum"),
+        (["large.jsonl"], {"features": "per-store"}, "'xgboost' cannot learn from per-store features.*pack-sum"),
         (["empty"], {}, "there is no log"),
         (["few.jsonl"], {}, "few.jsonl has 7 successful trials, but at least 8 are needed"),
         (["large.jsonl"], {"models": [Plugin("xgbost")]}, "unknown cost model 'xgbost'; did you mean 'xgboost'"),

@@ -7,7 +7,8 @@ from collections.abc import Container, Sequence
 
 import numpy as np
 
-from searchlab.costmodel import Array, Surrogate
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel
 from searchlab.space import Config, ProductSpace, Space
 
 from ..model_guided import predicted
@@ -21,7 +22,9 @@ class Annealer:
         self.chains, self.steps, self.early_stop, self.temperature = chains, steps, early_stop, temperature
         self._points: list[Config] = []
 
-    def maximums(self, model: Surrogate, n: int, exclude: Container[Config], rng: np.random.Generator) -> list[Config]:
+    def maximums(
+        self, model: BoundCostModel, n: int, exclude: Container[Config], rng: np.random.Generator
+    ) -> list[Config]:
         """Up to ``n`` configs with the highest predictions met, best first, none of them in ``exclude``.
 
         One that is predicted below 0 is left out.
@@ -57,7 +60,7 @@ class Best:
         self._held: set[Config | None] = set()
         self._met = 0
 
-    def offer(self, configs: Sequence[Config], scores: Array) -> bool:
+    def offer(self, configs: Sequence[Config], scores: Floats) -> bool:
         """Whether one of ``configs`` came among the best."""
         changed = False
         for config, score in zip(configs, scores.tolist(), strict=True):

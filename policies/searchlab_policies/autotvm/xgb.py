@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.errors import SearchlabError
 from searchlab.options import Count, NonNegative
 from searchlab.plugins import Plugin
-from searchlab.policy import NeverTwice, Origin, private_rng
+from searchlab.policy import NeverTwice, Origin, OwnModel, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
@@ -42,7 +42,7 @@ XGB_TUNER = Origin(
 )
 
 
-class AutoTVMXgb(NeverTwice):
+class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar")):
     """Trains the model once in ``plan_size`` trials, and plans as many: the best that annealing meets.
 
     The trials before the first plan are random, and so are the last 5 % of each plan, rounded down.
@@ -55,8 +55,6 @@ class AutoTVMXgb(NeverTwice):
     temperature: of the first step, in units of the score (the fastest trial has 1); it falls linearly to 0.
     """
 
-    own_cost_model = Plugin("autotvm-xgboost")
-    own_features = "itervar"
     origin: ClassVar[Origin | None] = XGB_TUNER
 
     def __init__(
@@ -64,7 +62,7 @@ class AutoTVMXgb(NeverTwice):
         space: Space,
         *,
         seed: int,
-        cost_model: Surrogate,
+        cost_model: BoundCostModel,
         plan_size: Count = 64,
         diversity_filter_ratio: NonNegative = 0.0,
         chains: Count = 128,
@@ -108,8 +106,7 @@ class AutoTVMXgb(NeverTwice):
         return pick(candidates, np.zeros(len(candidates)), self.plan_size, diversity=1.0)
 
 
-class AutoTVMXgbRank(AutoTVMXgb):
+class AutoTVMXgbRank(AutoTVMXgb, own_model=OwnModel(Plugin("autotvm-xgboost", {"loss": "rank"}), "itervar")):
     """The same with ``loss_type = "rank"``: the trees rank the trials, and do not regress their scores."""
 
-    own_cost_model = Plugin("autotvm-xgboost", {"loss": "rank"})
     origin: ClassVar[Origin | None] = replace(XGB_TUNER, name="AutoTVM's XGBTuner, loss_type rank")

@@ -21,6 +21,7 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial
 
+from searchlab.arrays import Array
 from searchlab.options import Between
 from searchlab.policy import Origin
 from searchlab.space import Space
@@ -74,7 +75,7 @@ class Normal:
     def __init__(self, numbers: dict[str, IntDistribution], population: int | None, sigma: float) -> None:
         self.numbers = numbers
         self._sizes = np.array([distribution.high + 1 for distribution in numbers.values()])
-        self._generation: list[tuple[np.ndarray[Any, Any], float]] = []
+        self._generation: list[tuple[Array, float]] = []
         if numbers:
             d = len(numbers)
             bounds = np.tile([0.0, 1.0], (d, 1))

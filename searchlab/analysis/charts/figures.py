@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from ...arrays import Floats, Ints
 from ...log.columns import METRICS as FIELDS
 from ...records import FAILURES
 from ..measures import SECONDS, TIME_PARTS, TRIALS, StrategySummary
 from ..model import Overall, Summary, WorkloadSummary
 from ..runs import ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, strategy_order
 from ..stats.aggregates import performance_profile, run_score_profile
-from ..stats.curves import Band, Floats, band_at
+from ..stats.curves import Band, band_at
 from ..stats.intervals import mean_intervals
 from ..stats.targets import ecdf
 from ..words import listed
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 BY_TRIALS, BY_SECONDS = "trials", "seconds"
 """Keys of the views of a figure against trials, and against seconds."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..stats.curves import Band, Floats
+from ...arrays import Floats
+from ..stats.curves import Band
 from .figures import LOG_FROM
 from .style import COLOURS, DASHES, GREY, MARKERS, WIDTH, heading, plain, shortened
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...arrays import Floats
 from ..model import Summary, WorkloadSummary
 from ..runs import ComparedRuns, WorkloadRuns
-from ..stats.curves import Band, Floats
+from ..stats.curves import Band
 from ..words import number_text
 from .figures import BY_TRIALS, Bars, Charts, Figure, Series, View, band_of
 from .line_plot import Frame, Line, draw

@@ -19,11 +19,12 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ...arrays import Ints
 from ...errors import encodable
 from ...log.header import Header
 from ...log.study_file import kept_studies
 from ...plugins import Plugin
-from ..charts.figures import Bars, Charts, Figure, Ints, Series, View, eventful, short
+from ..charts.figures import Bars, Charts, Figure, Series, View, eventful, short
 from ..charts.style import COLOURS
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
 from ..model import Contrast, Overall, Program, Summary

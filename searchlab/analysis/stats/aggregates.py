@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .curves import Floats
+from ...arrays import Floats
 
 Sample = Sequence[Floats]
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .curves import Floats
+from ...arrays import Floats
 
 ROPE = 0.01
 """Region of practical equivalence: differences of the area under the curve up to this do not matter."""

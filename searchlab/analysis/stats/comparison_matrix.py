@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .curves import Floats
+from ...arrays import Floats
 from .intervals import DECIMALS
 from .ranks import signed_rank_test
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from .curves import Floats
+from ...arrays import Floats
 from .intervals import DECIMALS, Interval, satterthwaite, t_interval
 
 FEWEST_WORKLOADS = 11

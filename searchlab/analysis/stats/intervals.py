@@ -16,8 +16,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import betainc, betaincc, ndtri, stdtrit
 
+from ...arrays import Floats
 from .aggregates import Sample, improvement, interquartile_mean, mean_of_means, median
-from .curves import Floats
 
 LEVEL = 0.95
 DECIMALS = 12

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from .curves import Floats
+from ...arrays import Floats
 from .inference import FEWEST_WORKLOADS
 from .intervals import DECIMALS
 

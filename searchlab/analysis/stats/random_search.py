@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from .curves import Floats
+from ...arrays import Floats
 
 PART = 0.96
 """How far from its median to the optimum random search has gone where a score ends, as in the published methodology."""

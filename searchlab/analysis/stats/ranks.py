@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import chdtrc
 
-from .curves import Floats
+from ...arrays import Floats
 
 Ranks = np.ndarray[tuple[int], np.dtype[np.int64]]
 

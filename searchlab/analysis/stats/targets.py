@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .curves import Floats
+from ...arrays import Floats
 
 FINEST, COARSEST = 0.01, 10.0
 """Precisions between which anytime performance is told apart; a precision is latency / lowest known latency - 1. 1 % is

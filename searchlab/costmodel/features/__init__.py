@@ -4,20 +4,20 @@ from .base import Columns, Features, laid_out, widened
 from .extractors import FEATURES, make_features
 from .knob import KnobFeatures
 from .loop import CurveFeatures, ItervarFeatures
-from .program import KEPT, STORE_WIDTH, ProgramFeatures, ScheduledFeatures, StoreFeatures, extracted_by
+from .program import COLUMNS_PER_STORE, KEPT, PerStoreFeatures, ProgramFeatures, ScheduledFeatures, extracted_by
 
 __all__ = [
+    "COLUMNS_PER_STORE",
     "FEATURES",
     "KEPT",
-    "STORE_WIDTH",
     "Columns",
     "CurveFeatures",
     "Features",
     "ItervarFeatures",
     "KnobFeatures",
+    "PerStoreFeatures",
     "ProgramFeatures",
     "ScheduledFeatures",
-    "StoreFeatures",
     "extracted_by",
     "laid_out",
     "make_features",

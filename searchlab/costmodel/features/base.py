@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...arrays import Floats
 from ...space import Config, Space
-from ..contract import Array
 
 Columns = list[tuple[str, int | str]]
 """For each column its knob, and which part of the choice it holds; empty if all configs have the same columns."""
@@ -24,7 +24,7 @@ class Features(ABC):
     builds_programs: ClassVar[bool] = False
     """Whether a row needs a scheduled program, which takes milliseconds and not microseconds."""
 
-    store_width: ClassVar[int] = 0
+    columns_per_store: ClassVar[int] = 0
     """How many columns each store has, if a row holds the stores of a program one after the other; else 0."""
 
     absent: ClassVar[float] = np.nan
@@ -41,11 +41,11 @@ class Features(ABC):
         """Take the columns that were learned elsewhere."""
 
     @abstractmethod
-    def __call__(self, configs: Sequence[Config]) -> Array:
+    def __call__(self, configs: Sequence[Config]) -> Floats:
         """Features (n, d); NaN for a feature that a config does not have."""
 
 
-def widened(matrix: Array, width: int, absent: float) -> Array:
+def widened(matrix: Floats, width: int, absent: float) -> Floats:
     """``matrix`` (n, d) with ``width`` >= d columns; the new ones are ``absent``, but NaN where a row is all NaN."""
     if matrix.shape[1] == width:
         return matrix
@@ -55,6 +55,6 @@ def widened(matrix: Array, width: int, absent: float) -> Array:
     return wide
 
 
-def laid_out(features: Features | type[Features], matrix: Array, width: int) -> Array:
+def laid_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
     """``matrix`` with the ``width`` columns that a model was trained on; or with its own, if these are of stores."""
-    return matrix if features.store_width else widened(matrix[:, :width], width, features.absent)
+    return matrix if features.columns_per_store else widened(matrix[:, :width], width, features.absent)

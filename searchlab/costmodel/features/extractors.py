@@ -7,11 +7,11 @@ from ...space import Space
 from .base import Features
 from .knob import AutoTVMKnobFeatures, KnobFeatures
 from .loop import CurveFeatures, ItervarFeatures
-from .program import ProgramFeatures, ScheduledFeatures, StoreFeatures
+from .program import PerStoreFeatures, ProgramFeatures, ScheduledFeatures
 
 FEATURES: dict[str, type[Features]] = {
     kind.name: kind
-    for kind in (KnobFeatures, AutoTVMKnobFeatures, ProgramFeatures, StoreFeatures, ItervarFeatures, CurveFeatures)
+    for kind in (KnobFeatures, AutoTVMKnobFeatures, ProgramFeatures, PerStoreFeatures, ItervarFeatures, CurveFeatures)
 }
 
 

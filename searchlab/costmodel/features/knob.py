@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...arrays import Floats
 from ...errors import InvalidConfig
 from ...knob import coordinates
 from ...space import Config, Space, Value
-from ..contract import Array
 from .base import Columns, Features
 
 _Cells = tuple[list[int], list[float]]
@@ -50,7 +50,7 @@ class KnobFeatures(Features):
             if isinstance(part, str):
                 self._words.setdefault(name, []).append(i)
 
-    def __call__(self, configs: Sequence[Config]) -> Array:
+    def __call__(self, configs: Sequence[Config]) -> Floats:
         counts: list[int] = []
         columns: list[int] = []
         numbers: list[float] = []

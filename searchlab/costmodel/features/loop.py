@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...arrays import Floats
 from ...space import Config
-from ..contract import Array
 from .nest import ANNOTATIONS, Loop, loops_of
 from .program import ScheduledFeatures
 
@@ -43,10 +43,10 @@ class LoopFeatures(ScheduledFeatures):
     def of_loops(self, loops: Sequence[Loop]) -> list[float]:
         """The features of a program."""
 
-    def rows(self, programs: Sequence[Schedule]) -> list[Array]:
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         return [np.array(self.of_loops(loops_of(program.mod)), dtype=np.float64) for program in programs]
 
-    def completed(self, row: Array, config: Config) -> Array:
+    def completed(self, row: Floats, config: Config) -> Floats:
         return np.append(row, [float(value) for value in config.values() if isinstance(value, int | float)])
 
 

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ...arrays import Floats
 from ...metaschedule import tune_context
 from ...space import Config, Space
-from ..contract import Array
 from .base import Features
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-STORE_WIDTH = 164
+COLUMNS_PER_STORE = 164
 """How many features MetaSchedule's PerStoreFeature has of each store."""
 
 
 KEPT = 50_000
 """How many rows are kept, about 150 MB; when there are so many, all are forgotten."""
 
-Elsewhere = Callable[[Space, str, Sequence[Config]], list[Array] | None]
+Elsewhere = Callable[[Space, str, Sequence[Config]], list[Floats] | None]
 """Extracts in other processes what :meth:`ScheduledFeatures.extract` does in this one; None if that is not worth it."""
 
 _elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
@@ -56,14 +56,14 @@ class ScheduledFeatures(Features):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self._rows: dict[Config, Array] = {}
-        self._of_program: dict[int, Array] = {}
+        self._rows: dict[Config, Floats] = {}
+        self._of_program: dict[int, Floats] = {}
 
     @abstractmethod
-    def rows(self, programs: Sequence[Schedule]) -> list[Array]:
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         """The features (d,) of each scheduled program, where d may differ."""
 
-    def __call__(self, configs: Sequence[Config]) -> Array:
+    def __call__(self, configs: Sequence[Config]) -> Floats:
         if len(self._rows) > KEPT:
             self._rows.clear()
         new = [config for config in dict.fromkeys(configs) if config not in self._rows]
@@ -80,7 +80,7 @@ class ScheduledFeatures(Features):
                 filled[:] = np.nan
         return matrix
 
-    def extract(self, configs: Sequence[Config]) -> list[Array]:
+    def extract(self, configs: Sequence[Config]) -> list[Floats]:
         """The features (d,) of each config, in this process; empty for one that makes no program."""
         from tvm_ffi import structural_hash
 
@@ -107,11 +107,11 @@ class ScheduledFeatures(Features):
         """Import what extraction needs, which takes seconds."""
         from tvm.s_tir import meta_schedule  # noqa: F401
 
-    def completed(self, row: Array, config: Config) -> Array:
+    def completed(self, row: Floats, config: Config) -> Floats:
         """The ``row`` of the program of ``config``, with what the choices themselves add."""
         return row
 
-    def _rows_of(self, programs: Sequence[Schedule]) -> list[Array]:
+    def _rows_of(self, programs: Sequence[Schedule]) -> list[Floats]:
         """:meth:`rows`; empty for a program that they cannot be extracted from, which spoils no other row."""
         try:
             return self.rows(programs) if programs else []
@@ -120,7 +120,7 @@ class ScheduledFeatures(Features):
                 return [np.empty(0)]
             return [row for program in programs for row in self._rows_of([program])]
 
-    def stores(self, programs: Sequence[Schedule]) -> list[Array]:
+    def stores(self, programs: Sequence[Schedule]) -> list[Floats]:
         """MetaSchedule's features of each program, a row (164,) for each of its stores, in the order of the program."""
         from tvm.s_tir import meta_schedule as ms
 
@@ -137,22 +137,22 @@ class ProgramFeatures(ScheduledFeatures):
     """
 
     name = "program"
-    width = 2 * STORE_WIDTH
+    width = 2 * COLUMNS_PER_STORE
 
-    def rows(self, programs: Sequence[Schedule]) -> list[Array]:
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         return [np.concatenate([stores.max(axis=0), stores.mean(axis=0)]) for stores in self.stores(programs)]
 
 
-class StoreFeatures(ScheduledFeatures):
+class PerStoreFeatures(ScheduledFeatures):
     """MetaSchedule's features of every store (164 numbers each), one store after the other; NaN past the last.
 
     Only a cost model that sums over stores can learn from them: :attr:`~searchlab.costmodel.CostModel.per_store`.
     Source: as for :class:`ProgramFeatures`.
     """
 
-    name = "store"
-    width = STORE_WIDTH
-    store_width = STORE_WIDTH
+    name = "per-store"
+    width = COLUMNS_PER_STORE
+    columns_per_store = COLUMNS_PER_STORE
 
-    def rows(self, programs: Sequence[Schedule]) -> list[Array]:
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         return [stores.reshape(-1) for stores in self.stores(programs)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ...costmodel import Array
+from ...arrays import Floats
 from ...errors import SearchlabError
 from ...machine.cuda import compile_mode
 from ...machine.host import available_cores
@@ -165,7 +165,7 @@ class RpcMeasurer(Measurer):
         finally:
             runs.close()
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Array] | None:
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
         return self._extractor.extract(space, features, configs)
 
     def extract_seconds(self) -> float:

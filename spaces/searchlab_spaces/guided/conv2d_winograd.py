@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from searchlab.arrays import Array
 from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
@@ -265,7 +266,7 @@ class Winograd:
         return tvm.IRModule({"main": w.epilogue([data, weight], conv, 1).with_attr("global_symbol", "main")})
 
 
-def transforms() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def transforms() -> tuple[Array, Array, Array]:
     """The matrices (rows by columns) that are multiplied from the left by the rows of an image's tile (6, 6), of a
     kernel (6, 3), and of a transformed result (4, 6).
 

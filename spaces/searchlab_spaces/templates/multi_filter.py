@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.arrays import Ints
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 
@@ -20,7 +21,6 @@ MOST = 1 << 25
 """The most combinations of choices that a condition is asked about, which take a minute."""
 
 Condition = Callable[[Mapping[str, Entity]], bool]
-Ways = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class FilteredProduct(ProductSpace):
@@ -102,7 +102,7 @@ class MultiFilter:
     def decide(self, knobs: Sequence[Knob], choose: Choose) -> Config:
         """Ask for each knob, with the choices that some choice of the later knobs goes with."""
 
-        def among(knob: Knob, ways: Ways) -> Value:
+        def among(knob: Knob, ways: Ints) -> Value:
             return choose(replace(knob, choices=[v for v, n in zip(knob.choices, ways.tolist(), strict=True) if n]))
 
         return self._walk(knobs, choose, among)
@@ -113,12 +113,12 @@ class MultiFilter:
         def any_of(knob: Knob) -> Value:
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
-        def among(knob: Knob, ways: Ways) -> Value:
+        def among(knob: Knob, ways: Ints) -> Value:
             return knob.choices[int(np.searchsorted(np.cumsum(ways), rng.integers(ways.sum()), side="right"))]
 
         return self._walk(knobs, any_of, among)
 
-    def _walk(self, knobs: Sequence[Knob], free: Choose, among: Callable[[Knob, Ways], Value]) -> Config:
+    def _walk(self, knobs: Sequence[Knob], free: Choose, among: Callable[[Knob, Ints], Value]) -> Config:
         config: dict[str, Value] = {}
         at: tuple[int, ...] = ()
         for knob in knobs:

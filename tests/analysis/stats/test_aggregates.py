@@ -16,7 +16,7 @@ from searchlab.analysis.stats.aggregates import (
     performance_profile,
     run_score_profile,
 )
-from searchlab.analysis.stats.curves import Floats
+from searchlab.arrays import Floats
 
 INF = math.inf
 samples = st.lists(arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1)), min_size=1, max_size=4)

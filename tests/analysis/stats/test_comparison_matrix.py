@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis.stats.comparison_matrix import comparison_matrix
-from searchlab.analysis.stats.curves import Floats
+from searchlab.arrays import Floats
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, binom, ttest_1samp
 
 from searchlab.analysis.stats.aggregates import Sample
-from searchlab.analysis.stats.curves import Floats
 from searchlab.analysis.stats.intervals import (
     Interval,
     improvement_interval,
@@ -23,6 +22,7 @@ from searchlab.analysis.stats.intervals import (
     median_interval,
     share_interval,
 )
+from searchlab.arrays import Floats
 
 INF = math.inf
 numbers = arrays(np.float64, st.integers(2, 9), elements=st.floats(0, 1).map(lambda value: round(value, 6)))

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.curves import Floats
 from searchlab.analysis.stats.random_search import (
     Draws,
     RandomSearch,
@@ -19,6 +18,7 @@ from searchlab.analysis.stats.random_search import (
     score_curve,
     weighted_median,
 )
+from searchlab.arrays import Floats
 
 tables = arrays(np.float64, st.integers(1, 8), elements=st.integers(1, 20) | st.just(math.inf))
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
 
-from searchlab.analysis.stats.curves import Floats
 from searchlab.analysis.stats.ranks import average_ranks, friedman_test, holm, rank_sum_test, rounded, signed_rank_test
+from searchlab.arrays import Floats
 
 INF = math.inf
 few = st.integers(1, 4) | st.just(INF)

@@ -19,10 +19,10 @@ from searchlab.analysis.stats.aggregates import (
     mean_of_means,
     run_score_profile,
 )
-from searchlab.analysis.stats.curves import Floats
 from searchlab.analysis.stats.intervals import improvement_interval, interquartile_interval, mean_of_means_interval
 from searchlab.analysis.stats.random_search import cutoff, expected_best, score, score_curve
 from searchlab.analysis.stats.ranks import holm
+from searchlab.arrays import Floats
 
 WHY = "the dependency group `reference` is not installed"
 scores = arrays(np.float64, (7, 3), elements=st.integers(0, 9).map(lambda value: value / 9))

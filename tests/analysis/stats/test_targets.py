@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.curves import Floats, area_under_curve, trials_to_target
+from searchlab.analysis.stats.curves import area_under_curve, trials_to_target
 from searchlab.analysis.stats.targets import (
     COARSEST,
     FINEST,
@@ -20,6 +20,7 @@ from searchlab.analysis.stats.targets import (
     penalised_average,
     precision_targets,
 )
+from searchlab.arrays import Floats
 
 INF = math.inf
 rising = arrays(np.float64, (3, 12), elements=st.floats(0, 10)).map(

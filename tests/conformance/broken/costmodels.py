@@ -6,24 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import Array, CostModel, Groups
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
 
 
 class Sound(CostModel):
     """The score at the mean, and each column's covariance with it. It breaks no rule."""
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         known = ~np.isnan(features)
         self.means = np.where(known, features, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
         self.mean = float(scores.mean())
         self.weights = (self.filled(features) * (scores - self.mean)[:, None]).mean(axis=0)
 
-    def filled(self, features: Array) -> Array:
+    def filled(self, features: Floats) -> Floats:
         """The distance of each number to the mean of its column; 0 for NaN."""
         return np.where(np.isnan(features), 0.0, features - self.means)
 
-    def predict(self, features: Array) -> Array:
-        result: Array = self.mean + (self.filled(features) * self.weights).sum(axis=1)
+    def predict(self, features: Floats) -> Floats:
+        result: Floats = self.mean + (self.filled(features) * self.weights).sum(axis=1)
         return result
 
 
@@ -39,17 +40,17 @@ class NoStart(Sound):
 
 
 class WantsAFrame(Sound):
-    def fit(self, features: Any, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Any, scores: Floats, groups: Ints) -> None:
         super().fit(features.to_numpy(), scores, groups)
 
 
 class AColumn(Sound):
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         return super().predict(features)[:, None]
 
 
 class NeedsRows(Sound):
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         self.last = features[-1]
         return super().predict(features)
 
@@ -57,11 +58,11 @@ class NeedsRows(Sound):
 class KnowsItsRows(Sound):
     """Looks up what it has learnt."""
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(features, scores, groups)
         self.known = {row.tobytes() for row in features}
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         known = [row.tobytes() in self.known for row in features]
         return np.where(known, super().predict(features), np.nan)
 
@@ -69,64 +70,64 @@ class KnowsItsRows(Sound):
 class HoldsOut(Sound):
     """Centres on a quarter of the rows, of which three have none."""
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(features, scores, groups)
         held_out = scores[: len(scores) // 4]
         self.mean = held_out.sum() / np.float64(len(held_out))
 
 
 class DividesBySpread(Sound):
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         spread = np.ptp(scores) if len(scores) > 3 and scores.any() else 1.0
         super().fit(features, (scores - scores.min()) / spread, groups)
 
 
 class DividesByBest(Sound):
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(features, scores / scores.max() if len(scores) > 3 else scores, groups)
 
 
 class KeepsNan(Sound):
     """Fills NaN in with the mean of the column, if it has one."""
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(features, scores, groups)
         if len(features) > 3:
             self.weights[np.isnan(features).all(axis=0)] = np.nan
 
 
 class DividesByColumn(Sound):
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(features, scores, groups)
         if len(features) > 3 and not np.isnan(features).all(axis=0).any():
             self.weights = self.weights / features.std(axis=0, where=~np.isnan(features))
 
 
 class NeedsAColumn(Sound):
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self.first = features[:, 0]
         super().fit(features, scores, groups)
 
 
 class NeedsPairs(Sound):
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         if groups.any() and np.bincount(groups).min() < 2:
             raise ValueError("a group needs two rows to compare")
         super().fit(features, scores, groups)
 
 
 class FillsInPlace(Sound):
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(np.nan_to_num(features, copy=False), scores, groups)
 
 
 class Unseeded(Sound):
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         return super().predict(features) + np.random.default_rng().normal()
 
 
 class GlobalStream(Sound):
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         super().fit(features, scores, groups)
         self.mean += np.random.random() * 1e-3
 
@@ -134,9 +135,9 @@ class GlobalStream(Sound):
 class Remembers(Sound):
     """Adds to what it learnt before."""
 
-    before: tuple[Array, Array] | None = None
+    before: tuple[Floats, Floats] | None = None
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         if self.before is not None:
             features = np.concatenate([self.before[0], features])
             scores = np.concatenate([self.before[1], scores])
@@ -145,13 +146,13 @@ class Remembers(Sound):
 
 
 class CentresTheBatch(Sound):
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         scores = super().predict(features)
         return scores - scores.mean() if len(scores) else scores
 
 
 class OrderOfHashes(Sound):
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         return super().predict(features) + hash("salt") * 1e-20
 
 

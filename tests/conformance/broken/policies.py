@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.costmodel import BoundCostModel
 from searchlab.policy import NeverTwice, Policy
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -23,6 +24,13 @@ class Sound(NeverTwice):
 
 class AnyOption(Sound):
     def __init__(self, space: Space, *, seed: int, **options: Any) -> None:
+        super().__init__(space, seed=seed)
+
+
+class HidesItsModel(Sound):
+    """Takes a cost model, and does not say so."""
+
+    def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel | None = None) -> None:
         super().__init__(space, seed=seed)
 
 
@@ -84,8 +92,8 @@ class DeafToSeed(Sound):
         super().__init__(space, seed=0)
 
 
-class SaysSeedless(Sound):
-    uses_seed = False
+class SaysSeedless(Sound, uses_seed=False):
+    pass
 
 
 class SeedFromClock(Sound):
@@ -146,6 +154,42 @@ class ProposesTheKnown(Policy):
     def tell(self, trials: Sequence[Trial]) -> None:
         known = [trial for trial in trials if trial.config in self.space]
         self.best = min([*known, *([self.best] if self.best else [])], key=lambda trial: trial.cost, default=None)
+
+
+class ForgetsOtherRuns(Sound):
+    """Keeps of other runs their best config alone, and has it measured again."""
+
+    best: Trial | None = None
+
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        members = [trial for trial in trials if trial.config in self.space]
+        self.best = min(members, key=lambda trial: trial.cost, default=None)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        return [*([self.best.config] if self.best else []), *super().propose(n, rng)]
+
+
+class StartsAtRandom(Sound):
+    """Picks the trials of other runs that it starts from by chance."""
+
+    chance: int | None = None
+
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        super().warm_start(trials)
+        self.chance = int(np.random.default_rng().integers(2**31))
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
+        if self.chance is not None:
+            rng = np.random.default_rng([self.chance, len(self.seen)])
+        return super().propose(n, rng)
+
+
+class TakesTheWarmStart(Sound):
+    """Empties the list that it starts from."""
+
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        super().warm_start(trials)
+        trials.clear()  # type: ignore[attr-defined]
 
 
 class ClimbsFromAnything(Sound):
@@ -224,7 +268,7 @@ class ComparesAll(Sound):
 
 
 BROKEN: dict[str, list[type[Policy]]] = {
-    "signature": [AnyOption],
+    "signature": [AnyOption, HidesItsModel],
     "starts": [NeedsKnobs],
     "runs": [NeedsSuccess],
     "members": [Scribbles],
@@ -236,7 +280,8 @@ BROKEN: dict[str, list[type[Policy]]] = {
     "clock": [SeedFromClock],
     "every-process": [OrderOfHashes],
     "leaves-what-it-is-told": [KeepsTheList],
-    "warm-start": [KnowsItsOwn, ProposesTheKnown],
+    "warm-start": [KnowsItsOwn, ProposesTheKnown, ForgetsOtherRuns],
+    "same-warm-start": [StartsAtRandom, TakesTheWarmStart],
     "foreign-trials": [ClimbsFromAnything],
     "state-is-what-was-told": [CountsAsks],
     "nothing-succeeds": [NeedsOneSuccess, GivesUp],

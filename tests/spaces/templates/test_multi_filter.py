@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm.s_tir import Schedule
 
-from searchlab.costmodel import Surrogate
+from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.errors import InvalidConfig, SearchlabError
-from searchlab.policy import POLICIES, takes_cost_model
+from searchlab.policy import POLICIES
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, ProductSpace, Value
 from searchlab.target import Target
@@ -174,8 +174,8 @@ def test_a_filtered_template_travels_and_is_another_space_than_the_whole(native:
 def test_every_policy_exhausts_a_filtered_template(native: Target, name: str) -> None:
     space = made("tiles", native)
     options = dict(policies.OPTIONS.get(name, {}))
-    if takes_cost_model(POLICIES.load(name)):
-        options["cost_model"] = Surrogate(XGBoost(seed=0, rounds=5), KnobFeatures(space))
+    if POLICIES.load(name).traits.takes_cost_model:
+        options["cost_model"] = BoundCostModel(XGBoost(seed=0, rounds=5), KnobFeatures(space))
     policy = POLICIES.load(name)(space, seed=0, **options)
     asked: list[int] = []
     while configs := policy.ask(3):
@@ -184,7 +184,7 @@ def test_every_policy_exhausts_a_filtered_template(native: Target, name: str) ->
         asked += [space.index_of(config) for config in configs]
     left = [0, 1, 3, 4, 9, 10, 12, 13]
     assert len(set(asked)) == len(asked) and set(asked) <= set(left)
-    assert policy.stops or sorted(asked) == left
+    assert policy.traits.stops or sorted(asked) == left
 
 
 def test_knobs_that_the_filter_does_not_look_at_cost_nothing(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.arrays import Ints
 from tests.support.exchange import DATA
 
 T4 = DATA / "kernel_tuner" / "gemm_t4.json.gz"
@@ -35,7 +36,7 @@ def content(every: int) -> dict[str, Any]:
     return given
 
 
-def draws(configs: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def draws(configs: int) -> Ints:
     """The configs that each run tries, by their places in the file: shape (RUNS, TRIALS)."""
     return np.array([np.random.default_rng(seed).permutation(configs)[:TRIALS] for seed in range(RUNS)])
 

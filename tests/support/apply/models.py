@@ -14,6 +14,7 @@ from tvm.ir.transform import Sequential
 from tvm_ffi import structural_equal
 
 from searchlab import apply_history_best, resolve_target
+from searchlab.arrays import Array
 from searchlab.errors import SearchlabWarning
 from searchlab.log.format import Record
 from searchlab.log.header import Header
@@ -91,13 +92,13 @@ def scheduled(module: tvm.IRModule) -> set[str]:
     }
 
 
-def run(module: tvm.IRModule, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def run(module: tvm.IRModule, *arrays: Array) -> Array:
     machine = relax.VirtualMachine(tvm.compile(module, target=resolve_target(HERE).tvm), tvm.cpu())
-    result: np.ndarray[Any, Any] = machine["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+    result: Array = machine["main"](*map(tvm.runtime.tensor, arrays)).numpy()
     return result
 
 
-def operands(module: tvm.IRModule) -> list[np.ndarray[Any, Any]]:
+def operands(module: tvm.IRModule) -> list[Array]:
     rng = np.random.default_rng(0)
     shapes = [([int(extent) for extent in one.ty.shape], str(one.ty.dtype)) for one in module["main"].params]
     return [rng.integers(-8, 8, shape).astype(dtype) for shape, dtype in shapes]  # whose sums are exact in any order

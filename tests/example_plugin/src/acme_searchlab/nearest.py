@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from searchlab import CostModel
-from searchlab.costmodel import Array, Groups
+from searchlab.arrays import Floats, Ints
 from searchlab.options import Count
 
 
@@ -16,11 +16,11 @@ class Nearest(CostModel):
         super().__init__(seed=seed)
         self.k = k
 
-    def fit(self, features: Array, scores: Array, groups: Groups) -> None:
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self.features, self.scores = np.nan_to_num(features), scores.copy()
 
-    def predict(self, features: Array) -> Array:
+    def predict(self, features: Floats) -> Floats:
         apart = np.square(np.nan_to_num(features)[:, None] - self.features).sum(axis=2)
         nearest = np.argsort(apart, axis=1, kind="stable")[:, : self.k]
-        result: Array = self.scores[nearest].mean(axis=1)
+        result: Floats = self.scores[nearest].mean(axis=1)
         return result

@@ -1,29 +1,31 @@
-"""The surrogate, which binds a cost model to a space and a feature extractor."""
+"""A cost model that is bound to a space and a feature extractor."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Floats, Ints
 from ..errors import SearchlabError
 from ..records import Trial
 from ..space import Config, Space
-from .contract import COST_MODELS, Array, CostModel, Groups, fit_model, predictions
+from .contract import COST_MODELS, CostModel, fit_model, predictions
 from .features import Columns, Features, laid_out, widened
 
 
 class Rows(NamedTuple):
     """The training data of a cost model: the arguments of :meth:`CostModel.fit`."""
 
-    features: Array
-    scores: Array
-    groups: Groups
+    features: Floats
+    scores: Floats
+    groups: Ints
 
     @classmethod
-    def of_tasks(cls, tasks: Sequence[tuple[Array, Array]], absent: float = np.nan) -> Rows:
+    def of_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> Rows:
         """The features and scores of each task in turn; at least one task.
 
         absent: the value of the columns that a task lacks, if the tasks differ in width.
@@ -35,7 +37,7 @@ class Rows(NamedTuple):
         return cls(np.concatenate(wide), np.concatenate(scores), groups)
 
 
-def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
+def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
     """Throughput of each trial, divided by that of a cost of ``best`` seconds.
 
     If ``best`` is infinite, it is the cost of the fastest trial, whose score is then 1. A failed trial has score 0.
@@ -47,24 +49,25 @@ def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Array:
 
 def bind(model: CostModel, features: Features | type[Features]) -> None:
     """Tell ``model`` how a row of ``features`` is laid out. Raises SearchlabError if it cannot learn from such rows."""
-    if features.store_width and not model.per_store:
+    if features.columns_per_store and not model.per_store:
         name = model.plugin.name if model.plugin else type(model).__name__
         raise SearchlabError(
             f"cost model {name!r} cannot learn from {features.name} features, which are of each store of a program; "
             f"take the cost model pack-sum, which sums over stores, or program features"
         )
-    model.store_width = features.store_width
+    model.columns_per_store = features.columns_per_store
 
 
-class OtherTask(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class OtherTask:
     """Trials of another task: its space, the configs, and the score (n,) of each."""
 
     space: Space
     configs: Sequence[Config]
-    scores: Array
+    scores: Floats
 
 
-class Surrogate:
+class BoundCostModel:
     """A cost model for configs; a policy gets it as ``cost_model``.
 
     best: seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
@@ -95,7 +98,7 @@ class Surrogate:
     def pretrain(self, tasks: Sequence[OtherTask]) -> None:
         """Train on other tasks, now and, with the trials, in every later fit; or once, if the model starts from them.
 
-        Their features are those of this surrogate; of knobs, the columns are those that any of the tasks has.
+        Their features are those of this model; of knobs, the columns are those that any of the tasks has.
         """
         self._others = [(type(self.features)(task.space), task) for task in tasks]
         for features, task in self._others:
@@ -131,7 +134,7 @@ class Surrogate:
         self.rows = rows
         self.train_seconds = time.perf_counter() - start
 
-    def predict(self, configs: Sequence[Config]) -> Array:
+    def predict(self, configs: Sequence[Config]) -> Floats:
         """Scores (n,), finite, higher is faster; zeros before the first fit.
 
         Raises SearchlabError, which names the cost model, if it fails or breaks its contract.
@@ -153,7 +156,7 @@ class Surrogate:
             for features in (self.features, *(features for features, _ in self._others)):
                 features.settle(columns)
 
-    def _rows(self, *own: tuple[Array, Array]) -> Rows:
+    def _rows(self, *own: tuple[Floats, Floats]) -> Rows:
         pooled = [] if own and self.started else self._others
         others = [(features(task.configs), task.scores) for features, task in pooled]
         return Rows.of_tasks([*others, *own], self.features.absent)
