@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import cloudpickle
 
@@ -80,11 +81,12 @@ class _Batch(Batch[int]):
         self.again: set[int] = set()
         self.first: dict[str, int] = {}  # the config that each new program is compiled for
 
-    def offer(self) -> None:
+    def offer(self) -> Sequence[Any]:
         while self.waiting and self.idle:
             index, process = self.waiting.popleft(), self.idle.pop()
             process.send(Build(self.configs[index]))
             self.begin(process, index, self.timeout)
+        return ()
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
         programs = self.builds.programs

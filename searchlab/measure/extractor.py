@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -77,13 +78,14 @@ class _Batch(Batch[range]):
         self.rows = [np.empty(0)] * len(configs)
         self.blamed: list[tuple[int, str]] = []
 
-    def offer(self) -> None:
+    def offer(self) -> Sequence[Any]:
         while self.waiting and self.idle:
             process = self.idle.pop()
             is_new = self.features not in process.extracts
             chunk = range(0) if is_new else self.waiting.popleft()
             process.send(Extract(self.features, [self.configs[i] for i in chunk]))
             self.begin(process, chunk, START_SECONDS if is_new else self.timeout)
+        return ()
 
     def receive(self, process: MeasuringWorker, chunk: range) -> None:
         answer = process.recv(Extracted)

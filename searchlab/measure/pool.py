@@ -115,9 +115,12 @@ class Batch(ABC, Generic[Job]):
             for process in [process for process in self.pool.processes if process not in self.idle]:
                 self.pool.discard(process)
 
+    longest: float = math.inf
+    """Seconds that :meth:`step` waits at most."""
+
     @abstractmethod
-    def offer(self) -> None:
-        """Give waiting jobs to idle processes."""
+    def offer(self) -> Sequence[Any]:
+        """Give waiting jobs to idle processes, and return what else to wait for."""
 
     @abstractmethod
     def receive(self, process: MeasuringWorker, job: Job) -> None:
@@ -133,15 +136,11 @@ class Batch(ABC, Generic[Job]):
             while self.waiting or self.busy:
                 self.step()
 
-    def step(self, others: Sequence[Any] = (), longest: float = math.inf) -> list[Any]:
-        """Offer jobs, and wait until something happens or is due, but no more than ``longest`` seconds.
-
-        Returns:
-            Those of the processes' channels and of ``others`` that are readable.
-        """
-        self.offer()
+    def step(self) -> list[Any]:
+        """Offer jobs, wait until something happens or is due, and return what had something to read."""
+        others = self.offer()
         now = time.perf_counter()
-        due = min([longest, *(turn.since + turn.limit - now for turn in self.busy.values())])
+        due = min([self.longest, *(turn.since + turn.limit - now for turn in self.busy.values())])
         there = answered([*(process.channel for process in self.busy), *others], due)
         for process, turn in list(self.busy.items()):
             taken = time.perf_counter() - turn.since

@@ -177,6 +177,8 @@ class _Batch(Batch[_Task]):
     done: The measurement of each program that has one.
     """
 
+    longest = LOOK_SECONDS
+
     def __init__(
         self,
         sessions: WorkerPool,
@@ -201,15 +203,15 @@ class _Batch(Batch[_Task]):
             self.tracker.close()  # which gives back what was asked for
         super().__exit__(kind)
 
-    def step(self, others: Sequence[Any] = (), longest: float = LOOK_SECONDS) -> list[Any]:
-        there = super().step([self.tracker] if self.tracker and self.requested else [], longest)
+    def step(self) -> list[Any]:
+        there = super().step()
         if self.tracker in there:
             self._lent()
         return there
 
     # --- devices --------------------------------------------------------------------------------------
 
-    def offer(self) -> None:
+    def offer(self) -> list[Tracker]:
         """Ask for as many devices as can be used at once. Raises SearchlabError where there are none for long."""
         wanted = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
@@ -225,6 +227,7 @@ class _Batch(Batch[_Task]):
                 self.requested += 1
         except (OSError, SearchlabError) as error:
             self._tracker_gone(error)
+        return [self.tracker] if self.tracker and self.requested else []
 
     def _lent(self) -> None:
         assert self.tracker
