@@ -18,7 +18,7 @@ from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
 from ..target import Target
 from .build_pool import BuildPool
-from .code import Objects
+from .code import Objects, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .extractor import Extractor
 from .messages import (
@@ -35,7 +35,6 @@ from .messages import (
 )
 from .pool import WorkerPool
 from .process import START_SECONDS, AnswerT, MeasuringWorker, Spoiled, WorkerDied
-from .programs import Programs
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):

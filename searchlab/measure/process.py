@@ -16,7 +16,7 @@ import msgspec
 from ..errors import SearchlabError
 from .channel import Channel
 from .forks import Environment, Forked, fork, last_line, start
-from .memory import with_limit
+from .isolation import with_limit
 from .messages import Answer, Broken, Ready, SetUp, Started, decoded
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
