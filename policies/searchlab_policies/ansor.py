@@ -8,7 +8,6 @@ Apache TVM 0.17, ``sketch_policy.cc`` and the mutation rules of ``sketch_policy_
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +18,7 @@ from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin, OwnModel
 from searchlab.space import Config, Space
 
-from .model_guided import ModelGuided, chances
+from .model_guided import Best, ModelGuided, chances
 
 WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
@@ -107,25 +106,13 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
     def _evolved(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
         """The ``n`` new configs with the highest scores met in any generation, best first; ``EvolutionarySearch``."""
         predicted: dict[Config, float] = {}
-        best: list[tuple[float, int, Config]] = []  # a heap of (score, -when it was met, config): the worst is on top
-        held: set[Config] = set()
-        met = 0
+        best = Best(n, self.seen)
         for generation in range(self.generations + 1):
             scores = self.predicted(population, predicted) if self._ready() else rng.random(len(population))
-            for config, score in zip(population, scores.tolist(), strict=True):
-                if config in held or config in self.seen:
-                    continue
-                met += 1
-                if len(best) < n:
-                    heapq.heappush(best, (score, -met, config))
-                elif score > best[0][0]:
-                    held.remove(heapq.heapreplace(best, (score, -met, config))[2])
-                else:
-                    continue
-                held.add(config)
+            best.offer(population, scores)
             if generation < self.generations:
                 population = self._children(population, scores, rng)
-        return [config for _, _, config in sorted(best, reverse=True)]
+        return [config for _, _, config in sorted(best.held(), reverse=True)]
 
     def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """The next generation: parents drawn in proportion to their scores, most of them mutated."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import count
 
 import numpy as np
 
@@ -75,6 +77,38 @@ def predicted(model: BoundCostModel, configs: Sequence[Config], known: dict[Conf
     new = [config for config in dict.fromkeys(configs) if config not in known]
     known.update(zip(new, model.predict(new).tolist(), strict=True))
     return np.array([known[config] for config in configs])
+
+
+class Best:
+    """The ``n`` configs with the highest scores that are offered, without those in ``exclude``.
+
+    Args:
+        n: The number of configs.
+        exclude: Configs that are not taken.
+        order: Of configs with equal scores, the one with the least number gives way first; by default the latest.
+    """
+
+    def __init__(self, n: int, exclude: Container[Config], order: Callable[[Config], int] | None = None) -> None:
+        met = count()
+        self._exclude = exclude
+        self._order = order or (lambda _: -next(met))
+        self._heap: list[tuple[float, int, Config | None]] = [(-np.inf, -1 - i, None) for i in range(n)]
+        heapq.heapify(self._heap)
+        self._held: set[Config | None] = set()
+
+    def offer(self, configs: Sequence[Config], scores: Floats) -> bool:
+        """Return whether one of ``configs`` came among the best."""
+        changed = False
+        for config, score in zip(configs, scores.tolist(), strict=True):
+            if score > self._heap[0][0] and config not in self._held and config not in self._exclude:
+                self._held.discard(heapq.heapreplace(self._heap, (score, self._order(config), config))[2])
+                self._held.add(config)
+                changed = True
+        return changed
+
+    def held(self) -> list[tuple[float, int, Config]]:
+        """Return the score, the order and the config of each, as they lie in the heap."""
+        return [(score, order, config) for score, order, config in self._heap if config is not None]
 
 
 def chances(scores: Floats) -> Floats | None:

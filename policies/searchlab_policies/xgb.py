@@ -6,7 +6,6 @@ Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), sect
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
-from .model_guided import ModelGuided
+from .model_guided import Best, ModelGuided
 
 
 class Xgb(ModelGuided):
@@ -86,38 +85,22 @@ class Xgb(ModelGuided):
         """The ``n`` best new configs that the chains meet, with the scores predicted for them, best first."""
         points = self.started(self.chains, self.chains // 2, rng)
         predicted: dict[Config, float] = {}
-        best: list[tuple[float, int, Config]] = []  # a heap of (score, -when it was met, config): the worst is on top
-
-        def predict(configs: Sequence[Config]) -> tuple[Floats, bool]:
-            """Their scores, and whether one of them came among the best."""
-            new = [config for config in dict.fromkeys(configs) if config not in predicted]
-            improved = False
-            for config, score in zip(new, self.cost_model.predict(new).tolist(), strict=True):
-                predicted[config] = score
-                if config in self.seen:
-                    continue
-                if len(best) < n:
-                    heapq.heappush(best, (score, -len(predicted), config))
-                    improved = True
-                elif score > best[0][0]:
-                    heapq.heapreplace(best, (score, -len(predicted), config))
-                    improved = True
-            return np.array([predicted[config] for config in configs]), improved
-
-        scores, _ = predict(points)
+        best = Best(n, self.seen)
+        scores = self.predicted(points, predicted)
+        best.offer(points, scores)
         idle = 0
         for step in range(self.steps):
             if idle == self.early_stop:
                 break
             moved = [self.space.mutate(config, rng) for config in points]
-            new_scores, improved = predict(moved)
-            idle = 0 if improved else idle + 1
+            new_scores = self.predicted(moved, predicted)
+            idle = 0 if best.offer(moved, new_scores) else idle + 1
             temperature = self.temperature * (1 - step / self.steps) + 1e-9
             accepted = rng.random(len(points)) < np.exp(np.minimum((new_scores - scores) / temperature, 0))
             points = [new if yes else old for new, old, yes in zip(moved, points, accepted, strict=True)]
             scores = np.where(accepted, new_scores, scores)
-        best.sort(reverse=True)
-        return [config for _, _, config in best], np.array([score for score, _, _ in best])
+        ranked = sorted(best.held(), reverse=True)
+        return [config for _, _, config in ranked], np.array([score for score, _, _ in ranked])
 
 
 def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:

@@ -138,7 +138,7 @@ def start_seconds(space: Space) -> float:
     """Seconds of a core that it takes on this machine to start a process that builds programs of ``space``."""
     pool = BuildPool(1, START_SECONDS, 0)
     try:
-        (process,) = pool.ready(space, 1)
+        (process,) = pool.ready(pool.holding(space), 1)
     finally:
         pool.close()
     return process.cpu_seconds

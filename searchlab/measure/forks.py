@@ -1,8 +1,16 @@
-"""Processes of this machine that work for us: fresh ones, and forks of a server that has imported TVM already."""
+"""Processes of this machine that work for us: fresh ones, and forks of a server that has imported TVM already.
+
+``python -m searchlab.measure.forks`` is the server. Importing TVM takes seconds, and a fork of a process that has it
+takes milliseconds. The server runs no candidate, and has one thread. When the process that has started it ends, it
+kills its forks, and what their candidates have left.
+"""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import gc
+import importlib
 import os
 import pickle
 import signal
@@ -11,11 +19,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
+from threadpoolctl import threadpool_limits
+
 from ..errors import SearchlabError
+from .channel import Channel
+from .isolation import isolate
 from .messages import End, Fork, HasEnded
+from .state import adopt, kill_children
 
 LARGEST = 1 << 17
 """How many bytes a message to the fork server may have."""
@@ -88,7 +102,7 @@ class Forked:
 
 
 class ForkServer:
-    """A process that imports TVM, and then forks workers; see ``forkserver.py``. Any thread may ask it.
+    """A process that imports TVM, and then forks workers; see :func:`serve`. Any thread may ask it.
 
     environment: that it was started with.
     """
@@ -105,7 +119,7 @@ class ForkServer:
         os.set_blocking(kept, False)
         self._errors = open(kept, "rb", buffering=0)  # noqa: SIM115 - closed by close()
         with theirs, open(errors, "wb") as stderr:
-            self._process = start("searchlab.measure.forkserver", theirs.fileno(), stderr, self.environment)
+            self._process = start("searchlab.measure.forks", theirs.fileno(), stderr, self.environment)
 
     @property
     def usable(self) -> bool:
@@ -168,3 +182,101 @@ def _close() -> None:
 _starting = threading.Lock()
 _server: ForkServer | None = None
 atexit.register(_close)
+
+
+# --- the server -------------------------------------------------------------------------------------------------
+
+_forks: set[int] = set()
+"""The process numbers of the workers that have not been found to have ended."""
+
+
+def serve() -> None:
+    """Be the fork server."""
+    # tvm_ffi imports PyTorch wherever that is installed: two thirds of the time that it takes to import TVM
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    from .worker import work
+
+    del sys.modules["torch"]  # a plug-in may import it all the same
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        adopt()
+        gc.freeze()  # nothing that is here now is garbage in a fork, so no fork need look at it, and so copy it
+        while True:
+            data, files, _, _ = socket.recv_fds(control, LARGEST, 2)
+            if not data:
+                kill_children()
+                return
+            number, message = pickle.loads(data)
+            answer = _fork(message, control, work, *files) if isinstance(message, Fork) else _ended(message)
+            try:
+                control.send(pickle.dumps((number, answer)))
+            except BrokenPipeError:
+                kill_children()
+                return
+
+
+def _ended(message: HasEnded) -> End | None:
+    try:
+        pid, status, usage = os.wait4(message.pid, os.WNOHANG)
+    except ChildProcessError:  # one who was interrupted has been told
+        return End(-signal.SIGKILL)
+    if pid == 0:
+        return None
+    _forks.discard(pid)
+    kill_children(but=_forks)  # of candidates: they have outlived the worker that ran them
+    return End(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10, usage.ru_utime + usage.ru_stime)
+
+
+def _fork(
+    message: Fork, control: socket.socket, work: Callable[[Channel, int], None], connection: int, errors: int
+) -> int | str:
+    """The process number of the fork, or why there is none."""
+    us = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:  # there is no memory or number left for a process
+        return str(error.strerror)
+    if pid:
+        _forks.add(pid)
+        _own_group(pid)
+        os.close(connection)
+        os.close(errors)
+        return pid
+    code = 1
+    try:
+        control.close()
+        os.dup2(errors, 2)
+        os.close(errors)
+        _own_group(0)
+        isolate(parent=us)
+        adopt()
+        _be_as_told(message)
+        work(Channel(connection), message.memory_limit_mb)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _own_group(pid: int) -> None:
+    """Make a fork the first of a group, with which it is ended. Both sides do so, since either may come first."""
+    with contextlib.suppress(OSError):  # it has ended already
+        os.setpgid(pid, 0)
+
+
+def _be_as_told(message: Fork) -> None:
+    """Have this process be as if it had been started by the one that asked for it, and now."""
+    for name, value in message.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    sys.path[:] = message.path
+    importlib.invalidate_caches()  # a folder may have another file since
+    with contextlib.suppress(OSError):  # it is gone, as it is for those who are in it
+        os.chdir(message.folder)
+    threadpool_limits(message.threads)  # BLAS was told the number of its threads when it was imported
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,7 +1,8 @@
-"""What a process that runs candidates can do to the processes around it, as far as Linux lets it be bound.
+"""What a process that runs candidates can do to this machine, as far as Linux lets it be bound.
 
 No privilege is needed. Landlock, from Linux 6.12 on, keeps its signals to itself and to what it starts. An older kernel
-has no such thing; there the process that waits for the candidates is the parent of its parent.
+has no such thing; there the process that waits for the candidates is the parent of its parent. A limit on its memory
+keeps candidates from making the machine swap.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+from pathlib import Path
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same numbers on all machines but Alpha
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
@@ -18,6 +20,8 @@ _SCOPE_SIGNAL = 1 << 1  # LANDLOCK_SCOPE_SIGNAL
 _SCOPES_SIGNALS = 6  # the first version of Landlock that does
 _NO_NEW_PRIVS = 38  # PR_SET_NO_NEW_PRIVS
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_SIGNS = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
+"""The words by which Python, C++, LLVM and the C library say that memory was refused."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -86,3 +90,26 @@ def go_between() -> None:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(us, -code)
     os._exit(max(code, 0))
+
+
+def limit_memory(megabytes: int) -> None:
+    """Let this process take so much more memory than it has now; 0 takes the limit away.
+
+    The limit is RLIMIT_DATA. It counts private writable memory, also of threads and of mapped files. It does not count
+    address space that is only reserved; a JIT and the runtime of CUDA reserve gigabytes.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = hard
+    if megabytes:
+        *_, data, _ = Path("/proc/self/statm").read_text().split()  # in pages: proc(5)
+        soft = int(data) * resource.getpagesize() + (megabytes << 20)
+        if hard != resource.RLIM_INFINITY:
+            soft = min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def with_limit(text: str, megabytes: int, held: int = 0) -> str:
+    """``text`` of a failure; with the limit, where memory was refused or the process held as much as the limit."""
+    if megabytes and (held >= megabytes or any(sign in text for sign in _SIGNS)):
+        return f"{text}; a candidate may take {megabytes} MB of memory (memory_limit_mb)"
+    return text

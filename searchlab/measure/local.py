@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from ..arrays import Floats
 from ..errors import SearchlabError
@@ -17,9 +17,8 @@ from ..machine.scratch import ScratchFolder
 from ..records import Failure, Measurement, Trial
 from ..space import Config, Space
 from ..target import Target
-from ..workload import Workload
 from .build_pool import BuildPool
-from .code import Objects
+from .code import Objects, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .extractor import Extractor
 from .messages import (
@@ -34,8 +33,8 @@ from .messages import (
     RunProgram,
     SetUpRunner,
 )
+from .pool import WorkerPool
 from .process import START_SECONDS, AnswerT, MeasuringWorker, Spoiled, WorkerDied
-from .programs import Programs
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
@@ -80,16 +79,6 @@ def survives(kind: str, failure: Failure) -> bool:
     return kind != "cuda" and failure in ("run_error", "wrong_answer")
 
 
-class _Checked(NamedTuple):
-    """What the run process is ready to check the programs of."""
-
-    workload: Workload
-    error_factor: float
-
-    def __str__(self) -> str:
-        return str(self.workload)
-
-
 class LocalMeasurer(Remeasurer):
     """Measures with ``workers`` build processes and one run process, all of them kept for the next batch.
 
@@ -110,10 +99,14 @@ class LocalMeasurer(Remeasurer):
         self.finalists = settings.finalists
         # nvcc works in files, which a worker that is killed leaves behind.
         self._folder = ScratchFolder() if target.kind == "cuda" else None
-        self._scratch = self._folder.name if self._folder else ""
-        self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._scratch)
+        scratch = self._folder.name if self._folder else ""
+        self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, scratch)
         self._extractor = Extractor(self._builders)
-        self._runner: MeasuringWorker | None = None
+        # The driver of a GPU maps the GPU's memory into the process, and that is not what the limit is for. The
+        # reference is computed on all cores: no program runs on them, and each failure starts a process anew.
+        on_cpu = target.kind == "llvm"
+        threads, limit = (target.cores, settings.memory_limit_mb) if on_cpu else (available_cores(), 0)
+        self._runners = WorkerPool(threads, scratch, limit)
         self._kept: dict[str, tuple[float, Objects]] = {}  # cost and code of the run's first and fastest programs
         self._programs = Programs(settings.programs) if settings.programs else None
 
@@ -124,7 +117,7 @@ class LocalMeasurer(Remeasurer):
         def is_known(program: str) -> bool:
             return self.settings.is_known(program, self.known, best)
 
-        self._tell_runner(space)  # it gets ready while programs are built
+        self._runners.prepare(self._setup(space), 1)  # it gets ready while programs are built
         builds = self._builders.build(space, configs, is_known)
         self.known.update(builds.failed_programs)
         for index in range(len(configs)):
@@ -157,7 +150,7 @@ class LocalMeasurer(Remeasurer):
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
         if [len(own) for own in answer.seconds] != [rounds] * len(trials):
-            self._end_runner()
+            self._runners.close()
             raise CannotMeasure("the running process sent other times than it was asked for")
         return answer.seconds
 
@@ -178,7 +171,7 @@ class LocalMeasurer(Remeasurer):
 
     def close(self) -> None:
         self._builders.close()
-        self._end_runner()
+        self._runners.close()
         if self._folder:
             self._folder.cleanup()
 
@@ -205,33 +198,12 @@ class LocalMeasurer(Remeasurer):
 
     # --- running --------------------------------------------------------------------------------------
 
-    def _tell_runner(self, space: Space) -> MeasuringWorker:
-        """The run process, started where there is none, and told to get ready for programs of ``space``."""
-        runner, subject = self._runner, _Checked(space.workload, space.error_factor)
-        if runner is not None and not (runner.alive and (runner.ready or runner.told == subject)):
-            self._end_runner()
-            runner = None
-        if runner is None:
-            # The driver of a GPU maps the GPU's memory into the process, and that is not what the limit is for. The
-            # reference is computed on all cores: no program runs on them, and each failure starts a process anew.
-            on_cpu = self.target.kind == "llvm"
-            limit = self.settings.memory_limit_mb if on_cpu else 0
-            threads = self.target.cores if on_cpu else available_cores()
-            runner = self._runner = MeasuringWorker(threads, self._scratch, limit)
-        if runner.told != subject:
-            setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target.kind, space.error_factor)
-            runner.tell(subject, setup)
-        return runner
+    def _setup(self, space: Space) -> SetUpRunner:
+        return SetUpRunner(space.workload, self.settings.for_worker(), self.target.kind, space.error_factor)
 
     def _ready_runner(self, space: Space) -> MeasuringWorker:
-        while True:
-            runner = self._tell_runner(space)
-            try:
-                if runner.ready or runner.set_up():
-                    return runner
-            except BaseException:
-                self._end_runner()
-                raise
+        (runner,) = self._runners.ready(self._setup(space), 1)
+        return runner
 
     def _run(self, space: Space, program: str, built: Built, best: float) -> Measurement:
         try:
@@ -249,7 +221,7 @@ class LocalMeasurer(Remeasurer):
                 )  # fmt: skip
             case Failed(failure, message, run_seconds):
                 return Measurement((), failure, message, built.seconds, run_seconds, program)
-        self._end_runner()
+        self._runners.close()
         text = "the running process sent more times than it was asked for"
         return Measurement((), "crash", text, built.seconds, 0.0, program)
 
@@ -277,9 +249,4 @@ class LocalMeasurer(Remeasurer):
             return Failed("crash", f"the running process {death}", time.perf_counter() - start)
         finally:
             if not usable:
-                self._end_runner()
-
-    def _end_runner(self) -> None:
-        if self._runner:
-            self._runner.kill()
-        self._runner = None
+                self._runners.close()

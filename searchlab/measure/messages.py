@@ -61,9 +61,13 @@ class End(NamedTuple):
 
 
 class SetUpBuilder(NamedTuple):
-    """Get ready to build programs of a space, which is pickled."""
+    """Get ready to build programs of a space, which is pickled; ``name`` is how messages call it."""
 
     space: bytes
+    name: str = "the space"
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class SetUpRunner(NamedTuple):
@@ -76,6 +80,9 @@ class SetUpRunner(NamedTuple):
     settings: RunSettings
     kind: str
     error_factor: float
+
+    def __str__(self) -> str:
+        return str(self.workload)
 
 
 class SetUpSessions(NamedTuple):
@@ -90,6 +97,9 @@ class SetUpSessions(NamedTuple):
     connect_timeout: float
     cc: str
     error_factor: float
+
+    def __str__(self) -> str:
+        return str(self.workload)
 
 
 class Started(_Answer, frozen=True):

@@ -16,7 +16,7 @@ import msgspec
 from ..errors import SearchlabError
 from .channel import Channel
 from .forks import Environment, Forked, fork, last_line, start
-from .memory import with_limit
+from .isolation import with_limit
 from .messages import Answer, Broken, Ready, SetUp, Started, decoded
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -168,9 +168,9 @@ class MeasuringWorker(Worker):
         self._threads = threads
         self._memory_limit_mb = memory_limit_mb
         super().__init__(threads, scratch)
-        self.told: object = None
+        self.told: SetUp | None = None
         """What the worker was last told to set itself up with."""
-        self.holds: object = None
+        self.holds: SetUp | None = None
         """What it was last set up with."""
         self.extracts: set[str] = set()
         """The features that it has imported all for."""
@@ -207,7 +207,7 @@ class MeasuringWorker(Worker):
     @property
     def usable(self) -> bool:
         """Whether the next candidate finds it as the last one did: nothing has changed in it, or comes from it."""
-        return not self.changed and not self.channel.poll()
+        return not self.changed and not self.channel.poll() and self.alive
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:
         return fork(connection, stderr, environment, self._threads, self._memory_limit_mb)
@@ -226,9 +226,9 @@ class MeasuringWorker(Worker):
         """Whether the worker has taken in what it was told."""
         return self.told is not None and self.holds is self.told
 
-    def tell(self, subject: object, message: SetUp) -> None:
-        """Tell the worker to set itself up with ``subject``, by ``message``; its answer is for :meth:`hear`."""
-        self.told = subject
+    def tell(self, message: SetUp) -> None:
+        """Tell the worker to set itself up; its answer is for :meth:`hear`."""
+        self.told = message
         self.send(message)
 
     def hear(self) -> None:
@@ -241,19 +241,20 @@ class MeasuringWorker(Worker):
             case Broken(text):
                 raise SearchlabError(f"a measuring process cannot take in {self.told}: {text}")
 
+    def excuse(self, death: WorkerDied) -> None:
+        """Raise SearchlabError for a ``death`` during set-up, unless the worker was used before, and killed since."""
+        if self.holds is None:
+            raise SearchlabError(f"a measuring process {death} while it started; check your TVM installation") from None
+
     def set_up(self) -> bool:
         """Wait until the worker is ready; False if it had been killed since it was last used. Raises SearchlabError."""
-        is_new = self.holds is None
         try:
             while not self.ready:
                 if not self.channel.poll(START_SECONDS):
                     raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
                 self.hear()
         except WorkerDied as death:
-            if is_new:
-                raise SearchlabError(
-                    f"a measuring process {death} while it started; check your TVM installation"
-                ) from None
+            self.excuse(death)
             self.kill()
             return False
         return True

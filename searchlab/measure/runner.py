@@ -15,7 +15,7 @@ from ..machine.host import start_tvm_threads
 from ..workload import Workload
 from .code import reason
 from .contract import RunSettings
-from .memory import with_limit
+from .isolation import with_limit
 from .messages import Failed, Ran, Remeasured, Right
 
 COLD_SECONDS = 0.01

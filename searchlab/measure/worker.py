@@ -18,7 +18,7 @@ from ..space import Config, Space
 from ..workload import Workload
 from .channel import Channel
 from .code import Objects, compile_program, device_of, load_objects, program_hash, reason, to_objects
-from .memory import limit_memory, with_limit
+from .isolation import limit_memory, with_limit
 from .messages import (
     Answer,
     Broken,

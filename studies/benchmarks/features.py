@@ -64,7 +64,7 @@ def measure(space: Space, name: str, features: str, configs: int, pool: BuildPoo
     with timed(row):
         make_features(features, space)(drawn)
     yield row
-    pool.ready(space, pool.workers)
+    pool.ready(pool.holding(space), pool.workers)
     elsewhere = Extractor(pool)
     elsewhere.extract(space, features, drawn[:32])  # imports
     row = {**row, "route": f"{pool.workers} processes"}

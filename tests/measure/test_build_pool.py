@@ -51,7 +51,7 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
         time.sleep(0.5)
         return False
 
-    pool.ready(space, 3)
+    pool.ready(pool.holding(space), 3)
     builds = pool.build(space, configs("schedule hangs", "schedule hangs", "tiled"), kill)
     assert {failed.failure for failed in builds.failures.values()} == {"crash"}
     assert all("the building process died of SIGKILL" in failed.message for failed in builds.failures.values())
@@ -61,6 +61,6 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
-    processes = [psutil.Process(process.pid) for process in pool.ready(space, 2)]
+    processes = [psutil.Process(process.pid) for process in pool.ready(pool.holding(space), 2)]
     pool.close()
     assert pool.processes == [] and not any(process.is_running() for process in processes)

@@ -94,7 +94,7 @@ def test_how_a_worker_ended_is_told(worker: MeasuringWorker) -> None:
 
 def test_a_server_that_is_killed_takes_its_workers_and_is_replaced(worker: MeasuringWorker) -> None:
     server = psutil.Process(worker.pid).parent()
-    assert server and "searchlab.measure.forkserver" in server.cmdline()
+    assert server and "searchlab.measure.forks" in server.cmdline()
     os.kill(server.pid, signal.SIGKILL)
     with pytest.raises(WorkerDied, match="died of SIGKILL"):
         worker.recv(Started)

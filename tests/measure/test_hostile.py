@@ -85,7 +85,7 @@ def test_what_a_candidate_leaves_is_ended_before_the_next(measurer: LocalMeasure
         code = hostile.code_of("leaves a daemon").replace("time.sleep(600)", f"time.sleep(600.{os.getpid()})")
         assert measured(measurer, code, phase).failure is None
         until = time.monotonic() + 10
-        workers = {measurer._builders.processes[0].pid, measurer._runner.pid if measurer._runner else 0}
+        workers = {measurer._builders.processes[0].pid, *(runner.pid for runner in measurer._runners.processes)}
         while strays := {child.pid for child in server.children(recursive=True)} - workers - others:
             assert time.monotonic() < until, strays
             time.sleep(0.01)
@@ -117,8 +117,7 @@ def test_ordinary_candidates_leave_their_processes_in_use(measurer: LocalMeasure
     pids = set()
     for name in hostile.GOOD:
         assert next(measurer.measure(space, [Config({"mode": name})])).failure is None
-        assert measurer._runner
-        pids.add((measurer._builders.processes[0].pid, measurer._runner.pid))
+        pids.add((measurer._builders.processes[0].pid, measurer._runners.processes[0].pid))
     assert len(pids) == 1
 
 

@@ -76,8 +76,7 @@ def test_measurements_come_in_order_and_as_they_are_done(measurer: LocalMeasurer
 
 def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     measured(measurer, "none")
-    for worker in [measurer._runner, *measurer._builders.processes]:
-        assert worker is not None
+    for worker in [*measurer._runners.processes, *measurer._builders.processes]:
         os.kill(worker.pid, signal.SIGKILL)
     measurer.known.clear()
     assert [result.failure for result in measured(measurer, "tiled", "none")].count(None) >= 1

@@ -179,7 +179,10 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
         ({"trials": "32"}, "option 'trials' is '32'; it must be a whole number of at least 1"),
         ({"batch": 2.5}, "option 'batch' is 2.5; it must be a whole number"),
         ({"seed": None}, "option 'seed' is None; it must be a whole number of at least 0"),
-        ({"policy": "json:JSONDecoder"}, "policy 'json.decoder:JSONDecoder' is not a searchlab.Policy: derive its class"),
+        (
+            {"policy": "json:JSONDecoder"},
+            "policy 'json.decoder:JSONDecoder' is not a searchlab.Policy: derive its class",
+        ),
         ({"policy": "builtins:dict"}, "policy 'builtins:dict' is not a searchlab.Policy"),
         ({"cost_model": "xgboost"}, "policy 'random' takes no cost model; leave out cost_model, 'xgboost'"),
         ({"features": "program"}, "policy 'random' takes no cost model; leave out features, 'program'"),

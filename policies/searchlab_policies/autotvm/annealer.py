@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Container, Sequence
+from collections.abc import Container
+from itertools import count
 
 import numpy as np
 
-from searchlab.arrays import Floats
 from searchlab.costmodel import BoundCostModel
 from searchlab.space import Config, ProductSpace, Space
 
-from ..model_guided import predicted
+from ..model_guided import Best, predicted
 
 
 class Annealer:
@@ -30,7 +29,9 @@ class Annealer:
         One that is predicted below 0 is left out.
         """
         points = self._points or self.space.sample_new(rng, self.chains, ())
-        best = Best(self.space, n, exclude)
+        # Trees give many equal predictions. Of those, AutoTVM lets go of the lowest index first.
+        met = count()
+        best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
         known: dict[Config, float] = {}
         scores = predicted(model, points, known)
         best.offer(points, scores)
@@ -47,37 +48,8 @@ class Annealer:
             step += 1
             temperature -= cooling
         self._points = points
-        return best.configs()
-
-
-class Best:
-    """The ``n`` configs with the highest scores that it is offered, without those in ``exclude``."""
-
-    def __init__(self, space: Space, n: int, exclude: Container[Config]) -> None:
-        self._space, self._n, self._exclude = space, n, exclude
-        self._heap: list[tuple[float, int, Config | None]] = [(-np.inf, -1 - i, None) for i in range(n)]
-        heapq.heapify(self._heap)
-        self._held: set[Config | None] = set()
-        self._met = 0
-
-    def offer(self, configs: Sequence[Config], scores: Floats) -> bool:
-        """Whether one of ``configs`` came among the best."""
-        changed = False
-        for config, score in zip(configs, scores.tolist(), strict=True):
-            if score > self._heap[0][0] and config not in self._held and config not in self._exclude:
-                self._held.discard(heapq.heapreplace(self._heap, (score, self._order(config), config))[2])
-                self._held.add(config)
-                changed = True
-        return changed
-
-    def configs(self) -> list[Config]:
-        ranked = sorted(self._heap, key=lambda held: -held[0])
-        return [config for score, _, config in ranked if config is not None and score >= 0]
-
-    def _order(self, config: Config) -> int:
-        # Trees give many equal predictions. Of those, AutoTVM lets go of the lowest index first.
-        self._met += 1
-        return self._space.index_of(config) if isinstance(self._space, ProductSpace) else self._met
+        ranked = sorted(best.held(), key=lambda held: -held[0])
+        return [config for score, _, config in ranked if score >= 0]
 
 
 def walked(space: Space, config: Config, rng: np.random.Generator) -> Config:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -20,12 +19,11 @@ from ...records import Failure, Measurement
 from ...space import Config, Space
 from ...target import Target
 from ..build_pool import BuildPool
-from ..channel import answered
 from ..contract import KnownPrograms, Measurer, RunSettings
 from ..extractor import Extractor
 from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
-from ..process import START_SECONDS, MeasuringWorker, WorkerDied
-from .pool import SessionPool
+from ..pool import Batch, Late, WorkerPool
+from ..process import MeasuringWorker, WorkerDied
 from .tracker import Address, Tracker, answers, reachable, registered
 
 LOOK_SECONDS = 1.0
@@ -91,21 +89,9 @@ class _Task:
     built: Built
     lost: int = 0
     hung: bool = False
-
-
-@dataclass
-class _Run:
-    """A task on a device: still connecting, or running, and since when; and the seconds that connecting took."""
-
-    task: _Task
-    address: Address
-    since: float
-    connected: bool = False
-    connecting: float = 0.0
-
-    @property
-    def where(self) -> str:
-        return "{}:{}".format(*self.address)
+    # Of its latest run: the device, and the seconds that connecting took, None where it has not yet.
+    address: Address = ("", 0, "")
+    connecting: float | None = None
 
 
 class RpcMeasurer(Measurer):
@@ -130,7 +116,7 @@ class RpcMeasurer(Measurer):
         self._folder = ScratchFolder()
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._folder.name)
         self._extractor = Extractor(self._builders)
-        self._sessions = SessionPool(self._folder.name)
+        self._sessions = WorkerPool(1, self._folder.name)
         devices = registered(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_no_device(settings, devices)}; start a server there with `searchlab fleet server`")
@@ -141,29 +127,26 @@ class RpcMeasurer(Measurer):
 
         sent = self.settings.for_worker(), self.target, self.settings.connect_timeout, self.settings.cc
         setup = SetUpSessions(space.workload, *sent, space.error_factor)
-        self._sessions.prepare(min(self._devices(), len(configs)), setup)  # they get ready while programs are built
+        count = min(self._devices(), len(configs))
+        self._sessions.prepare(setup, count)  # they get ready while programs are built
         builds = self._builders.build(space, configs, is_known)
         self.known.update(builds.failed_programs)
         tasks = [_Task(program, built) for program, built in builds.built.items()]
-        runs = _run_all(self._sessions, self.settings, setup, tasks, best)
-        fresh: dict[str, Measurement] = {}
-        try:
+        with _Batch(self._sessions, self.settings, setup, count, tasks, best) as batch:
             for index in range(len(configs)):
                 program = builds.programs.get(index, "")
                 if index in builds.failures:
                     measurement = builds.failures[index]
                 elif program in builds.built:
-                    while program not in fresh:
-                        ended, result = next(runs)
-                        self.known[ended] = fresh[ended] = result
+                    while program not in batch.done:
+                        batch.step()
+                        self.known.update(batch.done)
                     del builds.built[program]  # another config of the same program makes no new measurement
-                    measurement = fresh[program]
+                    measurement = batch.done[program]
                 else:
                     measurement = replace(self.known[program], reused=True)
                 best = min(best, measurement.cost)
                 yield measurement
-        finally:
-            runs.close()
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
         return self._extractor.extract(space, features, configs)
@@ -177,10 +160,10 @@ class RpcMeasurer(Measurer):
         self._folder.cleanup()
 
     def _devices(self) -> int:
-        """How many devices the tracker has of the key; 1 where it has none, or is away: it may be back in time."""
+        """How many devices the tracker has of the key, or as many as there were: it may be back in time."""
         with contextlib.suppress(SearchlabError):
-            return len(registered(self.settings.tracker).get(self.settings.key, [])) or 1
-        return 1
+            return max(1, len(registered(self.settings.tracker).get(self.settings.key, [])))
+        return max(1, len(self._sessions.processes))
 
 
 def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
@@ -188,83 +171,52 @@ def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     return f"the tracker at {settings.tracker} has no device of the key {settings.key!r}; it has {others}"
 
 
-def _run_all(
-    sessions: SessionPool, settings: RpcSettings, setup: SetUpSessions, tasks: Sequence[_Task], best: float
-) -> Generator[tuple[str, Measurement]]:
-    """The program and measurement of each task, as each is there."""
-    if tasks:
-        batch = _Batch(sessions, settings, setup, tasks, best)
-        try:
-            yield from batch.run()
-        finally:
-            batch.close()
+class _Batch(Batch[_Task]):
+    """The runs of a batch; one device is asked for each process that is idle while a task waits.
 
+    done: The measurement of each program that has one.
+    """
 
-class _Batch:
-    """The runs of one batch: a queue of tasks, processes that are ready, and devices asked for, one a ready process."""
+    longest = LOOK_SECONDS
 
     def __init__(
-        self, sessions: SessionPool, settings: RpcSettings, setup: SetUpSessions, tasks: Sequence[_Task], best: float
+        self,
+        sessions: WorkerPool,
+        settings: RpcSettings,
+        setup: SetUpSessions,
+        count: int,
+        tasks: Sequence[_Task],
+        best: float,
     ) -> None:
-        self.sessions = sessions
+        super().__init__(sessions, setup, count, tasks)
         self.settings = settings
-        self.setup = setup
         self.best = best
-        self.waiting = deque(tasks)
-        self.idle = [worker for worker in sessions.processes if worker.ready]
-        self.starting = {worker: time.monotonic() for worker in sessions.processes if not worker.ready}
-        self.running: dict[MeasuringWorker, _Run] = {}
+        self.done: dict[str, Measurement] = {}
         self.tracker: Tracker | None = None
         self.requested = 0
         self.missed: float | None = None
         """Since when there has been no device, or no tracker."""
         self.looked = time.monotonic()
 
-    def run(self) -> Iterator[tuple[str, Measurement]]:
-        while self.waiting or self.running:
-            self._request()
-            sources: list[Any] = [worker.channel for worker in (*self.starting, *self.running)]
-            if self.tracker and self.requested:
-                sources.append(self.tracker)
-            there = answered(sources, self._pause())
-            for worker in [worker for worker in self.starting if worker.channel in there]:
-                self._started(worker)
-            if any(time.monotonic() - since > START_SECONDS for since in self.starting.values()):
-                raise SearchlabError(
-                    f"a measuring process did not start within {START_SECONDS:g} s; check your TVM installation"
-                )
-            for worker in [worker for worker in self.running if worker.channel in there]:
-                done = self._answered(worker)
-                if done:
-                    yield done
-            for worker in list(self.running):
-                if not worker.channel.poll() and (done := self._overdue(worker)):
-                    yield done
-            if self.tracker in there:
-                self._lent()
-
-    def close(self) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.tracker:
             self.tracker.close()  # which gives back what was asked for
-        for worker in self.running:  # interrupted: nobody wants any more what they run
-            self.sessions.drop(worker)
+        super().__exit__(kind)
 
-    def _pause(self) -> float:
-        """Seconds until something is due."""
-        now = time.monotonic()
-        ends = [run.since + self._limit(run) - now for run in self.running.values()]
-        return max(0.0, min([LOOK_SECONDS, *ends]))
-
-    def _limit(self, run: _Run) -> float:
-        return self.settings.run_timeout if run.connected else self.settings.connect_timeout
+    def step(self) -> list[Any]:
+        there = super().step()
+        if self.tracker in there:
+            self._lent()
+        return there
 
     # --- devices --------------------------------------------------------------------------------------
 
-    def _request(self) -> None:
+    def offer(self) -> list[Tracker]:
         """Ask for as many devices as can be used at once. Raises SearchlabError where there are none for long."""
         wanted = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
-        if now - self.looked > LOOK_SECONDS and self.requested and not self.running:
+        is_running = any(turn.job for turn in self.busy.values())
+        if now - self.looked > LOOK_SECONDS and self.requested and not is_running:
             self.looked = now
             self._look()
         try:
@@ -275,6 +227,7 @@ class _Batch:
                 self.requested += 1
         except (OSError, SearchlabError) as error:
             self._tracker_gone(error)
+        return [self.tracker] if self.tracker and self.requested else []
 
     def _lent(self) -> None:
         assert self.tracker
@@ -285,9 +238,10 @@ class _Batch:
             return
         self.missed = None
         self.requested -= 1
-        task, worker = self.waiting.popleft(), self.idle.pop()
-        worker.send(RunOn(address, task.built.objects, self.best))
-        self.running[worker] = _Run(task, address, time.monotonic())
+        task, process = self.waiting.popleft(), self.idle.pop()
+        task.address, task.connecting = address, None
+        process.send(RunOn(address, task.built.objects, self.best))
+        self.begin(process, task, self.settings.connect_timeout)
 
     def _look(self) -> None:
         try:
@@ -323,80 +277,57 @@ class _Batch:
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    def _started(self, worker: MeasuringWorker) -> None:
-        try:
-            worker.hear()
-        except WorkerDied as death:
-            raise SearchlabError(f"a measuring process {death} while it started; check your TVM installation") from None
-        if worker.ready:
-            del self.starting[worker]
-            self.idle.append(worker)
-
-    def _answered(self, worker: MeasuringWorker) -> tuple[str, Measurement] | None:
-        """The program and measurement of a run that has ended; None where it goes on, or another device has it now."""
-        run = self.running[worker]
-        try:
-            answer = worker.recv(Failed, *((Ran,) if run.connected else (Connected,)), Lost, Unfit)
-        except WorkerDied as death:
-            return self._lost(worker, f"the process that talked to it {death}")
+    def receive(self, process: MeasuringWorker, task: _Task) -> None:
+        has_connected = task.connecting is not None
+        answer = process.recv(Failed, *((Ran,) if has_connected else (Connected,)), Lost, Unfit)
+        taken = time.perf_counter() - self.busy[process].since
+        if isinstance(answer, Connected):
+            task.connecting = taken
+            self.begin(process, task, self.settings.run_timeout)
+            return
+        self.free(process)
         match answer:
-            case Connected():
-                now = time.monotonic()
-                run.connected, run.connecting, run.since = True, now - run.since, now
             case Lost(text):
-                return self._lost(worker, text)
+                self._lost(task, text, taken)
             case Unfit(text):
                 raise SearchlabError(f"{text}; register it under another key, or choose another target")
             case Ran(seconds, pruned, run_seconds):
                 how = self.settings.statistic
                 measured = Measurement(seconds, None, "", run_seconds=run_seconds, pruned=pruned, statistic=how)
-                return self._done(worker, measured)
+                self._measured(task, measured)
             case Failed(failure, message, run_seconds):
-                return self._done(worker, Measurement((), failure, message, run_seconds=run_seconds))
-        return None
+                self._measured(task, Measurement((), failure, message, run_seconds=run_seconds))
 
-    def _overdue(self, worker: MeasuringWorker) -> tuple[str, Measurement] | None:
-        run = self.running[worker]
-        limit = self._limit(run)
-        if time.monotonic() - run.since <= limit:
-            return None
-        worker.kill()
-        if run.connected:
-            return self._lost(worker, f"running took longer than {limit:g} s", "run_timeout")
-        return self._lost(worker, f"it took no connection, or no inputs, within {limit:g} s")
+    def lost(self, task: _Task, death: WorkerDied, seconds: float) -> None:
+        if not isinstance(death, Late):
+            self._lost(task, f"the process that talked to it {death}", seconds)
+        elif task.connecting is not None:
+            self._lost(task, f"running {death}", seconds, "run_timeout")
+        else:
+            self._lost(task, f"it took no connection, or no inputs, within {self.settings.connect_timeout:g} s", 0.0)
 
-    def _lost(self, worker: MeasuringWorker, text: str, failure: Failure = "crash") -> tuple[str, Measurement] | None:
+    def _lost(self, task: _Task, text: str, taken: float, failure: Failure = "crash") -> None:
         """End a run that has lost its device, or of which the device has lost the session."""
-        run = self.running[worker]
-        host, port, _ = run.address
-        taken = time.monotonic() - run.since if run.connected else 0.0
-        doubted = failure == "run_timeout" and not run.task.hung and not answers(host, port)
-        run.task.hung |= doubted
-        if run.connected and not doubted and reachable(host, port):
-            said = text if failure == "run_timeout" else f"it ended the process that ran it on {run.where}: {text}"
-            return self._done(worker, Measurement((), failure, said, run_seconds=taken))
-        run.task.lost += 1
-        if run.task.lost <= self.settings.retries:
-            self.waiting.appendleft(run.task)
-            self._free(worker)
-            return None
-        said = f"given up after {run.task.lost} devices were lost over it, {run.where} at last: {text}"
-        what: Failure = failure if run.connected else "run_error"
-        return self._done(worker, Measurement((), what, said, run_seconds=taken))
-
-    def _done(self, worker: MeasuringWorker, measurement: Measurement) -> tuple[str, Measurement]:
-        run = self.running[worker]
-        self._free(worker)
-        self.best = min(self.best, measurement.cost)
-        return run.task.program, replace(
-            measurement, program=run.task.program, build_seconds=run.task.built.seconds, connect_seconds=run.connecting
-        )
-
-    def _free(self, worker: MeasuringWorker) -> None:
-        """Make a worker idle again, or start another in its place."""
-        del self.running[worker]
-        if worker.alive and worker.usable:
-            self.idle.append(worker)
+        host, port, _ = task.address
+        has_connected = task.connecting is not None
+        doubted = failure == "run_timeout" and not task.hung and not answers(host, port)
+        task.hung |= doubted
+        task.lost += 1
+        if has_connected and not doubted and reachable(host, port):
+            said = text if failure == "run_timeout" else f"it ended the process that ran it on {host}:{port}: {text}"
+        elif task.lost <= self.settings.retries:
+            self.waiting.appendleft(task)
             return
-        self.sessions.drop(worker)
-        self.starting[self.sessions.another(self.setup)] = time.monotonic()
+        else:
+            said = f"given up after {task.lost} devices were lost over it, {host}:{port} at last: {text}"
+        what: Failure = failure if has_connected else "run_error"
+        self._measured(task, Measurement((), what, said, run_seconds=taken if has_connected else 0.0))
+
+    def _measured(self, task: _Task, measurement: Measurement) -> None:
+        self.best = min(self.best, measurement.cost)
+        self.done[task.program] = replace(
+            measurement,
+            program=task.program,
+            build_seconds=task.built.seconds,
+            connect_seconds=task.connecting or 0.0,
+        )

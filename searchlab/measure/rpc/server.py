@@ -83,8 +83,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     from tvm.rpc import server
 
     from ..code import load_objects
-    from ..isolation import confine_signals, die_with
-    from ..memory import limit_memory
+    from ..isolation import confine_signals, die_with, limit_memory
     from .session import LOADER
 
     def load(memory_limit_mb: int, *objects: Any) -> Any:
