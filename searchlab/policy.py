@@ -83,6 +83,20 @@ class Policy(ChecksOptions, ABC):
     no clock, no global random state, no thread count. So a run is resumed by running it again.
 
     Options are keyword arguments of the constructor, with defaults. Keywords of the class declare its :class:`Traits`.
+
+    Example:
+        >>> import searchlab
+        >>> class InOrder(searchlab.Policy, uses_seed=False):
+        ...     def __init__(self, space, *, seed):
+        ...         super().__init__(space, seed=seed)
+        ...         self.configs = space.enumerate()
+        ...     def ask(self, n):
+        ...         return [config for _, config in zip(range(n), self.configs)]
+        ...     def tell(self, trials):
+        ...         pass
+        >>> policy = InOrder(searchlab.load_log("gemm.jsonl").space, seed=0)
+        >>> len(policy.ask(8))
+        8
     """
 
     traits: ClassVar[Traits] = Traits()
@@ -146,8 +160,21 @@ class Policy(ChecksOptions, ABC):
 class NeverTwice(Policy):
     """A policy that may :meth:`propose` any config: those seen before are replaced by random new ones.
 
-    trials: all trials told, in order, without those whose config is no member of the space.
-    seen: all configs told or proposed, in order. It is a dict, since the order of a set would depend on hashing.
+    Attributes:
+        trials: All trials told, in order, except those whose config is not in the space.
+        seen: All configs told or proposed, in order. A dict, since the order of a set would depend on hashing.
+
+    Example:
+        >>> import searchlab
+        >>> class HillClimb(searchlab.NeverTwice):
+        ...     def propose(self, n, rng):
+        ...         best = min(self.trials, key=lambda trial: trial.cost, default=None)
+        ...         return [self.space.mutate(best.config, rng) for _ in range(n)] if best else []
+        >>> policy = HillClimb(searchlab.load_log("gemm.jsonl").space, seed=0)
+        >>> configs = policy.ask(4)
+        >>> policy.tell([searchlab.Trial(i, c, searchlab.Measurement((1e-6,))) for i, c in enumerate(configs)])
+        >>> len(set(policy.ask(4)) - set(configs))
+        4
     """
 
     def __init__(self, space: Space, *, seed: int) -> None:

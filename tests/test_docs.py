@@ -103,7 +103,7 @@ def test_every_public_name_has_an_example_and_all_examples_run(tmp_path: Path, m
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     names = ["tune", *(name for name in searchlab.__all__ if name not in ("tune", "__version__"))]
     found = {name: finder.find(inspect.unwrap(getattr(searchlab, name)), name) for name in names}
-    assert not [name for name, tests in found.items() if not tests or not tests[0].examples][9:]
+    assert not [name for name, tests in found.items() if not tests or not tests[0].examples]
     said: list[str] = []
     for tests in found.values():
         for test in tests:

@@ -68,13 +68,33 @@ class OtherTask:
 
 
 class BoundCostModel:
-    """A cost model for configs; a policy gets it as ``cost_model``.
+    """A cost model bound to a space and its features: it learns from trials, and predicts configs.
 
-    best: seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
-    rows: its training data; None before the first training.
-    started: whether the model learned from other tasks once, so that ``rows`` are not all that it was trained on.
-    fit_seconds: what all calls of :meth:`fit` took by ``clock``, features included.
-    train_seconds: the time of the last training. predict_seconds: the time of all predictions so far.
+    A policy that takes a cost model gets one of these.
+
+    Args:
+        model: The cost model.
+        features: The features of the space.
+
+    Attributes:
+        best: Seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
+        rows: Its training data; None before the first training.
+        started: Whether the model learned from other tasks once, so that ``rows`` is not all that it was trained on.
+        fit_seconds: The time of all calls of :meth:`fit` by ``clock``, features included.
+        train_seconds: The time of the last training.
+        predict_seconds: The time of all predictions so far.
+
+    Example:
+        >>> import searchlab
+        >>> from searchlab.costmodel import make_cost_model
+        >>> from searchlab.costmodel.features import make_features
+        >>> from searchlab.plugins import Plugin
+        >>> result = searchlab.load_log("gemm.jsonl")
+        >>> model = make_cost_model(Plugin("ridge"), seed=0)
+        >>> bound = searchlab.BoundCostModel(model, make_features("knob", result.space))
+        >>> bound.fit(result.trials)
+        >>> bound.predict([trial.config for trial in result.trials]).shape
+        (3,)
     """
 
     def __init__(self, model: CostModel, features: Features) -> None:

@@ -16,8 +16,24 @@ from ..plugins import Plugin, PluginKind, place_of
 class CostModel(ChecksOptions, ABC):
     """Predicts how fast a program is from its features.
 
-    Options are keyword arguments of the constructor, with defaults. The same data and seed give the same
-    predictions, for any number of threads.
+    Options are keyword arguments of the constructor, with defaults. The same data and seed give the same predictions,
+    for any number of threads.
+
+    Args:
+        seed: Determines everything random in training.
+
+    Example:
+        >>> import numpy as np
+        >>> from searchlab import CostModel
+        >>> class Mean(CostModel):
+        ...     def fit(self, features, scores, groups):
+        ...         self.mean = scores.mean()
+        ...     def predict(self, features):
+        ...         return np.full(len(features), self.mean)
+        >>> model = Mean(seed=0)
+        >>> model.fit(np.zeros((2, 3)), np.array([0.5, 1.0]), np.zeros(2, int))
+        >>> float(model.predict(np.zeros((1, 3)))[0])
+        0.75
     """
 
     plugin: Plugin | None = None

@@ -78,7 +78,7 @@ def test_a_sound_policy(home: Path) -> None:
     done = check(home, "policy", "mine:Sound", "--option", "share=0.25", "--seed", "3")
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert lines[0] == "pass     signature" and lines[-1] == "19 of 19 checks pass"
+    assert lines[0] == "pass     signature" and lines[-1] == "20 of 20 checks pass"
 
 
 def test_a_failure_names_the_line_and_the_status_is_1(home: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_failure_names_the_line_and_the_status_is_1(home: Path) -> None:
     )
     assert "expected: It asks and is told" in done.stdout and "likely fix: " in done.stdout
     assert "not run  members: it needs 'runs' to hold" in done.stdout
-    assert done.stdout.splitlines()[-1] == "2 of 19 checks pass; runs failed"
+    assert done.stdout.splitlines()[-1] == "2 of 20 checks pass; runs failed"
     assert "Traceback" not in done.stdout + done.stderr
 
 
