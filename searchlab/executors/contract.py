@@ -24,6 +24,21 @@ class RunExecutor(Executor, ABC):
     It calls ``fn(*args)`` somewhere, and the future has the result, or the error of a worker that was lost. The study
     then submits the lost runs again: an executor replaces its lost workers. Options are keyword arguments of the
     constructor, with defaults; ``jobs`` and ``batch`` usually are two of them.
+
+    Example:
+        >>> from concurrent.futures import Future
+        >>> import searchlab
+        >>> class Here(searchlab.RunExecutor):
+        ...     jobs = 1
+        ...     def submit(self, fn, /, *args, **kwargs):
+        ...         future = Future()
+        ...         future.set_result(fn(*args, **kwargs))
+        ...         return future
+        >>> study = searchlab.Study.from_dict(
+        ...     {"suite": "v1/gemm-64x64x64-trace-1t", "policies": ["random"], "trials": 8, "seeds": 1}
+        ... )
+        >>> study.run("here", executor=Here(False, "here"), progress=False)
+        [<Result of random on gemm:64x64x64, seed 0: 8 trials>]
     """
 
     jobs: int = 128
