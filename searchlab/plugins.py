@@ -94,8 +94,10 @@ class PluginKind(Generic[T]):
         if isinstance(spec, Plugin):
             spec = {"name": spec.name, "options": spec.options}
         if not isinstance(spec, Mapping) or "name" not in spec or not set(spec) <= {"name", "options"}:
+            unknown = [key for key in spec if key not in ("name", "options")] if isinstance(spec, Mapping) else []
             raise SearchlabError(
                 f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {spec!r}"
+                f"{did_you_mean(str(unknown[0]), ('name', 'options')) if unknown else ''}"
             )
         name = spec["name"]
         cls: type[T] = name if isinstance(name, type) else self.load(name)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
 
 from .errors import SearchlabError, did_you_mean
 
@@ -19,71 +18,70 @@ def explained(data: Any, kind: Any, source: str) -> Any:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise SearchlabError(f"{source}: {_explain(str(error), data, kind)}") from None
+        raise SearchlabError(f"{source}: {_explain(data, kind, '', str(error))}") from None
 
 
-def _explain(text: str, data: Any, kind: Any) -> str:
-    text, _, path = text.partition(" - at `$")
-    steps = re.findall(r"\.?([^.\[\]`]+)|\[(\d+)\]", path)
-    keys: list[str | int] = [int(index) if index else name for name, index in steps if name != "..."]
-    value, types = data, _members(inspect.type_info(kind), data)
-    for key in keys:
-        types = [inner for t in types for inner in _members(_child(t, key), _get(value, key))]
-        value = _get(value, key)
-    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
-    if match := re.search(r"unknown field `(.+)`", text):
-        fields = sorted({f.encode_name for t in types if isinstance(t, inspect.StructType) for f in t.fields})
-        inside = f" in {where}" if where else ""
-        hint = _belongs_in(match[1], types) or did_you_mean(match[1], fields)
-        return f"unknown key {match[1]!r}{inside} (its value is {_get(value, match[1])!r}){hint}"
-    if match := re.search(r"missing required field `(.+)`", text):
-        return f"the key {match[1]!r} is missing{f' in {where}' if where else ''}"
-    allowed = [str(v) for t in types if isinstance(t, inspect.LiteralType) for v in t.values]
-    if keys and keys[-1] == "kind":
-        allowed = [str(tag) for tag in _tags(kind, keys[:-1], data)]
-    hint = f"; it may be {' or '.join(repr(v) for v in allowed)}" if allowed else f": {text[0].lower()}{text[1:]}"
-    return f"{where} cannot be {value!r}{hint}" if where else f"{text[0].lower()}{text[1:]}"
+def _explain(data: Any, kind: Any, where: str, text: str) -> str:
+    """Say what is wrong with ``data`` at the place ``where``: msgspec's ``text``, or better what is wrong within it."""
+    within: list[tuple[str, Any, Any]] = []
+    if isinstance(data, dict) and (structs := _structs(kind)):
+        inside = f" in {where.lstrip('.')}" if where else ""
+        tags = [struct.__struct_config__.tag for struct in structs]
+        if "kind" in data and any(tags):
+            if data["kind"] not in tags:
+                return _wrong(data["kind"], f"{where}.kind", tags, text)
+            structs = [structs[tags.index(data["kind"])]]
+        elif len(structs) > 1:
+            return f"the key 'kind' is missing{inside}"
+        fields = {f.encode_name: f for struct in structs for f in msgspec.structs.fields(struct)}
+        for key, value in data.items():
+            if key not in fields and not (any(tags) and key == "kind"):
+                hint = _belongs_in(key, fields) or did_you_mean(key, fields)
+                return f"unknown key {key!r}{inside} (its value is {value!r}){hint}"
+        for key, field in fields.items():
+            if field.required and key not in data:
+                return f"the key {key!r} is missing{inside}"
+        within = [(f"{where}.{key}", data[key], field.type) for key, field in fields.items() if key in data]
+    elif isinstance(data, list) and (items := _items(kind)):
+        within = [(f"{where}[{i}]", item, Union[tuple(items)]) for i, item in enumerate(data)]  # noqa: UP007
+    for place, value, its_kind in within:
+        try:
+            msgspec.convert(value, its_kind)
+        except msgspec.ValidationError as error:
+            return _explain(value, its_kind, place, str(error))
+    words = [word for t in _alternatives(kind) if get_origin(t) is Literal for word in get_args(t)]
+    return _wrong(data, where, words, text)
 
 
-def _belongs_in(key: str, types: list[inspect.Type]) -> str:
-    """``"; it belongs in an entry of 'policies'"`` if structs within ``types`` have the key ``key``, else nothing."""
+def _wrong(data: Any, where: str, allowed: list[Any], text: str) -> str:
+    text = text.partition(" - at `$")[0]
+    said = text[0].lower() + text[1:]
+    hint = f"; it may be {' or '.join(repr(str(word)) for word in allowed)}" if allowed else f": {said}"
+    return f"{where.lstrip('.')} cannot be {data!r}{hint}" if where else said
+
+
+def _belongs_in(key: str, fields: dict[str, Any]) -> str:
+    """``"; it belongs in an entry of 'policies'"`` if structs within ``fields`` have the key ``key``, else nothing."""
     places = []
-    for field in (field for t in types if isinstance(t, inspect.StructType) for field in t.fields):
-        listed = [item for member in _members(field.type, None) if (item := _child(member, 0)) is not None]
-        inner = [t for kind in (field.type, *listed) for t in _members(kind, None)]
-        if any(key == f.encode_name for t in inner if isinstance(t, inspect.StructType) for f in t.fields):
-            places.append(f"an entry of {field.encode_name!r}" if listed else repr(field.encode_name))
+    for name, field in fields.items():
+        for title, kinds in ((repr(name), [field.type]), (f"an entry of {name!r}", _items(field.type))):
+            if any(key in (f.encode_name for f in msgspec.structs.fields(s)) for k in kinds for s in _structs(k)):
+                places.append(title)
     return f"; it belongs in {' or '.join(places)}" if places else ""
 
 
-def _get(value: Any, key: str | int) -> Any:
-    try:
-        return value[key]
-    except (KeyError, IndexError, TypeError):
-        return None
+def _alternatives(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated:
+        return _alternatives(get_args(kind)[0])
+    if get_origin(kind) not in (Union, UnionType):
+        return [kind]
+    return [alternative for arg in get_args(kind) for alternative in _alternatives(arg)]
 
 
-def _members(kind: inspect.Type | None, value: Any) -> list[inspect.Type]:
-    """The alternatives of a type; among tagged structs, only the one that ``value`` names."""
-    types = list(kind.types) if isinstance(kind, inspect.UnionType) else [kind] if kind else []
-    tag = _get(value, "kind")
-    chosen: list[inspect.Type] = [
-        t for t in types if isinstance(t, inspect.StructType) and t.tag is not None and t.tag == tag
-    ]
-    return chosen or types
+def _structs(kind: Any) -> list[type[msgspec.Struct]]:
+    return [t for t in _alternatives(kind) if isinstance(t, type) and issubclass(t, msgspec.Struct)]
 
 
-def _child(kind: inspect.Type, key: str | int) -> inspect.Type | None:
-    if isinstance(kind, inspect.StructType):
-        return next((field.type for field in kind.fields if field.encode_name == key), None)
-    if isinstance(kind, inspect.ListType):
-        return kind.item_type
-    return kind.value_type if isinstance(kind, inspect.DictType) else None
-
-
-def _tags(kind: Any, keys: list[str | int], data: Any) -> list[Any]:
-    types: list[inspect.Type] = [inspect.type_info(kind)]
-    for key in keys:
-        types = [inner for t in types for inner in _members(_child(t, key), None)]
-    types = [inner for t in types for inner in _members(t, None)]
-    return [t.tag for t in types if isinstance(t, inspect.StructType) and t.tag is not None]
+def _items(kind: Any) -> list[Any]:
+    """The types of the items, where ``kind`` may be a list, or a tuple whose items are alike."""
+    return [get_args(t)[0] for t in _alternatives(kind) if get_origin(t) in (list, tuple)]

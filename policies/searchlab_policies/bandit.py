@@ -16,7 +16,7 @@ import numpy as np
 
 from searchlab.costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from searchlab.costmodel.features import make_features
-from searchlab.errors import SearchlabError, did_you_mean
+from searchlab.errors import SearchlabError
 from searchlab.options import Count, NonNegative
 from searchlab.policy import POLICIES, NeverTwice, Origin, Policy
 from searchlab.records import Trial
@@ -24,8 +24,6 @@ from searchlab.space import Config, Space
 
 ARMS = ("evolutionary", "annealing", "droplet")
 """The arms where none are named: the built-in policies that learn without a cost model."""
-
-ARM_KEYS = ("name", "options", "cost_model", "features")
 
 
 class Bandit(NeverTwice, needs_asks=True):
@@ -149,20 +147,14 @@ def _spelled_out(shares: Sequence[int]) -> list[int]:
 
 def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
     """The policy that an entry of ``arms`` names. Raises SearchlabError where it is not spelled right."""
-    entry: Mapping[str, Any] = {"name": spec} if isinstance(spec, str) else spec
-    if not isinstance(entry, Mapping) or "name" not in entry:
-        raise SearchlabError(f"an arm is given as a name or as {{'name': ..., 'options': {{...}}}}, not {spec!r}")
-    for key in entry:
-        if key not in ARM_KEYS:
-            raise SearchlabError(f"arm {entry['name']!r} has no {key!r}{did_you_mean(str(key), ARM_KEYS)}")
-    name, options = entry["name"], dict(entry.get("options", {}))
-    cls = POLICIES.load(name)
-    POLICIES.check_class(name, cls)
-    POLICIES.check_options(name, cls, options)
+    entry = dict(spec) if isinstance(spec, Mapping) else {}
+    given = [entry.pop(key, None) for key in ("cost_model", "features")]
+    plugin, cls = POLICIES.named(entry if isinstance(spec, Mapping) else spec)
+    POLICIES.check_class(plugin.name, cls)
     if not cls.traits.takes_cost_model:
-        if "cost_model" in entry or "features" in entry:
-            raise SearchlabError(f"arm {name!r} takes no cost model; leave 'cost_model' and 'features' out")
-        return cls(space, seed=seed, **options)
-    model, features = cls.traits.model(entry.get("cost_model"), entry.get("features"))
+        if any(given):
+            raise SearchlabError(f"arm {plugin.name!r} takes no cost model; leave 'cost_model' and 'features' out")
+        return POLICIES.make(plugin, space, seed=seed)
+    model, features = cls.traits.model(*given)
     bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
-    return cls(space, seed=seed, cost_model=bound, **options)  # type: ignore[call-arg]
+    return POLICIES.make(plugin, space, seed=seed, cost_model=bound)

@@ -20,7 +20,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import psutil
 
 _STATUS = ("Umask", "Threads", "SigBlk", "SigIgn", "SigCgt", "Cpus_allowed", "Seccomp")
 """The fields of ``/proc/self/status`` that are compared: see proc(5)."""
@@ -157,6 +156,8 @@ def _children() -> list[int]:
     try:
         return [int(pid) for task in tasks for pid in task.read_bytes().split()]
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        import psutil
+
         return [child.pid for child in psutil.Process().children()]
 
 
