@@ -46,7 +46,7 @@ def run(
 ) -> None:
     """Make the runs of a study that are missing, then report. After an interruption, run it again: it goes on."""
     from ..analysis import report as write_report
-    from ..run.shards import in_shard, parse_shard
+    from ..run.plan import in_shard, parse_shard
     from ..run.study import Study
 
     part, parts = parse_shard(shard) if shard else (1, 1)

@@ -6,17 +6,30 @@ told the logged trials. The configs that follow are measured.
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from ..analysis.stats.random_search import Draws
+from ..costmodel import scores_of
 from ..costmodel.features import extracted_by
-from ..log.format import Ended, Log
+from ..costmodel.quality import ModelQuality, model_quality
+from ..errors import InvalidConfig, SearchlabError
+from ..log.format import Ended, Log, Record
+from ..log.header import RandomDraws
+from ..log.noise import sentinel
 from ..log.writer import LogWriter
-from ..measure.contract import Measurer
+from ..machine.host import library_versions
+from ..measure.contract import Measurer, Remeasurer, Whole
+from ..policy import POLICIES
 from ..records import Trial
-from .draws import random_draws
-from .finalists import finish
+from ..space import Config
+from .busy import taking
+from .finalists import finish, time_sentinel
 from .plan import OnTrial, Run
-from .recorder import Recorder
-from .replay import Replay
-from .searcher import Searcher
 
 
 def search(
@@ -67,3 +80,213 @@ def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) ->
         done += batch
         searcher.tell(batch)
     return done
+
+
+DIGITS = 9
+"""Digits of a logarithm in a header, after the point."""
+
+
+@lru_cache(maxsize=64)  # the runs of a study over one table are many, and where draws are unequal it takes a second
+def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
+    """What so many random draws find in a space; None if it is not known in full."""
+    if whole is None:
+        return None
+    draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # no run has more trials
+    expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())
+    return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
+
+
+class Searcher:
+    """A new policy that has learned from the warm start of its run.
+
+    batches: how many batches it was asked for. batch_size: how many configs the last of them has.
+    train_seconds, propose_seconds: of the CPU, to learn from the last batch, and to propose the batch after that. Other
+        work on the machine is not charged. elsewhere: tells the seconds that other processes have taken for the policy.
+    """
+
+    def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
+        self.policy, self.cost_model = run.start()
+        if self.cost_model is not None:
+            self.cost_model.clock = self._seconds
+        self.batches = 0
+        self.propose_seconds = 0.0
+        self._run = run
+        self._asked: set[Config] = set()
+        self.batch_size = 0
+        self._predict_seconds = 0.0
+        self._elsewhere = elsewhere
+        start = self._seconds()
+        with POLICIES.blamed(type(self.policy), "warm_start"):
+            run.warm_start.feed(self.policy, self.cost_model)
+        self.train_seconds = self._seconds() - start
+
+    def ask(self, n: int) -> Sequence[Config]:
+        """The next batch; empty if the policy has no more. Raises SearchlabError for a breach of the contract."""
+        predicted = self.cost_model.predict_seconds if self.cost_model else 0.0
+        trained = self.cost_model.fit_seconds if self.cost_model else 0.0
+        start = self._seconds()
+        with POLICIES.blamed(type(self.policy), "ask"), taking(self._run.strategy.policy.name, "ask"):
+            configs = self.policy.ask(n)
+            if isinstance(configs, Sequence):
+                configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
+        taken = self._seconds() - start
+        # A policy that trains its cost model as it proposes is charged as one that trains it when it is told.
+        trained = self.cost_model.fit_seconds - trained if self.cost_model else 0.0
+        self.train_seconds += trained
+        self.propose_seconds = taken - trained
+        self._predict_seconds = self.cost_model.predict_seconds - predicted if self.cost_model else 0.0
+        self._check(configs, n)
+        self._asked.update(configs)
+        self.batch_size = len(configs)
+        self.batches += 1
+        return configs
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
+        if len(trials) == self.batch_size:
+            start = self._seconds()
+            with POLICIES.blamed(type(self.policy), "tell"), taking(self._run.strategy.policy.name, "tell"):
+                self.policy.tell(trials)
+            self.train_seconds = self._seconds() - start
+
+    def _seconds(self) -> float:
+        return time.process_time() + self._elsewhere()
+
+    @property
+    def share(self) -> float:
+        """The share of its batch's time that each trial is charged."""
+        return 1 / self.batch_size
+
+    def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
+        """How well the cost model predicted a whole batch before it was told; None before it is trained.
+
+        The fastest quarter of a batch counts as its top, since many batches have only eight trials.
+        """
+        cost_model = self.cost_model
+        if cost_model is None or not cost_model.fitted:
+            return None
+        predicted = cost_model.predict([trial.config for trial in batch])
+        return model_quality(
+            predicted, scores_of(batch, cost_model.best), max(1, len(batch) // 4),
+            train_seconds=cost_model.train_seconds, predict_seconds=self._predict_seconds,
+        )  # fmt: skip
+
+    def _check(self, configs: Sequence[Config], n: int) -> None:
+        broken = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
+        if not isinstance(configs, Sequence) or not all(isinstance(config, Config) for config in configs):
+            raise SearchlabError(f"{broken} a list of configs and gave {configs!r:.200}")
+        if len(configs) > n:
+            raise SearchlabError(f"{broken} {n} configs and gave {len(configs)}")
+        fresh: set[Config] = set()
+        for config in configs:
+            if config in self._asked or config in fresh:
+                raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
+            fresh.add(config)
+            try:
+                self._run.space.knobs(config)
+            except InvalidConfig as error:
+                self._run.space.check_repeats()
+                raise SearchlabError(f"{broken} configs of its space and gave {config.to_json()}: {error}") from None
+
+
+class Replay:
+    """Gives the trials of a log in order, while the policy asks for their configs."""
+
+    def __init__(self, log: LogWriter, on_trial: OnTrial) -> None:
+        self._log = log
+        self._on_trial = on_trial
+        self._taken = 0
+
+    def take(self, configs: Sequence[Config]) -> list[Trial]:
+        """The logged trials of ``configs``; fewer if the log ends.
+
+        Raises SearchlabError, which names the first difference, if the log holds another config.
+        """
+        trials = []
+        for config, record in zip(configs, self._log.records[self._taken : self._taken + len(configs)], strict=False):
+            trial = record.trial
+            if trial.config != config:
+                raise SearchlabError(self._difference(f"asks for {config.to_json()}", record))
+            trials.append(trial)
+            self._on_trial(trial, True)
+        self._taken += len(trials)
+        return trials
+
+    def rest(self) -> list[Trial]:
+        """The logged trials that were not taken."""
+        trials = [record.trial for record in self._log.records[self._taken :]]
+        for trial in trials:
+            self._on_trial(trial, True)
+        self._taken += len(trials)
+        return trials
+
+    def check_end(self) -> None:
+        """Raise SearchlabError if the policy has nothing more to propose, and the log holds more trials."""
+        for record in self._log.records[self._taken : self._taken + 1]:
+            raise SearchlabError(self._difference("has nothing more to propose", record))
+
+    def _difference(self, now_does: str, record: Record) -> str:
+        now = library_versions()
+        versions = self._log.header.versions
+        changed = [f"{name} {old} -> {now.get(name)}" for name, old in versions.items() if now.get(name) != old]
+        return (
+            f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now "
+            f"{now_does}; "
+            + (f"since then these changed: {', '.join(changed)}" if changed else "the policy or the space has changed")
+            + ". Resume it with the versions that wrote it, or choose another log file"
+        )
+
+
+class Recorder:
+    """Measures configs, appends their trials to the log, and forces each batch to the disk."""
+
+    def __init__(self, run: Run, log: LogWriter, measurer: Measurer, searcher: Searcher, on_trial: OnTrial) -> None:
+        self._space = run.space
+        self._log = log
+        self._measurer = measurer
+        self._searcher = searcher
+        self._on_trial = on_trial
+        self._best: float | None = None
+
+    def measure(self, configs: Sequence[Config], batch: Sequence[Trial], done: Sequence[Trial]) -> list[Trial]:
+        """A trial of each config. batch: the trials of its batch that the log held; done: those of earlier batches."""
+        if not configs:
+            return []
+        if self._best is None:
+            self._best = min((trial.cost for trial in (*done, *batch)), default=math.inf)
+        searcher, share = self._searcher, self._searcher.share
+        reading = None if batch else self._sentinel(done)
+        trials: list[Trial] = []
+        for config, measurement in zip(configs, self._measurer.measure(self._space, configs, self._best), strict=True):
+            trial = Trial(len(done) + len(batch) + len(trials), config, measurement)
+            trials.append(trial)
+            whole = len(batch) + len(trials) == searcher.batch_size
+            quality = searcher.quality([*batch, *trials]) if whole else None
+            self._log.append(
+                Record.of(
+                    trial,
+                    searcher.propose_seconds * share,
+                    searcher.train_seconds * share,
+                    quality,
+                    reading,
+                    searcher.batches - 1,
+                )
+            )
+            reading = None
+            self._best = min(self._best, trial.cost)
+            self._on_trial(trial, False)
+        self._log.sync()
+        return trials
+
+    def end(self, ended: Ended) -> None:
+        """Log why the run ended."""
+        self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
+        self._log.sync()
+
+    def _sentinel(self, done: Sequence[Trial]) -> float | None:
+        """Seconds that the first program of the run takes now; None if it is not timed before this batch."""
+        measurer = self._measurer
+        if not isinstance(measurer, Remeasurer) or not measurer.sentinel:
+            return None
+        first = sentinel(done) if (self._searcher.batches - 1) % measurer.sentinel == 0 else None
+        return time_sentinel(measurer, self._space, first) if first else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +17,7 @@ from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.budget import Budget
+from ..log.format import read_held
 from ..log.header import Header, RandomDraws
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
@@ -280,3 +283,60 @@ def plan_run(
             stacklevel=2,
         )
     return replace(run, effective=policy.effective)
+
+
+def as_begun(runs: Sequence[Run]) -> list[Run]:
+    """``runs``, whose logs lie in one directory for each strategy; those that start from a store go on as they began.
+
+    The first log of a strategy that exists decides for all its runs, so that all seeds start from the same trials.
+    Raises SearchlabError if the log is damaged, or if its stores do not hold any more what it started from.
+    """
+    begun: dict[Path, Header] = {}
+    for run in runs:
+        if run.warm_start.stores and run.log.parent not in begun and (held := read_held(run.log)) is not None:
+            begun[run.log.parent] = held.header
+    return [
+        _from(run, begun[run.log.parent]) if run.warm_start.stores and run.log.parent in begun else run for run in runs
+    ]
+
+
+def _from(run: Run, header: Header) -> Run:
+    """``run`` with the warm start of ``header``. Logs that were named since are added, and so refused later."""
+    warm = run.warm_start
+    known = {one.digest: one for one in (*warm.own, *warm.others)}
+    runs = [known.get(digest) or _stored(run, digest) for digest in header.warm_start]
+    runs += [one for digest, one in known.items() if not one.stored and digest not in header.warm_start]
+    again = usable(runs, run.searched.plugin, run.space, run.strategy.features)
+    return replace(run, warm_start=replace(again, stores=warm.stores))
+
+
+def _stored(run: Run, digest: str) -> EarlierRun:
+    for store in run.warm_start.stores:
+        if (log := store.log_of(digest)) is not None:
+            return EarlierRun(log, digest, run.settings.statistic, stored=True)
+    paths = ", ".join(str(store.path) for store in run.warm_start.stores)
+    raise SearchlabError(
+        f"a run in {run.log.parent} started from a log, of digest {digest}, that {paths} does not hold; add that log "
+        f"to the store, or choose another place for the log of this run"
+    )
+
+
+def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
+    """The runs of the ``part``-th (from 1) of ``parts`` shards, in their order.
+
+    The shards of a study are as large as each other, but for one run, and each run is in one of them. Runs are dealt
+    out in the order of a hash of their names, so that no shard has the slow strategies.
+    """
+    if not 1 <= part <= parts:
+        raise SearchlabError(f"the shard must be i/n with i from 1 to n, not {part}/{parts}")
+    order = sorted(runs, key=lambda run: hashlib.sha256(run.log.as_posix().encode()).digest())
+    own = {run.log for run in order[part - 1 :: parts]}
+    return [run for run in runs if run.log in own]
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """``"2/8"`` as (2, 8). Raises SearchlabError."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None:
+        raise SearchlabError(f"the shard must be i/n, as 1/4, not {text!r}")
+    return int(found[1]), int(found[2])

@@ -30,12 +30,10 @@ from ..policy import POLICIES
 from ..schema import explained
 from ..target import resolve_target
 from ..workload import parse_workload
-from .begun import as_begun
 from .execute import execute, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
 from .given import Given, named, spelled
-from .plan import OnRun, Run, Searched, Strategy, plan_run
+from .plan import OnRun, Run, Searched, Strategy, as_begun, in_shard, plan_run
 from .progress import shown
-from .shards import in_shard
 from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
 from .warm_start import EarlierRun, StoredRuns, WarmStart, check_used, earlier_runs
 

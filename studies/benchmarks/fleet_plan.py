@@ -28,7 +28,7 @@ from fleet_soak import KEY, Program, free_ports, wait_for
 
 from searchlab.fleet.plan import plan_fleet, start_seconds
 from searchlab.measure.build_pool import BuildPool
-from searchlab.run.searcher import Searcher
+from searchlab.run.loop import Searcher
 from searchlab.run.study import Study
 
 LOOK_SECONDS = 0.5

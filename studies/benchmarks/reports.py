@@ -34,7 +34,7 @@ from searchlab.log.format import Log, Record, read_log
 from searchlab.log.header import Header, RandomDraws
 from searchlab.measure.contract import Whole
 from searchlab.plugins import Plugin
-from searchlab.run.draws import random_draws
+from searchlab.run.loop import random_draws
 
 TABLES = Path(__file__).parent.parent / "suite" / "v1" / "tables"
 STRATEGIES = 12

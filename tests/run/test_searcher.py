@@ -10,7 +10,7 @@ import numpy as np
 
 from searchlab import Config, NeverTwice, Study
 from searchlab.records import Trial
-from searchlab.run.searcher import Searcher
+from searchlab.run.loop import Searcher
 from tests.support import toys
 from tests.support.logs import write_table
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError
-from searchlab.run.plan import Run
-from searchlab.run.shards import in_shard, parse_shard
+from searchlab.run.plan import Run, in_shard, parse_shard
 from tests.support.cli import searchlab
 from tests.support.executing import decided_in, table_study
 
