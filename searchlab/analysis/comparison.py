@@ -13,8 +13,7 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..log import html
 from ..log.columns import Columns, Texts
-from ..log.frame import study_frame
-from ..log.result import Result
+from ..log.result import Result, study_frame
 from .charts.figures import BY_TRIALS, Charts, View, all_charts
 from .charts.figures import Figure as LineChart
 from .charts.pictures import (

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays import Array, Floats
 from ..log.columns import Columns
-from ..log.header import Header
+from ..log.format import Header
 from .stats.curves import Band, band_over_seconds, band_over_trials, best_so_far, gflops
 from .stats.random_search import Draws, RandomSearch
 from .stats.targets import hitting_times, precision_targets, seconds_of_hits

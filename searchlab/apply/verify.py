@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import Log
-from ..log.header import Header
+from ..log.format import Header, Log
 from ..log.noise import noise
 from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name

@@ -16,8 +16,7 @@ from typing import Annotated, Any, NoReturn, Protocol, TypeVar
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import Record, read_bytes
-from ..log.header import Header
+from ..log.format import Header, Record, read_bytes
 from ..plugins import Plugin
 from ..records import Failure, Statistic
 from ..space import Config, Space, Value

@@ -17,8 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..log.format import Record
-from ..log.header import Header
+from ..log.format import Header, Record
 from ..log.writer import LogWriter, pack
 from ..plugins import Plugin
 from ..space import Config

@@ -26,8 +26,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, first_line
-from ..log.format import Record
-from ..log.header import FORMAT, Header
+from ..log.format import FORMAT, Header, Record
 from ..metaschedule import TracedSpace
 from ..space import Config, Space, Value
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm

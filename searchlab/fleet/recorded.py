@@ -14,8 +14,7 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
-from ..log.format import Ended, Log, Record, read_header, read_log
-from ..log.header import Header
+from ..log.format import Ended, Header, Log, Record, read_header, read_log
 from ..run.plan import Run
 from .simulate import TrialTimes
 

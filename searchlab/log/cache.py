@@ -25,8 +25,7 @@ from ..arrays import Array
 from ..errors import SearchlabWarning
 from ..schema import UNREADABLE
 from .columns import METRICS, Columns, Texts, charge, objects, read_columns
-from .format import Ended, Final
-from .header import Header
+from .format import Ended, Final, Header
 
 if TYPE_CHECKING:
     import pyarrow as pa

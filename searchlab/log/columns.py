@@ -24,20 +24,23 @@ from ..costmodel.quality import ModelQuality
 from ..records import FAILURES, Statistic, cost_of
 from ..schema import UNREADABLE
 from ..workload import Workload, parse_workload
-from .charges import batch_starts, charged
 from .format import (
+    DRAFT,
+    FORMAT,
     STARTS,
     ConfigJson,
     Ended,
     Final,
+    Header,
     Log,
     Record,
     batch_numbers,
+    batch_starts,
+    charged,
     check_follows,
     decode_log,
     read_bytes,
 )
-from .header import DRAFT, FORMAT, Header
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
 """What is kept of each :class:`~searchlab.costmodel.quality.ModelQuality`: the columns of :attr:`Columns.qualities`."""
@@ -121,7 +124,7 @@ class Columns:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where its batches begin: see :func:`~searchlab.log.charges.batch_starts`."""
+        """Where its batches begin: see :func:`~searchlab.log.format.batch_starts`."""
         return batch_starts(self.batches, [self.trials])
 
     @cached_property

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..workload import parse_workload
-from .charges import batch_starts
-from .format import Ended, Log, Record, batch_numbers, read_bytes, scan
-from .header import Header
+from .format import Ended, Header, Log, Record, batch_numbers, batch_starts, read_bytes, scan
 
 PAUSE = 600.0
 """Seconds between two trials from which on the run was interrupted between them: no trial takes so long."""

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..workload import parse_workload
-from .format import Ended, Final, Record, read_bytes, scan
-from .header import Header
+from .format import Ended, Final, Header, Record, read_bytes, scan
 from .lock import lock
 
 

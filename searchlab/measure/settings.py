@@ -7,7 +7,7 @@ Each kind answers for itself:
 - ``measurable(base)``: the workload, and the fingerprint of the space, of every run that it can measure; None where
   it can measure any.
 - ``machine(target, base)``: the machine that is measured, as
-  :attr:`~searchlab.log.header.Header.measured_on` names it; empty where it is not known.
+  :attr:`~searchlab.log.format.Header.measured_on` names it; empty where it is not known.
 - ``make(target, known, base)``: the measurer; ``known`` are the programs that need not be measured again.
 - ``exclusive``: whether this machine is measured, so that runs beside each other would disturb each other.
 - ``replays``: whether it answers from recorded measurements, and measures nothing.

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import read_header
-from ..log.header import Header
+from ..log.format import Header, read_header
 from ..plugins import Plugin
 from ..schema import explained
 from ..space import Space

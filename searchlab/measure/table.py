@@ -19,8 +19,7 @@ import numpy as np
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import find_logs, read_header, read_log
-from ..log.header import Header
+from ..log.format import Header, find_logs, read_header, read_log
 from ..machine.host import own_cores
 from ..plugins import Plugin
 from ..records import Measurement, Statistic

@@ -19,7 +19,7 @@ import msgspec
 from ..errors import SearchlabError, SearchlabWarning, described
 from ..executors.contract import RunExecutor
 from ..log.format import Log, read_bytes, read_held, read_log
-from ..log.lease import LeasedFile
+from ..log.writer import LeasedFile
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import KnownPrograms
 from ..plugins import trusts

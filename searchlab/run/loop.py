@@ -18,8 +18,7 @@ from ..costmodel import scores_of
 from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError
-from ..log.format import Ended, Log, Record
-from ..log.header import RandomDraws
+from ..log.format import Ended, Log, RandomDraws, Record
 from ..log.noise import sentinel
 from ..log.writer import LogWriter
 from ..machine.host import library_versions

@@ -17,8 +17,7 @@ from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.budget import Budget
-from ..log.format import read_held
-from ..log.header import Header, RandomDraws
+from ..log.format import Header, RandomDraws, read_held
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginSpec
@@ -147,7 +146,7 @@ class Run:
 
     seconds, stop_after: the other parts of its budget; see :class:`~searchlab.log.budget.Budget`.
     effective: options that the policy replaces; see :attr:`~searchlab.policy.Policy.effective`. contrasts: the pairs
-    of strategies that its study registers. starts: see :attr:`Header.starts <searchlab.log.header.Header.starts>`.
+    of strategies that its study registers. starts: see :attr:`Header.starts <searchlab.log.format.Header.starts>`.
     """
 
     searched: Searched

@@ -19,9 +19,8 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
 from ..log.html import facts
-from ..log.plan import PlannedRun, write_plan
+from ..log.plan import JSON, TOML, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results
-from ..log.study_file import JSON, TOML, keep_study
 from ..measure.settings import Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Count, checked

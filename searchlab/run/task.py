@@ -18,7 +18,7 @@ from typing import Any, Self
 import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.lease import LogBusy
+from ..log.writer import LogBusy
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import KnownPrograms, Measurer
 from ..measure.settings import Settings

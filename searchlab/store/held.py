@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..errors import encodable
-from ..log.header import Header
+from ..log.format import Header
 from ..target import Target
 from ..workload import parse_workload
 
@@ -18,7 +18,7 @@ class Key(msgspec.Struct, frozen=True):
     """What was measured, and where. Programs of different keys are never compared.
 
     workload: as it is spelled. target: see :func:`spelled_target`. machine: see
-    :attr:`~searchlab.log.header.Header.measured_on`. space: the name of its plug-in. fingerprint: of the space.
+    :attr:`~searchlab.log.format.Header.measured_on`. space: the name of its plug-in. fingerprint: of the space.
     """
 
     workload: str

@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import Ended, Log, Record, read_log, unpacked
-from ..log.header import Header, RandomDraws
+from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpacked
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..plugins import Plugin

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import Log, Record, read_log
-from ..log.header import TABLE
+from ..log.format import TABLE, Log, Record, read_log
 from ..log.writer import check_identity, pack
 from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
-from ..log.header import Passes
+from ..log.format import Passes
 from ..measure.contract import CannotMeasure, Remeasurer
 from ..records import Trial
 from ..schema import UNREADABLE

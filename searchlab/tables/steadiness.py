@@ -7,8 +7,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from ..log.format import Log
-from ..log.header import TABLE, Passes
+from ..log.format import TABLE, Log, Passes
 from .passes import DRIFTED
 
 READINGS = 64

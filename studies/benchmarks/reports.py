@@ -30,8 +30,7 @@ import numpy as np
 import psutil
 
 from searchlab.costmodel.quality import ModelQuality
-from searchlab.log.format import Log, Record, read_log
-from searchlab.log.header import Header, RandomDraws
+from searchlab.log.format import Header, Log, RandomDraws, Record, read_log
 from searchlab.measure.contract import Whole
 from searchlab.plugins import Plugin
 from searchlab.run.loop import random_draws

@@ -13,8 +13,7 @@ from searchlab.analysis.model import Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.stats.random_search import Draws
 from searchlab.analysis.summary import summarize
-from searchlab.log.format import Final, Finalist, read_log
-from searchlab.log.header import RandomDraws
+from searchlab.log.format import Final, Finalist, RandomDraws, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES

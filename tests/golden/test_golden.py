@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import searchlab
-from searchlab.log.format import Ended, Final, Record, read_log
-from searchlab.log.header import Header
+from searchlab.log.format import Ended, Final, Header, Record, read_log
 from searchlab.log.result import load_log
 from searchlab.measure.suite import find_suite
 from tests.golden.make_golden import DATA, GUIDED, TARGET

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.study_file import JSON, TOML, kept_studies
+from searchlab.log.plan import JSON, TOML, kept_studies
 from searchlab.run.study import Study
 from tests.support import toys
 from tests.support.logs import write_table

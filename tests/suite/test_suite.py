@@ -238,7 +238,7 @@ def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results:
     logs = sorted(results.rglob("random/*.jsonl"))
     other = tmp_path / "other.jsonl"
     shutil.copy(logs[0], other)
-    with pytest.raises(SearchlabError, match=r"other.jsonl: another log is of 'random' with seed 0 too"):
+    with pytest.raises(SearchlabError, match=r"other.jsonl: another log has strategy 'random' and seed 0 too"):
         collect(suite, [*logs, other])
     other.write_text(logs[0].read_text().replace('"digest":"', '"digest":"0', 1))
     with pytest.raises(SearchlabError, match=r"was not answered by mini/.* as it is now"):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.log.format import Final, Finalist, Log, Record, read_log
-from searchlab.log.header import Header
+from searchlab.log.format import Final, Finalist, Header, Log, Record, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial

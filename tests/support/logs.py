@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from searchlab.log.format import Record
-from searchlab.log.header import Header
+from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from searchlab.conformance.toys import Cost
-from searchlab.log.format import Record
-from searchlab.log.header import Header
+from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Trial

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Record, read_log
-from searchlab.log.header import Header
+from searchlab.log.format import Header, Record, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Record
-from searchlab.log.header import Header
+from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.space import Space

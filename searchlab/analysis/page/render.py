@@ -21,8 +21,8 @@ from markupsafe import Markup
 
 from ...arrays import Ints
 from ...errors import encodable
-from ...log.header import Header
-from ...log.study_file import kept_studies
+from ...log.format import Header
+from ...log.plan import kept_studies
 from ...plugins import Plugin
 from ..charts.figures import Bars, Charts, Figure, Series, View, eventful, short
 from ..charts.style import COLOURS

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.log.study_file import TOML
+from searchlab.log.plan import TOML
 from tests.support.analysis.browser import Browser, find_browser
 from tests.support.analysis.logs import write
 

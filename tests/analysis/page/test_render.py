@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from searchlab.analysis import report
 from searchlab.analysis.page.render import embedded
 from searchlab.console import one_line
-from searchlab.log.study_file import TOML
+from searchlab.log.plan import TOML
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlab.log.format import Ended, Record
-from searchlab.log.header import Header
+from searchlab.log.format import Ended, Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Failure

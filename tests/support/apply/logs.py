@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
-from searchlab.log.format import Record
-from searchlab.log.header import Header
+from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial

@@ -16,8 +16,7 @@ from tvm_ffi import structural_equal
 from searchlab import apply_history_best, resolve_target
 from searchlab.arrays import Array
 from searchlab.errors import SearchlabWarning
-from searchlab.log.format import Record
-from searchlab.log.header import Header
+from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
