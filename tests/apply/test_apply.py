@@ -138,7 +138,7 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
     refused("is for aarch64-linux-gnu, which the compiler .* export it to", arm)
     export_library([arm], tmp_path / "arm.o")
     assert (tmp_path / "arm.o").read_bytes()[18] == 183  # the machine that an ELF file is for: AArch64
-    refused("is there already", arm, out="arm.o")
+    refused("already exists", arm, out="arm.o")
     monkeypatch.setenv("CXX", str(tmp_path / "absent"))
     refused("does not link", real_log)
     assert not (tmp_path / "best.so").exists()

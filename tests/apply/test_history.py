@@ -258,7 +258,7 @@ def test_logs_of_another_target_do_not_count(tmp_path: Path) -> None:
     module = legal(lambda _, a, b: relax.op.matmul(a, b), (64, 64), (64, 64))
     fast = made_log(tmp_path / "fast.jsonl", "knob-template").path  # its best takes less than 1e-3
     slow = log_of(tmp_path / "slow.jsonl", "gemm:64x64x64", "knob-template")
-    with pytest.raises(SearchlabError, match="the logs are of 2 targets: .* choose one of them with target="):
+    with pytest.raises(SearchlabError, match="the logs are for 2 targets: .* choose one of them with target="):
         apply_history_best(module, tmp_path)
     for target, log in ((HERE, slow), (OTHER, fast)):
         made = apply_history_best(module, tmp_path, target)

@@ -166,9 +166,9 @@ def test_what_cannot_be_verified_here_is_refused_in_a_sentence(tmp_path: Path) -
             verify_log(log)
 
     refused("was measured on 'another CPU', and this is", host={"cpu": "another CPU"})
-    refused("is of programs for 'aarch64-linux-gnu'", target={"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
+    refused("contains programs for 'aarch64-linux-gnu'", target={"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
     refused("contains programs for the CPU '[a-z0-9-]+', and this one is", target=another_cpu())
-    refused("is of programs on 4096 cores", target={"kind": "native", "num-cores": 4096})
+    refused("is for 4096 cores", target={"kind": "native", "num-cores": 4096})
     refused("no CUDA device was found|do not run on the GPU of this machine", target={"kind": "cuda", "arch": "sm_35"})
     refused("on the devices 'pi' of a fleet", measure={"kind": "rpc", "key": "pi"})
     refused("measured in a way that this searchlab does not know", measure={"kind": "local", "warmth": 3})

@@ -186,8 +186,8 @@ def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "is empty"), ("\n\n", "is empty"), ("hello\n", "line 1 is not JSON"), ("[1]", "line 1 is no record"),
-     ('{"searchlab_log": 1}', "line 1 is no record"), (DEEP, "line 1 is not JSON")],
+    [("", "is empty"), ("\n\n", "is empty"), ("hello\n", "line 1 is not JSON"), ("[1]", "line 1 is not a record"),
+     ('{"searchlab_log": 1}', "line 1 is not a record"), (DEEP, "line 1 is not JSON")],
 )  # fmt: skip
 def test_foreign_files(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)

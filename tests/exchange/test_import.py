@@ -252,7 +252,7 @@ def test_a_log_may_be_compressed(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     imported(ANSOR, tmp_path / "a.jsonl")
-    with pytest.raises(SearchlabError, match="there already"):
+    with pytest.raises(SearchlabError, match="already exists"):
         imported(ANSOR, tmp_path / "a.jsonl")
 
 

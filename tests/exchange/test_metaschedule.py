@@ -179,7 +179,7 @@ def test_a_log_of_ours_has_its_own_target(tmp_path: Path) -> None:
 def test_a_database_is_not_added_to(tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
     export_logs([log.path], "metaschedule", tmp_path / "db")
-    with pytest.raises(SearchlabError, match="there already"):
+    with pytest.raises(SearchlabError, match="already exists"):
         export_logs([log.path], "metaschedule", tmp_path / "db")
 
 

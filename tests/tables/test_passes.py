@@ -160,7 +160,7 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
     assert readings[trials[3].measurement.program].failed == "it crashed"
     assert trials[3] not in timed.fastest() and len(timed.blocks[FINAL, 0].programs) == 5
     (tmp_path / "passes.jsonl").unlink()
-    with pytest.raises(SearchlabError, match="tells how steady the machine is fails now"):
+    with pytest.raises(SearchlabError, match="the sentinel program fails now"):
         passes(tmp_path, trials).time(Machine(broken=[timed.sentinel.measurement.program]))
 
 
