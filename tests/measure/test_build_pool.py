@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import psutil
 import pytest
 
 from searchlab.measure.build_pool import BuildPool
+from searchlab.measure.messages import Built
+from searchlab.measure.process import MeasuringWorker, Spoiled
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
@@ -64,3 +67,22 @@ def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
     processes = [psutil.Process(process.pid) for process in pool.ready(pool.holding(space), 2)]
     pool.close()
     assert pool.processes == [] and not any(process.is_running() for process in processes)
+
+
+def test_a_program_whose_process_was_spoilt_as_it_compiled_is_compiled_again(
+    pool: BuildPool, space: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recv = MeasuringWorker.recv
+    spoilt: list[Built] = []
+
+    def spoil(worker: MeasuringWorker, *expected: type[Any]) -> Any:
+        answer = recv(worker, *expected)
+        if isinstance(answer, Built) and not spoilt:
+            spoilt.append(answer)
+            worker.end()
+            raise Spoiled("answered what it was not asked")
+        return answer
+
+    monkeypatch.setattr(MeasuringWorker, "recv", spoil)
+    builds = pool.build(space, configs("none", "none"))
+    assert spoilt and builds.built.keys() == {builds.programs[0]} == {builds.programs[1]} and not builds.failures
