@@ -78,7 +78,7 @@ AUTOTVM_CHANGES = [
     (put("input", []), "its task is not"),
     (put("config", {}), "line 2 is damaged.*entity"),
     (put("config", "entity", [["tile_y"]]), "line 2 is damaged"),
-    (lambda r: "{}", "no record of AutoTVM"),
+    (lambda r: "{}", "not a record of AutoTVM"),
     (lambda r: "[]", "line 2 is damaged"),
 ]
 

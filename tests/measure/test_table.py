@@ -253,10 +253,10 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
 def test_a_study_is_of_the_workloads_and_spaces_that_its_tables_hold(tmp_path: Path) -> None:
     for kind in (toys.Small, toys.Dependent):
         write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
-    spaces = ["tests.support.toys:Small", "tests.support.toys:Dependent", "tests.support.toys:One"]
+    spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "One")]
     cells, left_out = study(str(tmp_path), spaces=spaces).plan()
     assert [item.searched.plugin.name for item in cells] == spaces[:2]
-    assert left_out == ["gemm:64x64x64 is not searched in tests.support.toys:One: no table holds it for this target"]
+    assert left_out == [f"gemm:64x64x64 is not searched in {spaces[2]}: no table holds it for this target"]
 
 
 def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
