@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
-from ..log import html
 from ..log.columns import Columns, Texts
-from ..log.result import Result, study_frame
+from ..log.result import Result, html_paragraphs, html_table, study_frame
 from .charts.figures import BY_TRIALS, Charts, View, all_charts
 from .charts.figures import Figure as LineChart
 from .charts.pictures import (
@@ -331,14 +330,14 @@ class Comparison:
     def _repr_html_(self) -> str:
         shown = self.summary.workloads[:_MOST]
         overall = self.summary.overall
-        text = html.paragraphs([overall.verdict] if overall else [])
+        text = html_paragraphs([overall.verdict] if overall else [])
         for item in shown:
             ranking = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target))
             heads = ["strategy", *(head.title for head in ranking.heads)]
             rows = [(name, *(cell.text + cell.beside for cell in cells)) for name, cells in ranking.rows]
-            text += html.table(heads, rows, caption=item.workload) + html.paragraphs([item.verdict])
+            text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
         left = len(self.summary.workloads) - len(shown)
-        return text + html.paragraphs([f"and {left} more workloads: see strategies_frame()"] * bool(left))
+        return text + html_paragraphs([f"and {left} more workloads: see strategies_frame()"] * bool(left))
 
     def _item(self, workload: object) -> WorkloadSummary:
         items = {item.workload: item for item in self.summary.workloads}

@@ -20,7 +20,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from ..log.noise import fastest
+from ..log.result import fastest
 from ..log.traces import TRUST, TraceReply, TraceRequest
 from ..plugins import Plugin, trusts
 from ..space import SPACES

@@ -14,13 +14,11 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning, encodable
-from ..log.budget import Budget
-from ..log.cache import read_logs
-from ..log.columns import Columns, Texts
+from ..log.columns import Columns, Texts, read_logs
 from ..log.format import Log, find_logs
-from ..log.lock import is_locked
-from ..log.noise import largest_drift
-from ..log.plan import PLAN, read_plan
+from ..log.plan import PLAN, Budget, read_plan
+from ..log.result import largest_drift
+from ..log.writer import is_locked
 from .runs import ComparedRuns, LoggedRun, WorkloadRuns
 from .words import listed
 
@@ -42,10 +40,10 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a
     suite count as workloads of their own, also where two are of one workload.
 
-    readings: False where :func:`~searchlab.log.cache.read_logs` need not read them.
+    readings: False where :func:`~searchlab.log.columns.read_logs` need not read them.
 
     A log that is named twice is read once. Many logs in one directory get a cache there: see
-    :mod:`searchlab.log.cache`. Where one directory is read, a report names each log relative to it; else by its whole
+    :mod:`searchlab.log.columns`. Where one directory is read, a report names each log relative to it; else by its whole
     path, as it was given.
 
     Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..log.noise import ROUNDS
+from ..log.result import ROUNDS
 from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..records import Failure, Trial

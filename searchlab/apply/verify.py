@@ -15,8 +15,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import Header, Log
-from ..log.noise import noise
-from ..log.result import Result, load_log
+from ..log.result import Result, load_log, noise
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model
 from ..measure.local import LocalMeasurer

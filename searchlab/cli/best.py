@@ -79,10 +79,9 @@ def _bests(where: Path) -> list[Best]:
     """The best of the log ``where``; or the best of each workload in the directory ``where``."""
     import numpy as np
 
-    from ..log.cache import read_logs
+    from ..log.columns import read_logs
     from ..log.format import find_logs
-    from ..log.noise import fastest
-    from ..log.result import load_log
+    from ..log.result import fastest, load_log
 
     if not where.is_dir():
         return [load_log(where).best]
@@ -101,7 +100,7 @@ def _bests(where: Path) -> list[Best]:
 
 
 def _record(fastest: Best) -> dict[str, Any]:
-    from ..log.noise import drift, noise
+    from ..log.result import drift, noise
 
     log = fastest.result.log
     return {
@@ -120,7 +119,7 @@ def _record(fastest: Best) -> dict[str, Any]:
 
 def _say_best(fastest: Best, named: bool) -> None:
     """Print ``fastest``. named: with its log."""
-    from ..log.noise import sentences
+    from ..log.result import sentences
 
     log = fastest.result.log
     out.print(

@@ -22,7 +22,7 @@ def log_check(
 ) -> None:
     """Say what is wrong with logs, and in which lines. The exit code is 1 where anything is wrong."""
     from ..log.format import find_logs
-    from ..log.repair import examine
+    from ..log.writer import examine
 
     examined = [examine(path) for given in files for path in find_logs(given)]
     if not examined:
@@ -48,7 +48,7 @@ def log_check(
 @logs.command(name="repair")
 def log_repair(file: Annotated[Path, typer.Argument(help="The log to repair.", metavar="FILE")]) -> None:
     """Repair a damaged log up to the first trial that is lost, so that its run can go on. All that follows is kept."""
-    from ..log.repair import repair
+    from ..log.writer import repair
 
     done = repair(file)
     if done is None:

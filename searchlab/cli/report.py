@@ -46,7 +46,7 @@ def report(
     from ..analysis import report as write_report
     from ..analysis import report_directory
     from ..log.format import find_logs
-    from ..log.lock import is_locked
+    from ..log.writer import is_locked
     from ..watch.state import Watched
 
     if any(path.suffix == ".toml" for path in where):

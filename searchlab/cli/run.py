@@ -83,7 +83,7 @@ def run(
 
 
 def _say_forecast(runs: Sequence[Run], left_out: Sequence[str], directory: Path) -> None:
-    from ..run.forecast import forecast
+    from ..run.study import forecast
 
     for reason in left_out:
         out.print(f"note: {reason}", soft_wrap=True)

@@ -17,7 +17,7 @@ def schema() -> None:
     from ..costmodel import COST_MODELS
     from ..executors.contract import EXECUTORS
     from ..policy import POLICIES
-    from ..run.spec import StudySpec
+    from ..run.study import StudySpec
     from ..space import SPACES
 
     whole = msgspec.json.schema(StudySpec)

@@ -93,7 +93,7 @@ def complain(title: str, style: str, said: str) -> None:
 @contextmanager
 def interruptible(resume: str) -> Iterator[None]:
     """End cleanly on Ctrl-C and SIGTERM, and say how to go on."""
-    from ..run.busy import busy
+    from ..run.loop import busy
 
     doing = ""
 

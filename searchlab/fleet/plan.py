@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import SearchlabError
-from ..log.budget import UNLIMITED
 from ..log.format import find_logs
+from ..log.plan import UNLIMITED
 from ..measure.build_pool import BuildPool
 from ..measure.process import START_SECONDS
 from ..run.plan import Run

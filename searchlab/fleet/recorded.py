@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
-from ..log.budget import UNLIMITED
 from ..log.format import Ended, Header, Log, Record, read_header, read_log
+from ..log.plan import UNLIMITED
 from ..run.plan import Run
 from .simulate import TrialTimes
 

@@ -13,7 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
 from ..errors import SearchlabError
-from ..log.lock import lock
+from ..log.writer import lock
 from .ranges import Ranges
 
 

@@ -15,8 +15,7 @@ from ..measure.settings import TableSettings
 from ..measure.table import TableMeasurer
 from ..plugins import Plugin
 from ..policy import POLICIES
-from ..run.spec import NamedPolicy
-from ..run.study import Study
+from ..run.study import NamedPolicy, Study
 from ..workload import parse_workload
 from .compare import Comparison, above, verdict
 from .journal import Journal

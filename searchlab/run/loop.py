@@ -7,8 +7,12 @@ told the logged trials. The configs that follow are measured.
 from __future__ import annotations
 
 import math
+import statistics
+import threading
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 import msgspec
@@ -17,17 +21,15 @@ from ..analysis.stats.random_search import Draws
 from ..costmodel import scores_of
 from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
-from ..errors import InvalidConfig, SearchlabError
-from ..log.format import Ended, Log, RandomDraws, Record
-from ..log.noise import sentinel
+from ..errors import InvalidConfig, SearchlabError, SearchlabWarning
+from ..log.format import Ended, Final, Finalist, Log, RandomDraws, Record
+from ..log.result import MARGIN, ROUNDS, sentinel
 from ..log.writer import LogWriter
 from ..machine.host import library_versions
-from ..measure.contract import Measurer, Remeasurer, Whole
+from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
 from ..policy import POLICIES
 from ..records import Trial
-from ..space import Config
-from .busy import taking
-from .finalists import finish, time_sentinel
+from ..space import Config, Space
 from .plan import OnTrial, Run
 
 
@@ -289,3 +291,101 @@ class Recorder:
             return None
         first = sentinel(done) if (self._searcher.batches - 1) % measurer.sentinel == 0 else None
         return time_sentinel(measurer, self._space, first) if first else None
+
+
+PATIENCE = 60.0
+"""Seconds that a policy may take for a call before the user is told."""
+
+LOOK_SECONDS = 1.0
+
+
+class _Doing:
+    """A call of a policy."""
+
+    def __init__(self, policy: str, method: str) -> None:
+        self.policy = policy
+        self.method = method
+        self.since = time.monotonic()
+        self.warned = False
+
+
+_doing: list[_Doing] = []
+_watch: threading.Thread | None = None
+
+
+def busy(least: float = 0.0) -> str:
+    """What a policy of this process has been doing for ``least`` seconds or more, a sentence; empty if nothing."""
+    for doing in _doing[-1:]:
+        if (seconds := time.monotonic() - doing.since) >= least:
+            return f"{doing.method} of policy {doing.policy!r} has taken {seconds:.0f} s"
+    return ""
+
+
+@contextmanager
+def taking(policy: str, method: str) -> Iterator[None]:
+    """Within, ``method`` of ``policy`` is called. Warns (SearchlabWarning) once where it takes longer than PATIENCE."""
+    global _watch
+    if _watch is None or not _watch.is_alive():  # it ends with a process, and a fork has none
+        _watch = threading.Thread(target=_look, daemon=True)
+        _watch.start()
+    doing = _Doing(policy, method)
+    _doing.append(doing)
+    try:
+        yield
+    finally:
+        _doing.remove(doing)
+
+
+def _look() -> None:
+    while True:
+        time.sleep(LOOK_SECONDS)
+        for doing in _doing[-1:]:
+            if not doing.warned and (said := busy(PATIENCE)):
+                doing.warned = True
+                text = f"{said}, and it may never end; Ctrl-C ends the run and keeps what was measured"
+                warnings.warn(text, SearchlabWarning, stacklevel=1)
+
+
+SENTINEL_ROUNDS = 3
+"""How many times the sentinel is timed at a reading."""
+
+
+def time_sentinel(measurer: Remeasurer, space: Space, trial: Trial) -> float | None:
+    """Seconds that the program of ``trial`` takes now; None if it fails now."""
+    try:
+        return statistics.median(measurer.remeasure(space, [trial], SENTINEL_ROUNDS)[0])
+    except CannotMeasure:
+        return None
+
+
+def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
+    """Measure the fastest programs of ``trials`` again; None if there is none, or (with a warning) if one fails now."""
+    fastest: dict[str, Trial] = {}
+    for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: the first of equal trials
+        if math.isfinite(trial.cost) and not trial.measurement.pruned:
+            fastest.setdefault(trial.measurement.program, trial)
+    close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
+    chosen = close[: measurer.finalists]
+    if not chosen:
+        return None
+    try:
+        seconds = measurer.remeasure(space, chosen, ROUNDS)
+    except CannotMeasure as error:
+        warnings.warn(
+            f"the fastest trials could not be measured again ({error}); run this again to try once more",
+            SearchlabWarning,
+            stacklevel=2,
+        )
+        return None
+    finalists = tuple(Finalist(trial.index, values) for trial, values in zip(chosen, seconds, strict=True))
+    return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
+
+
+def finish(space: Space, measurer: Measurer, log: LogWriter, trials: Sequence[Trial]) -> None:
+    """End a run: measure its finalists again and log them, if the measurer can and the log has none yet."""
+    has_final = log.final is not None and log.final.trials == len(trials)
+    if isinstance(measurer, Remeasurer) and measurer.finalists and not has_final:
+        final = measure_finalists(measurer, space, trials)
+        if final is not None:
+            log.append(final)
+            log.sync()

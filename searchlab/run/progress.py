@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ..console import Terminal
 from ..errors import SearchlabError
-from ..log.budget import UNLIMITED
+from ..log.plan import UNLIMITED
 from ..records import Trial
 from ..workload import parse_workload
 from .plan import OnRun, OnTrial, Run

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
@@ -18,23 +19,360 @@ from rich.console import Console
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
-from ..log.html import facts
-from ..log.plan import JSON, TOML, PlannedRun, keep_study, write_plan
-from ..log.result import Result, Results
-from ..measure.settings import Settings
+from ..log.format import Log, read_held
+from ..log.plan import JSON, TOML, UNLIMITED, Budget, PlannedRun, keep_study, write_plan
+from ..log.result import Result, Results, html_facts
+from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Count, checked
-from ..plugins import Plugin
+from ..plugins import Plugin, PluginKind
 from ..policy import POLICIES
 from ..schema import explained
-from ..target import resolve_target
-from ..workload import parse_workload
+from ..space import SPACES, Space
+from ..target import Target, resolve_target
+from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
-from .given import Given, named, spelled
-from .plan import OnRun, Run, Searched, Strategy, as_begun, in_shard, plan_run
+from .plan import (
+    EarlierRun,
+    OnRun,
+    Run,
+    Searched,
+    StoredRuns,
+    Strategy,
+    WarmStart,
+    as_begun,
+    check_used,
+    earlier_runs,
+    in_shard,
+    plan_run,
+)
 from .progress import shown
-from .spec import OF_SUITE, Named, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
-from .warm_start import EarlierRun, StoredRuns, WarmStart, check_used, earlier_runs
+
+OF_SUITE = ("workloads", "spaces", "target", "measure")
+"""The keys of a study that the tables of a suite bring."""
+
+FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar", "curve"]
+"""The features of a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
+
+
+class NamedPlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name of a plug-in, and the options of its constructor."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+    @property
+    def plugin(self) -> Plugin:
+        return Plugin(self.name, self.options)
+
+
+class Named(NamedPlugin, frozen=True):
+    """A space; ``label`` is its name in pictures and tables."""
+
+    label: str = ""
+
+
+class NamedCostModel(NamedPlugin, frozen=True):
+    """A cost model, and its features.
+
+    These are of the choices, ``knob`` or as AutoTVM has them ``autotvm-knob``; or of the scheduled module: ``program``,
+    ``per-store`` (only for pack-sum), and AutoTVM's ``itervar`` and ``curve``.
+    """
+
+    features: FeaturesName = "knob"
+    label: str = ""
+
+
+class NamedPolicy(Named, frozen=True):
+    """A policy, and what it has over the settings of the study.
+
+    batch, trials, seconds, stop_after: the design point of one strategy may be another than that of the others.
+    cost_model: the only one that this policy runs with; the cost models of the study are not tried with it. features:
+    over those of the cost model. warm_start: in place of the study's.
+    """
+
+    batch: int | None = None
+    trials: int | None = None
+    seconds: float | None = None
+    stop_after: int | None = None
+    cost_model: str | NamedPlugin | None = None
+    features: FeaturesName | None = None
+    warm_start: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        _check_counts(self)
+
+
+class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A suite of tables. noise: as for a table, whether the repeats of a measurement are drawn anew."""
+
+    name: str
+    noise: bool = False
+
+
+class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys of a study file.
+
+    Every policy (with every cost model, if it takes one) searches every workload in every space from every seed. A
+    policy whose class or entry names a cost model has only that one.
+    ``seeds`` is a list, or the number of seeds from 0 on. Each run has ``trials`` trials, asked for ``batch`` at a
+    time; by default 64, or, with ``seconds`` or ``stop_after``, as many as these allow.
+
+    seconds: of charged time (proposing, training, building, running) after which a run ends. stop_after: the number of
+    trials without a gain over 1 % of the best throughput after which it ends. A run ends where the first of these, or
+    ``trials``, is reached, with a whole batch (but for ``trials``); a study with more of them goes on.
+
+    The default target is this machine, or the target of the table; a fleet has no default.
+
+    warm_start: logs of earlier runs, directories of them, or ``"store"`` and ``"store:PATH"``, which give the runs that
+    a store holds of the same space, target and machine. Each policy is told those in the space of its run. A cost
+    model with features of programs is trained on the others, one with knob features on other shapes in the same space.
+
+    contrasts: pairs of strategies, by name or label, that the study is made to compare. They are registered in the log
+    of each run as it begins, and a report tests them with more power than all other pairs, which are exploratory.
+
+    starts: ``"shared"``: from one seed, policies that have not learned anything yet draw the same configs, and the
+    difference of two policies is that of what they do then. ``"own"``: each draws its own, by its name.
+
+    suite: a suite of tables (``v1``), one split of it (``v1/dev``), or one table (``v1/TABLE``), by name or by the
+    path of its directory. It takes the place of workloads, spaces, target and measure, which each table brings; trials
+    and seeds are by default those of its protocol.
+
+    executor: where the runs are made, as ``"local"`` or ``{ name = "slurm", options = { ... } }``; by default in this
+    process, one after the other. It changes no run.
+    """
+
+    policies: list[str | NamedPolicy]
+    workloads: list[str] = []
+    spaces: list[str | Named] = []
+    suite: str | NamedSuite | None = None
+    cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
+    seeds: int | list[int] = 1
+    trials: int | None = None
+    seconds: float | None = None
+    stop_after: int | None = None
+    batch: int = 8
+    target: str | dict[str, Any] | None = None
+    measure: Settings = LocalSettings()
+    warm_start: list[str] = []
+    contrasts: list[tuple[str, str]] = []
+    starts: Literal["shared", "own"] = "shared"
+    executor: str | NamedPlugin | None = None
+
+    def __post_init__(self) -> None:
+        for pair in self.contrasts:
+            if pair[0] == pair[1]:
+                raise ValueError(f"a contrast is of two strategies, not {list(pair)}")
+        for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
+            if not getattr(self, name):
+                place = ", or the study a suite" if name in OF_SUITE else ""
+                raise ValueError(f"{name} must have at least one entry, not []{place}")
+        _check_counts(self)
+        if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
+            raise ValueError(f"seeds must be a count of at least 1, or different numbers from 0 up, not {self.seeds}")
+
+    @property
+    def seed_list(self) -> list[int]:
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def named_suite(self) -> NamedSuite | None:
+        return NamedSuite(self.suite) if isinstance(self.suite, str) else self.suite
+
+    @property
+    def named_executor(self) -> Plugin | None:
+        given = self.executor
+        if given is None:
+            return None
+        return parse_executor(given) if isinstance(given, str) else given.plugin
+
+    @property
+    def policy_entries(self) -> list[NamedPolicy]:
+        return [NamedPolicy(entry) if isinstance(entry, str) else entry for entry in self.policies]
+
+    @property
+    def cost_model_entries(self) -> list[NamedCostModel]:
+        return [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
+
+    def budget(self, entry: NamedPolicy) -> Budget:
+        """The budget of each run of ``entry``."""
+        trials, seconds, stop_after = (
+            getattr(self if getattr(entry, name) is None else entry, name)
+            for name in ("trials", "seconds", "stop_after")
+        )
+        return budget_of(trials, seconds, stop_after)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What a study is, in words, by name."""
+
+        def names(entries: Iterable[str | Named | NamedCostModel]) -> str:
+            return ", ".join(one if isinstance(one, str) else one.label or one.name for one in entries)
+
+        budget = budget_of(self.trials, self.seconds, self.stop_after)
+        trials = "any number" if budget.trials == UNLIMITED else budget.trials
+        where = {"workloads": ", ".join(self.workloads), "spaces": names(self.spaces)}
+        return {
+            **({"suite": self.named_suite.name} if self.named_suite else where),
+            "policies": names(self.policies),
+            "cost models": names(self.cost_models),
+            "seeds": len(self.seed_list),
+            "trials": f"{trials}, asked for {self.batch} at a time",
+            **({} if self.seconds is None else {"seconds": self.seconds}),
+            **({} if self.stop_after is None else {"stop after": f"{self.stop_after} trials without a gain"}),
+        }
+
+
+def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
+    """The budget with these parts. Without ``trials`` it has 64, or no limit of them if it has another part."""
+    if trials is None:
+        trials = 64 if seconds is None and stop_after is None else UNLIMITED
+    return Budget(trials, seconds, stop_after)
+
+
+def _check_counts(settings: StudySpec | NamedPolicy) -> None:
+    """Raise ValueError for a budget that allows nothing, or a batch of less than one."""
+    for name in ("trials", "batch", "stop_after"):
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+    if settings.seconds is not None and not 0 < settings.seconds < math.inf:
+        raise ValueError(f"seconds must be more than 0, not {settings.seconds}")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the names in a study stand for.
+
+    policies: classes by name. spaces: by their label, or else by the name of their class, then by their workload.
+    """
+
+    policies: dict[str, type[Any]] = field(default_factory=dict)
+    spaces: dict[str, dict[str, Space]] = field(default_factory=dict)
+
+
+def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
+    """``data`` with the keys of a study file, in its words; and what those words stand for.
+
+    A policy, space or cost model may be given as its class, also as the ``name`` of an entry; a space also as a Space,
+    whose workload is one of the study where ``workloads`` is left out; a workload as a Workload; the target as a
+    Target; and ``measure`` as settings. Raises SearchlabError for a class of a space or a cost model that cannot be
+    found by its name.
+    """
+    plain, given = dict(data), Given()
+    for key in ("policies", "cost_models", "spaces"):
+        if isinstance(plain.get(key), list | tuple):
+            plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, given)) is not None]
+    if given.spaces and "workloads" not in plain and "suite" not in plain:
+        plain["workloads"] = list(dict.fromkeys(text for spaces in given.spaces.values() for text in spaces))
+    if isinstance(plain.get("workloads"), list | tuple):
+        plain["workloads"] = [str(one) if isinstance(one, Workload) else one for one in plain["workloads"]]
+    if isinstance(plain.get("target"), Target):
+        plain["target"] = plain["target"].to_json()
+    if isinstance(plain.get("measure"), msgspec.Struct):
+        plain["measure"] = msgspec.to_builtins(plain["measure"])
+    return plain, given
+
+
+def _name_of(value: object) -> str:
+    """A function, a class or another object of a script, as the copy of a study names it."""
+    what: Any = value if hasattr(value, "__qualname__") else type(value)
+    return f"{what.__module__}:{what.__qualname__}"
+
+
+def _entry(key: str, item: Any, given: Given) -> Any:
+    """The entry ``item`` of the list ``key`` in the words of a study file; None for a space that is in an entry."""
+    entry = dict(item) if isinstance(item, Mapping) else {"name": item}
+    name = entry.get("name")
+    if isinstance(name, Space):
+        return _space(name, entry, given)
+    if not isinstance(name, type):
+        return item
+    if key == "policies":
+        entry["name"] = POLICIES.name_of(name)
+        given.policies[entry["name"]] = name
+    else:
+        entry["name"] = _found(COST_MODELS if key == "cost_models" else SPACES, name)
+    return entry
+
+
+def _space(space: Space, entry: dict[str, Any], given: Given) -> dict[str, Any] | None:
+    if "options" in entry:
+        raise SearchlabError(f"the space {space} is made already; leave out options, {entry['options']!r}")
+    name = SPACES.name_of(type(space))
+    label = entry.get("label") or name
+    known = given.spaces.setdefault(label, {})
+    if str(space.workload) in known:
+        raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a label")
+    known[str(space.workload)] = space
+    return {**entry, "name": name} if len(known) == 1 else None
+
+
+def _found(kind: PluginKind[Any], cls: type[Any]) -> str:
+    """The name of ``cls``, by which it is found again."""
+    name = kind.name_of(cls)
+    if "<locals>" in name or kind.load(name) is not cls:
+        raise SearchlabError(
+            f"the {kind.title} {name!r} cannot be found by its name; define its class at the top level of a module"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The runs of one strategy in one space of one workload, from every seed.
+
+    runs, complete: the number of them, and of those whose logs are complete.
+    trials: to be measured still, at most; None if the budget has no number of them, and no log says what a trial takes.
+    seconds: that these take, by the trials that logs hold of the same runs, else of the same space, else of any, and no
+        more than the budget; None if none of these is known. Of a table the trials are charged as they were recorded,
+        and answered at once.
+    """
+
+    workload: str
+    space: str
+    strategy: str
+    runs: int
+    complete: int
+    trials: int | None
+    seconds: float | None
+
+
+def forecast(runs: Sequence[Run]) -> list[Forecast]:
+    """The forecast of ``runs``, in their order. Raises SearchlabError if one of their logs is damaged."""
+    groups: dict[tuple[str, str, str], list[tuple[Run, Log | None]]] = {}
+    for run in runs:
+        groups.setdefault((run.workload, run.searched.name, run.strategy.name), []).append((run, read_held(run.log)))
+    spent = {key: [log for _, log in group if log and log.records] for key, group in groups.items()}
+    forecasts = []
+    for key, group in groups.items():
+        nearest = (
+            spent[key],
+            [log for other, logs in spent.items() if other[:2] == key[:2] for log in logs],
+            [log for logs in spent.values() for log in logs],
+        )
+        logs = next((logs for logs in nearest if logs), [])
+        each = sum(float(log.elapsed[-1]) for log in logs) / sum(len(log.records) for log in logs) if logs else None
+        left = [_left(run, log, each) for run, log in group if not (log and run.budget.complete(log))]
+        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *left, strict=True))
+        forecasts.append(
+            Forecast(
+                *key, len(group), len(group) - len(left),
+                int(trials) if math.isfinite(trials) else None, seconds if math.isfinite(seconds) else None,
+            )
+        )  # fmt: skip
+    return forecasts
+
+
+def _left(run: Run, log: Log | None, each: float | None) -> tuple[float, float]:
+    """The trials and the seconds that ``run`` takes still, at most, if a trial takes ``each``; infinite if unknown."""
+    done, spent = (len(log.records), float(log.elapsed[-1])) if log and log.records else (0, 0.0)
+    trials = math.inf if run.trials == UNLIMITED else float(run.trials - done)
+    seconds = math.inf if run.seconds is None else max(0.0, run.seconds - spent)
+    if each:
+        trials, seconds = min(trials, seconds // each + 1), min(seconds, trials * each)
+    return trials, seconds
+
 
 _Place = tuple[Path, Searched, Settings]
 """A space to search, the folder of its logs, and the measurement there."""
@@ -94,7 +432,7 @@ class Study:
         """
         plain, given = spelled(data)
         study = cls._of(plain, Path(base), "the study")
-        text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=named), indent=2).decode() + "\n"
+        text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=_name_of), indent=2).decode() + "\n"
         return replace(study, given=given, copy=(JSON, text))
 
     @classmethod
@@ -332,7 +670,7 @@ class Study:
         return Results(Result(logs[run.log], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
-        return facts(self.spec.facts, caption="a study")
+        return html_facts(self.spec.facts, caption="a study")
 
     def _executor(self, given: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
         """The executor that is ``given``, else that of the study; None for this process. jobs: over its options."""

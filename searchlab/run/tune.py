@@ -20,10 +20,9 @@ from ..store import Store
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
-from .plan import OnTrial, Searched, Strategy, as_begun, plan_run
+from .plan import OnTrial, Searched, Source, Strategy, as_begun, check_used, earlier_runs, plan_run
 from .progress import shown
-from .spec import budget_of
-from .warm_start import Source, check_used, earlier_runs
+from .study import budget_of
 
 
 def tune(

@@ -20,8 +20,7 @@ from ..log.writer import check_identity, pack
 from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one
 from ..run.plan import OnRun, Run
-from ..run.spec import NamedPolicy
-from ..run.study import Study
+from ..run.study import NamedPolicy, Study
 from ..schema import explained
 from .passes import OnBlock, Timed, TimedPasses, one_a_program
 

@@ -25,7 +25,7 @@ from ..log.format import find_logs, read_log
 from ..log.result import Result
 from ..options import Between, Count, Natural, checked
 from ..plugins import Plugin
-from ..run.spec import FeaturesName
+from ..run.study import FeaturesName
 
 FEWEST = 8
 """The least number of successful trials in a log."""

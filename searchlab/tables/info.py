@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..arrays import Floats
 from ..log.format import Log
-from ..log.noise import noise
+from ..log.result import noise
 from .steadiness import unsteady
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -12,11 +12,9 @@ from typing import Literal
 import msgspec
 
 from ..errors import SearchlabError, encodable
-from ..log.budget import UNLIMITED, Budget
-from ..log.follow import Follower
-from ..log.format import find_logs
-from ..log.lock import is_locked
-from ..log.plan import PLAN, PlannedRun, read_plan
+from ..log.format import Follower, find_logs
+from ..log.plan import PLAN, UNLIMITED, Budget, PlannedRun, read_plan
+from ..log.writer import is_locked
 
 Status = Literal["running", "done", "waiting", "stopped", "damaged"]
 STATUSES: tuple[Status, ...] = ("running", "done", "waiting", "stopped", "damaged")

@@ -35,8 +35,8 @@ from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.imports import As, import_file
 from searchlab.log.format import read_header, read_log
-from searchlab.log.noise import sentences
-from searchlab.log.repair import examine, repair
+from searchlab.log.result import sentences
+from searchlab.log.writer import examine, repair
 from searchlab.measure.suite import read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.tables.info import TableInfo, info_table

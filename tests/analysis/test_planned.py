@@ -10,8 +10,7 @@ import pytest
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.budget import Budget
-from searchlab.log.plan import PLAN, PlannedRun, read_plan, write_plan
+from searchlab.log.plan import PLAN, Budget, PlannedRun, read_plan, write_plan
 from searchlab.log.writer import LogWriter
 from tests.support.analysis.logs import WORKLOAD, header, write
 from tests.support.cli import searchlab

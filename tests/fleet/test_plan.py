@@ -15,8 +15,8 @@ from searchlab.errors import SearchlabError
 from searchlab.fleet.plan import plan_fleet
 from searchlab.fleet.recorded import kind_of, recorded
 from searchlab.fleet.simulate import TrialTimes
-from searchlab.log.budget import UNLIMITED
 from searchlab.log.format import Ended, Record
+from searchlab.log.plan import UNLIMITED
 from searchlab.log.writer import LogWriter
 from searchlab.records import Measurement, Trial
 from searchlab.run.plan import Run

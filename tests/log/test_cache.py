@@ -12,9 +12,8 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabWarning
-from searchlab.log import cache
-from searchlab.log.cache import CACHE, read_logs
-from searchlab.log.columns import Columns, Texts, read_columns
+from searchlab.log import columns as cache
+from searchlab.log.columns import CACHE, Columns, Texts, read_columns, read_logs
 from searchlab.log.format import find_logs
 from tests.log.test_columns import same
 from tests.support.analysis.logs import write

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.log.follow import Follower
-from searchlab.log.format import Ended, Record, read_held
+from searchlab.log.format import Ended, Follower, Record, read_held
 from searchlab.log.writer import LogWriter
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config

@@ -18,8 +18,7 @@ import searchlab
 from searchlab import Study, compare, load_log
 from searchlab.console import one_line
 from searchlab.log.format import read_log
-from searchlab.log.html import facts, paragraphs, table
-from searchlab.log.result import Result, Results
+from searchlab.log.result import Result, Results, html_facts, html_paragraphs, html_table
 from searchlab.measure.suite import find_suite
 from searchlab.suite.trajectories import baselines
 from tests.support.analysis.logs import WORKLOAD, write
@@ -65,9 +64,9 @@ def words(html: str) -> list[str]:
 
 @given(st.lists(NASTY, min_size=3, max_size=3), NASTY)
 def test_text_is_text(values: list[str], caption: str) -> None:
-    assert words(table(values, [values], caption)) == [caption, *values, *values]
-    assert words(facts({values[0]: values[1]}, caption)) == [caption, *values[:2]]
-    assert words(paragraphs(values)) == values
+    assert words(html_table(values, [values], caption)) == [caption, *values, *values]
+    assert words(html_facts({values[0]: values[1]}, caption)) == [caption, *values[:2]]
+    assert words(html_paragraphs(values)) == values
 
 
 @settings(max_examples=15)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from searchlab.log import writer as lease
 from searchlab.log.format import read_log
-from searchlab.log.repair import examine
-from searchlab.log.writer import LogBusy, LogTaken, LogWriter
+from searchlab.log.writer import LogBusy, LogTaken, LogWriter, examine
 from tests.support.logs import HEADER, trial, written
 
 

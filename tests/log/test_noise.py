@@ -13,15 +13,14 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, Record, read_log
-from searchlab.log.noise import ROUNDS, disagreement, drift, largest_drift, noise, sentences, winner
-from searchlab.log.result import load_log
+from searchlab.log.result import ROUNDS, disagreement, drift, largest_drift, load_log, noise, sentences, winner
 from searchlab.log.writer import LogWriter
 from searchlab.machine.host import busy_cores, busy_warning
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run import execute
 from searchlab.run.execute import warn_of_disagreement
-from searchlab.run.finalists import measure_finalists
+from searchlab.run.loop import measure_finalists
 from searchlab.run.tune import tune
 from searchlab.space import Config
 from searchlab.target import Target

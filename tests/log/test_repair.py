@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Ended, Final, Finalist, find_logs, read_log
-from searchlab.log.repair import examine, repair
-from searchlab.log.writer import LogWriter
+from searchlab.log.writer import LogWriter, examine, repair
 from tests.support.logs import HEADER, trial, written
 
 
@@ -149,7 +148,7 @@ def test_a_log_that_is_written_or_compressed_or_absent_is_refused(tmp_path: Path
     path = tmp_path / "a.jsonl"
     writer = LogWriter(path, HEADER)
     code = (
-        "import sys\nfrom pathlib import Path\nfrom searchlab.log.repair import SearchlabError, repair\n"
+        "import sys\nfrom pathlib import Path\nfrom searchlab.log.writer import SearchlabError, repair\n"
         "try: repair(Path(sys.argv[1]))\nexcept SearchlabError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout

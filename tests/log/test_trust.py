@@ -18,7 +18,7 @@ from searchlab.apply.verify import verify_log
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import read_log
-from searchlab.log.repair import examine
+from searchlab.log.writer import examine
 from searchlab.plugins import Plugin
 from searchlab.policy import POLICIES
 from searchlab.space import SPACES

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.budget import Budget
 from searchlab.log.format import Ended, Log, Record, read_log
-from searchlab.log.repair import examine
+from searchlab.log.plan import Budget
+from searchlab.log.writer import examine
 from searchlab.records import Measurement, Trial
-from searchlab.run.forecast import forecast
-from searchlab.run.study import Study
+from searchlab.run.study import Study, forecast
 from searchlab.run.tune import tune
 from searchlab.space import Config
 from tests.support import toys

@@ -11,7 +11,7 @@ import pytest
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.log.repair import examine
+from searchlab.log.writer import examine
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from tests.support import toys

@@ -15,8 +15,7 @@ import pytest
 from searchlab.conformance import policy_checks, run_checks
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Record, read_log
-from searchlab.log.repair import examine
-from searchlab.log.writer import LogWriter
+from searchlab.log.writer import LogWriter, examine
 from searchlab.policy import POLICIES
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -181,7 +180,7 @@ def test_a_policy_that_does_not_answer_is_named_by_a_warning_and_by_a_signal(
     table: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     code = (
-        "import sys, searchlab.run.busy as busy\nbusy.PATIENCE = 1.0\nfrom searchlab.cli import main\n"
+        "import sys, searchlab.run.loop as busy\nbusy.PATIENCE = 1.0\nfrom searchlab.cli import main\n"
         "sys.argv[0] = 'searchlab'\nmain()"
     )
     process = subprocess.Popen(

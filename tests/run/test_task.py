@@ -16,9 +16,9 @@ from msgspec import to_builtins
 
 from searchlab.errors import RunsFailed
 from searchlab.measure.local import LocalSettings
-from searchlab.run import task
+from searchlab.run import execute as task
+from searchlab.run.execute import Measurers, Outcome, Surroundings, Task, machine_alone, perform
 from searchlab.run.plan import Run
-from searchlab.run.task import Measurers, Outcome, Surroundings, Task, machine_alone, perform
 from tests.support.executing import decided_in, table_study
 
 

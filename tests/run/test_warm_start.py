@@ -25,9 +25,9 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
+from searchlab.run.plan import earlier_runs, usable
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
-from searchlab.run.warm_start import earlier_runs, usable
 from searchlab.space import SPACES
 from searchlab.target import Target
 from searchlab.workload import parse_workload

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from searchlab import SearchlabError, Store, load_log, trusting
 from searchlab.log.format import read_log
 from searchlab.machine.host import cpu_model
-from searchlab.run.warm_start import EarlierRun, earlier_runs
+from searchlab.run.plan import EarlierRun, earlier_runs
 from searchlab.store.place import default_path
 from searchlab.target import resolve_target
 from tests.support import toys

@@ -15,8 +15,8 @@ import numpy as np
 
 from searchlab.executors.contract import RunExecutor
 from searchlab.policy import NeverTwice
+from searchlab.run.execute import Outcome, Task
 from searchlab.run.study import Study
-from searchlab.run.task import Outcome, Task
 from searchlab.space import Space
 from tests.support import toys
 from tests.support.logs import decided, write_table
