@@ -144,6 +144,26 @@ class PairClaims(msgspec.Struct, frozen=True):
     equivalence: Equivalence | None = None
 
 
+class ContrastAnswer(msgspec.Struct, frozen=True):
+    """What a report answers to one registered contrast: is ``first`` better than ``second``?
+
+    Attributes:
+        first: The strategy that the study registered first.
+        second: The strategy that it is compared with.
+        verdict: ``better`` or ``worse`` if a test over all workloads says so; ``level`` if none does and the interval
+            is within the zone of practical equivalence; ``undecided`` otherwise; ``untested`` if there is no test.
+        says: The answer in a sentence: effect, interval, and p on these workloads and on workloads like these.
+        difference: The difference of the area, ``first`` less ``second``; its p-values are corrected for all tests of
+            the report, its intervals are not.
+    """
+
+    first: str
+    second: str
+    verdict: str
+    says: str
+    difference: Difference
+
+
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
     """The strategies that have runs on every workload, the best by area first.
 
@@ -165,13 +185,14 @@ class Summary(msgspec.Struct, frozen=True):
     """All numbers of a report. ``target`` is the part of the best known throughput that counts as converged.
 
     family: the tests of the report. overall: over all workloads; None where there is one workload, or where no two
-    strategies ran on all of them.
+    strategies ran on all of them. answers: to the registered contrasts, in the order of the study.
     """
 
     target: float
     workloads: list[WorkloadSummary]
     family: Family
     overall: Overall | None = None
+    answers: list[ContrastAnswer] = []
 
     def __repr__(self) -> str:
         strategies = {row.strategy for item in self.workloads for row in item.strategies}

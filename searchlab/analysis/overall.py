@@ -85,12 +85,11 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     differences: dict[tuple[str, str], Difference] = {}
     means, compared = {}, []
     for first, second in combinations([strategy.strategy for strategy in strategies], 2):
-        seeds = [sorted({*row[first].seeds, *row[second].seeds}) for row in rows]
-        areas = [[_areas(row[name], own) for row, own in zip(rows, seeds, strict=True)] for name in (first, second)]
-        means[first, second] = np.array([_mean(one - other) for one, other in zip(*areas, strict=True)])
+        ours, theirs = paired_areas([row[first] for row in rows], [row[second] for row in rows])
+        means[first, second] = np.array([_mean(one - other) for one, other in zip(ours, theirs, strict=True)])
         single = any(row[name].one_run for row in rows for name in (first, second))
-        differences[first, second] = difference = _difference(areas[0], areas[1], single=single)
-        compared.append(_contrast(first, second, areas[0], areas[1], difference, single=single))
+        differences[first, second] = difference = _difference(ours, theirs, single=single)
+        compared.append(_contrast(first, second, ours, theirs, difference, single=single))
     if all(contrast.test == NO_SEED for contrast in compared):
         return None
     return Together(workloads, strategies, differences, means, compared)
@@ -102,10 +101,17 @@ def _mean(differences: Floats) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def _areas(row: StrategySummary, seeds: Sequence[int]) -> Floats:
-    """The area from each of ``seeds``; NaN where there is no run."""
-    by_seed = row.by_seed(AREA)
-    return np.array([by_seed.get(seed, math.nan) for seed in seeds])
+def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:
+    """The areas of two strategies on each workload, by seed; NaN where one has no run from a seed."""
+    seeds = [sorted({*one.seeds, *other.seeds}) for one, other in zip(first, second, strict=True)]
+    ours, theirs = (
+        [
+            np.array([row.by_seed(AREA).get(seed, math.nan) for seed in own])
+            for row, own in zip(rows, seeds, strict=True)
+        ]
+        for rows in (first, second)
+    )
+    return ours, theirs
 
 
 def _difference(ours: Sample, theirs: Sample, *, single: bool) -> Difference:

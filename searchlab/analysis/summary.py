@@ -7,6 +7,7 @@ from itertools import combinations
 
 import msgspec
 
+from .answers import answers
 from .contrasts import contrasts
 from .family import PageTests, p_values, registered_pairs, with_adjusted
 from .measures import AREA, TRIALS, StrategySummary
@@ -23,7 +24,7 @@ def summarize(comparison: ComparedRuns) -> Summary:
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     over_all = together(list(drafts.values()))
     tested = [pair for draft in drafts.values() for pair in _tested(draft.strategies)]
-    tests = PageTests.of([*tested, *(over_all.tested if over_all else [])], registered_pairs(comparison))
+    tests = PageTests.of(tested, over_all.tested if over_all else [], registered_pairs(comparison))
     contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
     p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
     adjusted = tests.adjusted(p | (over_all.p if over_all else {}))
@@ -37,6 +38,7 @@ def summarize(comparison: ComparedRuns) -> Summary:
         workloads,
         tests.family(len(adjusted)),
         overall(over_all, adjusted, so_far=waiting) if over_all else None,
+        answers(tests.registered, workloads, over_all, adjusted),
     )
 
 

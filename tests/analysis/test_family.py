@@ -39,15 +39,41 @@ def test_all_tests_of_a_report_are_one_family(tmp_path: Path) -> None:
 
 def test_a_contrast_counts_as_registered_where_every_log_of_both_names_it(tmp_path: Path) -> None:
     found = summary(tmp_path / "all", [("b", "a")])
-    assert found.family.registered == [("a", "b")] and "Registered before the runs: a and b" in found.family.says
+    assert found.family.registered == [("b", "a")] and "Registered before the runs: b against a" in found.family.says
     explored = summary(tmp_path / "none", [])
-    for one, other in zip(found.workloads, explored.workloads, strict=True):
-        pairs = [(c, o) for c, o in zip(one.contrasts, other.contrasts, strict=True) if c.p is not None]
-        (registered, alone) = next((c, o) for c, o in pairs if {c.first, c.second} == {"a", "b"})
-        assert registered.adjusted is not None and alone.adjusted is not None
-        assert registered.adjusted < alone.adjusted
+    assert found.overall is not None and explored.overall is not None
+    registered, alone = (
+        next(c for c in one.overall.contrasts if {c.first, c.second} == {"a", "b"}) for one in (found, explored)
+    )
+    assert registered.p == alone.p and registered.adjusted is not None and alone.adjusted is not None
+    assert registered.adjusted < alone.adjusted
+    assert registered.adjusted == pytest.approx(min(1, (registered.p or 0) / 0.8)), "one test over all workloads"
     assert summary(tmp_path / "late", [("b", "a")], late="a").family.registered == []
-    assert summary(tmp_path / "other", [("b", "a")], late="c").family.registered == [("a", "b")]
+    assert summary(tmp_path / "other", [("b", "a")], late="c").family.registered == [("b", "a")]
+
+
+def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
+    found = summary(tmp_path, [("b", "a"), ("a", "c")])
+    assert [(one.first, one.second) for one in found.answers] == [("b", "a"), ("a", "c")]
+    answer = found.answers[1]
+    assert answer.verdict == ("better" if answer.difference.value > 0 else "worse")
+    ends = answer.difference.on_these.difference
+    assert ends.lower is not None and ends.upper is not None and ends.lower < answer.difference.value < ends.upper
+    assert answer.says.startswith(
+        f"a is {answer.verdict} than c: area under the curve {answer.difference.value:+.3f}, "
+    )
+    assert "on these 2 workloads" in answer.says and "like these" not in answer.says
+    assert summary(tmp_path / "none", []).answers == []
+
+
+def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> None:
+    for seed in range(6):
+        for place, name in enumerate(("a", "b")):
+            write(tmp_path, name, seed, [1.0 + seed / 50, 5, 9 - 3 * place, 10], contrasts=(("b", "a"),))
+    found = summarize(read_runs(tmp_path))
+    (answer,), (contrast,) = found.answers, [c for c in found.workloads[0].contrasts if c.measure == "area"]
+    assert answer.difference.on_these.p == contrast.adjusted and answer.difference.value < 0
+    assert answer.verdict == ("worse" if contrast.significant else "undecided") and "on this workload" in answer.says
 
 
 def test_a_contrast_is_registered_in_each_space(tmp_path: Path) -> None:

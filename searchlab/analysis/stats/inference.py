@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtr
@@ -47,6 +47,15 @@ class Difference:
     behind: int
     on_these: Answer
     on_others: Answer
+
+    def reversed(self) -> Difference:
+        """The second strategy less the first."""
+        on_these, on_others = (
+            replace(answer, difference=-answer.difference) for answer in (self.on_these, self.on_others)
+        )
+        return replace(
+            self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=on_these, on_others=on_others
+        )
 
     @property
     def widest(self) -> Answer | None:

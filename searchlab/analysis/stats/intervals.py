@@ -39,6 +39,10 @@ class Interval:
     def none(cls, value: float, note: str) -> Interval:
         return cls(value, None, None, note)
 
+    def __neg__(self) -> Interval:
+        lower, upper = (None if end is None else -end for end in (self.upper, self.lower))
+        return Interval(-self.value, lower, upper, self.note)
+
     def within(self, lowest: float, highest: float) -> Interval:
         """The same, its ends kept to where the quantity can be."""
         if self.lower is None or self.upper is None:
