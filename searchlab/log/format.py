@@ -36,7 +36,7 @@ from ..space import Config
 from ..workload import parse_workload
 
 FORMAT = "1.0"
-"""The version of the log format: see docs/log-format.md."""
+"""The version of the log format: see docs/design/log-format.md."""
 
 DRAFT = 1
 """The format before 1.0, in which the tables of suite v1 are sealed: its lines have no ``kind`` and no ``batch``."""

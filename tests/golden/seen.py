@@ -1,4 +1,4 @@
-"""What is read from a log: by searchlab, and by a reader that was written from docs/log-format.md alone."""
+"""What is read from a log: by searchlab, and by a reader that was written from docs/design/log-format.md alone."""
 
 from __future__ import annotations
 

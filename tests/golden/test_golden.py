@@ -1,4 +1,4 @@
-"""Logs of format 1.0 stay readable, as do the older tables of suite v1; and docs/log-format.md is true."""
+"""Logs of format 1.0 stay readable, as do the older tables of suite v1; and docs/design/log-format.md is true."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeyp
 
 
 def test_every_field_is_specified_and_every_kind_of_line_is_among_the_data() -> None:
-    text = (ROOT / "docs" / "log-format.md").read_text()
+    text = (ROOT / "docs" / "design" / "log-format.md").read_text()
     fields = {name for kind in (Header, Record, Final, Ended) for name in kind.__struct_fields__}
     assert not [name for name in sorted(fields) if f"`{name}`" not in text]
     lines: list[dict[str, Any]] = [json.loads(line) for path in LOGS if path.suffix == ".jsonl"
