@@ -8,7 +8,7 @@ from collections.abc import Callable, Sized
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.result import Best
 from ..store import Store
-from ..store.held import Held
+from ..store.store import Held
 from ..target import Target
 from ..workload import Workload, parse_workload
 

@@ -17,7 +17,7 @@ from .terminal import AsJson, TargetSpec, Workload, out
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..store.held import Held
+    from ..store.store import Held
 
 store = typer.Typer(
     no_args_is_help=True,
@@ -82,7 +82,7 @@ def find(
 ) -> None:
     """List what the store holds: of which workload, for which target, on which machine, in which space."""
     from ..store import Store
-    from ..store.held import in_words
+    from ..store.store import in_words
 
     opened = Store(file)
     held = opened.find(workload, target=target, machine=machine, space=space)

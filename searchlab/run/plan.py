@@ -27,8 +27,7 @@ from ..policy import POLICIES, Policy
 from ..records import Statistic, Trial
 from ..space import SPACES, Space
 from ..store import Store
-from ..store.held import in_words, places, spelled_target
-from ..store.place import named_store
+from ..store.store import in_words, named_store, places, spelled_target
 from ..target import Target
 from ..workload import Workload, parse_workload
 

@@ -1,3 +1,3 @@
-"""What has been measured of a workload, by whichever study: by target, machine, space and program."""
+"""The store: everything a user has measured, across studies, by workload, target, machine, space and program."""
 
 from .store import Store as Store

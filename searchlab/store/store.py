@@ -1,28 +1,38 @@
-"""A store: the runs that measured something, of all studies, in one file."""
+"""A store: the runs of all studies in one file, what it holds, and where it is."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
-from ..errors import SearchlabError, did_you_mean
-from ..log.format import Log, decode_log, find_logs
+from ..errors import SearchlabError, did_you_mean, encodable
+from ..log.format import Header, Log, Record, decode_log, find_logs, read_bytes, scan
 from ..log.result import Best, Result, Results
 from ..machine.host import host_model
 from ..schema import UNREADABLE
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .adding import Added, add_log, values_of
-from .database import reading, writing
-from .held import Held, Key, in_words, places, spelled_target
-from .place import default_path
+from .database import opened, transaction
 
-Row = TypeVar("Row")
+VARIABLE = "SEARCHLAB_STORE"
+"""The environment variable that names the default store."""
+
+WORD = "store"
+"""The entry of a warm start that means the default store; ``store:PATH`` means the store at that path."""
+
 TargetSpec = str | Mapping[str, Any] | Target
+Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
+_RunRow = tuple[int, int, Seconds]  # run, number of lines, seconds of its fastest program
+_StateRow = tuple[str, int, int]  # digest of a log, its number of lines then, run
 
 _HELD = """
 SELECT workload, target, machine, space, fingerprint, COUNT(*), SUM(trials),
@@ -40,66 +50,80 @@ ORDER BY seconds IS NULL, seconds, id
 """
 
 
-_Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
-
-
-class _HeldRow(NamedTuple):
-    """A row of ``_HELD``."""
+class Key(msgspec.Struct, frozen=True, array_like=True):
+    """What was measured, and where. Programs with different keys are never compared."""
 
     workload: str
-    target: str
-    machine: str
-    space: str
-    fingerprint: str
+    target: str  # see spelled_target
+    machine: str  # see Header.measured_on
+    space: str  # the name of its plug-in
+    fingerprint: str  # of the space
+
+    @classmethod
+    def of(cls, header: Header) -> Key:
+        """Return the key of a log. Raises SearchlabError for an unknown workload."""
+        texts = header.measured_on, header.space.name, header.fingerprint
+        return cls(str(parse_workload(header.workload)), spelled_target(header.target), *map(encodable, texts))
+
+    @property
+    def values(self) -> list[str]:
+        return list(msgspec.structs.astuple(self))
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """What a store holds for one :class:`Key`."""
+
+    key: Key
     runs: int
     trials: int
-    programs: int
-    seconds: _Seconds
-    strategy: str
-    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
-    origin: str
+    programs: int  # number of distinct programs that were built
+    seconds: Seconds  # one execution of the fastest program, as Best.seconds; None if no trial succeeded
+    strategy: str  # of the run that found the fastest program, as are the next two
+    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]  # seconds since 1970
+    log: str  # the path that it was added from
+
+    @property
+    def gflops(self) -> float | None:
+        """The throughput of the fastest program, in :attr:`unit`."""
+        return parse_workload(self.key.workload).flops / self.seconds / 1e9 if self.seconds else None
+
+    @property
+    def unit(self) -> str:
+        return parse_workload(self.key.workload).unit
+
+    def to_json(self) -> dict[str, Any]:
+        facts: dict[str, Any] = msgspec.structs.asdict(self)
+        key = msgspec.structs.asdict(facts.pop("key"))
+        key["target"] = json.loads(self.key.target)
+        return {**key, **facts, "gflops": self.gflops, "unit": self.unit}
 
 
-class _RunRow(NamedTuple):
-    """A run, the number of its lines, and the seconds of its fastest program."""
+@dataclass
+class Added:
+    """The result of :meth:`Store.add`.
 
-    run: int
-    lines: int
-    seconds: _Seconds
+    Attributes:
+        runs: Number of new runs.
+        trials: Number of new trials.
+        known: Number of logs that had no new trial.
+        left_out: The logs that were not added, with the reasons.
+    """
 
-
-class _State(NamedTuple):
-    """The digest of a log, the number of its lines then, and its run."""
-
-    digest: str
-    lines: int
-    run: int
-
-
-class _Index(NamedTuple):
-    """What the store says of the log of a run."""
-
-    workload: str
-    target: str
-    machine: str
-    space: str
-    fingerprint: str
-    origin: str
-
-
-class _Line(NamedTuple):
-    line: bytes
+    runs: int = 0
+    trials: int = 0
+    known: int = 0
+    left_out: dict[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, init=False)
 class Store:
     """A database of everything that has been measured, across studies.
 
-    It keeps whole logs, so that it can be rebuilt from them and they from it. Several processes may read and write it
-    at the same time, on a local disk (see :mod:`~searchlab.store.database`).
+    It keeps complete logs, so either can be rebuilt from the other. Several processes may read and write it at the same
+    time, on a local disk (see :mod:`~searchlab.store.database`).
 
     Attributes:
-        path: Its file; by default the store of this user.
+        path: Its file, by default the store of this user.
 
     Example:
         >>> import searchlab
@@ -116,21 +140,26 @@ class Store:
         object.__setattr__(self, "path", default_path() if path is None else Path(path))
 
     def add(self, *logs: str | Path | Result) -> Added:
-        """Add the runs in ``logs``: logs, directories of logs, or results. A run that is there already is not doubled.
+        """Add runs that the store does not have yet, and the new trials of logs that have grown.
 
-        Of a log that has grown, the new trials are added. Logs that cannot be read, or that measured nothing (a table
-        answered), are left out. Nothing that a log names is imported. Raises SearchlabError if every
-        log is left out, and if the file cannot be written or is no store.
+        Logs that cannot be read, or in which nothing was measured because a table answered, are left out. Code that a
+        log names is not imported.
+
+        Args:
+            *logs: Logs, directories of logs, or results.
+
+        Raises:
+            SearchlabError: If every log is left out, or if the file is not a store or cannot be written.
         """
         paths = [one.log.path if isinstance(one, Result) else Path(one) for one in logs]
         found = [path for given in paths for path in find_logs(given)]
         if not found:
             raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, paths))} to add")
         added = Added()
-        with writing(self.path) as database:
+        with opened(self.path, write=True) as database:
             for path in found:
                 try:
-                    is_new, trials = add_log(database, path)
+                    is_new, trials = _add_log(database, path)
                 except SearchlabError as error:
                     added.left_out[path] = str(error)
                     continue
@@ -149,9 +178,16 @@ class Store:
         machine: str | None = None,
         space: str | None = None,
     ) -> list[Held]:
-        """What it holds, by workload, target, machine and space; only of those that are given.
+        """List what the store holds, filtered by the arguments that are not None.
 
-        machine: a part of its name. Raises SearchlabError if there is no store.
+        Args:
+            workload: The workload.
+            target: The target.
+            machine: A part of the name of the machine.
+            space: The name of the space.
+
+        Raises:
+            SearchlabError: If there is no store.
         """
         wanted = None if target is None else spelled_target(resolve_target(target))
         return [
@@ -170,9 +206,10 @@ class Store:
         machine: str | None = None,
         space: str | None = None,
     ) -> Results:
-        """The runs of what :meth:`find` finds, as they were logged; of each key the fastest first."""
-        found = self.find(workload, target=target, machine=machine, space=space)
-        return Results(Result(log) for one in found for log in self._logs(one.key))
+        """Return the runs that :meth:`find` finds, as they were logged; for each key the fastest first."""
+        keys = [one.key for one in self.find(workload, target=target, machine=machine, space=space)]
+        rows = [row for key in keys for row in self._rows(_RUNS, key.values, _RunRow)]
+        return Results(Result(self._log(run, lines)) for run, lines, _ in rows)
 
     def best(
         self,
@@ -182,109 +219,103 @@ class Store:
         machine: str | None = None,
         log: str | Path | None = None,
     ) -> Best:
-        """The fastest program of ``workload`` for ``target`` on ``machine``, of any space.
+        """Return the fastest program of a workload in any space.
 
-        target: by default this CPU with all its cores. machine: a part of the name of one machine; by default this
-        machine. log: a new file for the log of its run, as it was added. Raises SearchlabError if there is none, and
-        says where else the workload was measured.
+        Args:
+            workload: The workload.
+            target: The target, by default this CPU with all its cores.
+            machine: A part of the name of one machine, by default this machine.
+            log: A new file for the log of its run, as it was added.
+
+        Raises:
+            SearchlabError: If there is no such program; the message lists where else the workload was measured.
         """
         resolved = resolve_target("native" if target is None else target)
         held = self._held(workload)
         if machine is not None:
-            machine = self._machine(machine, [one for one in held if one.key.target == spelled_target(resolved)])
+            names = {one.key.machine for one in held if one.key.target == spelled_target(resolved)}
+            matching = {name for name in names if machine.lower() in name.lower()}
+            if machine not in matching and len(matching) > 1:
+                raise SearchlabError(
+                    f"{machine!r} is part of the names of several machines: {'; '.join(sorted(matching))}"
+                )
+            machine = machine if machine in matching or not matching else matching.pop()
         for run, lines in self._fastest(held, resolved, machine):
             if log is not None:
                 _write(Path(log), self._lines(run, lines))
             return Result(self._log(run, lines)).best
         raise SearchlabError(self.nothing(str(parse_workload(workload)), held, resolved, machine))
 
-    def fastest(self, held: list[Held], target: Target, machine: str | None = None) -> Iterator[Result]:
-        """The runs of ``held`` for ``target`` on ``machine`` (this one if None) that have a best, the fastest first."""
-        for run, lines in self._fastest(held, target, machine):
+    def fastest(self, held: list[Held], target: Target) -> Iterator[Result]:
+        """Yield the runs of ``held`` for ``target`` on this machine in which a trial succeeded, the fastest first."""
+        for run, lines in self._fastest(held, target, None):
             yield Result(self._log(run, lines))
 
     def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
-        """A sentence for where ``held``, of ``workload``, has nothing for ``target`` on ``machine`` (this if None)."""
-        where = in_words(spelled_target(target), this_machine(target) if machine is None else machine)
+        """Say that ``held``, the programs of ``workload``, has none for ``target`` on ``machine`` (by default this)."""
+        where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
         said = f"the store {self.path} holds no program of {workload} that runs, for {where}"
         if held:
             return f"{said}; it holds these programs of it: {places(held)}"
         return f"{said}, or for any other target{did_you_mean(workload, {one.key.workload for one in self._held()})}"
 
     def states(self, keys: Iterable[Key]) -> list[tuple[str, Log]]:
-        """Every run of ``keys``, the earliest first: the digest of its log, as warm starts have it, and the log."""
+        """Return the log of every run of ``keys``, with its digest as warm starts record it, the earliest run first."""
         sql = (
             f"SELECT states.digest, own.lines, own.id FROM ({_RUNS}) AS own "
             f"JOIN states ON states.run = own.id AND states.lines = own.lines"
         )
-        rows = [row for key in keys for row in self._rows(sql, values_of(key), _State)]
+        rows = [row for key in keys for row in self._rows(sql, key.values, _StateRow)]
         runs = [(digest, self._log(run, lines)) for digest, lines, run in rows]
         return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
 
     def log_of(self, digest: str) -> Log | None:
-        """The log whose digest was ``digest`` when it was added, though it may have grown since; None if there is none.
-
-        Raises SearchlabError if the store is no store.
-        """
-        for _, lines, run in self._rows("SELECT digest, lines, run FROM states WHERE digest = ?", [digest], _State):
+        """Return the log that had this digest when it was added, without what it has gained since; None if unknown."""
+        sql = "SELECT digest, lines, run FROM states WHERE digest = ?"
+        for _, lines, run in self._rows(sql, [digest], _StateRow):
             return self._log(run, lines)
         return None
 
     def _held(self, workload: str | Workload | None = None) -> list[Held]:
-        wanted = None if workload is None else str(parse_workload(workload))
-        held = []
-        for row in self._rows(_HELD, [wanted], _HeldRow):
-            key = Key(*row[:5])
+        held = self._rows(_HELD, [None if workload is None else str(parse_workload(workload))], Held)
+        for one in held:
             try:
-                msgspec.json.decode(key.target, type=dict[str, Any])
+                msgspec.json.decode(one.key.target, type=dict[str, Any])
             except UNREADABLE as error:
-                raise self._damaged(f"it names the target {key.target!r}: {error}") from None
-            held.append(Held(key, *row[5:]))
+                raise self._damaged(f"it names the target {one.key.target!r}: {error}") from None
         return held
 
     def _fastest(self, held: list[Held], target: Target, machine: str | None) -> list[tuple[int, int]]:
-        at = spelled_target(target), this_machine(target) if machine is None else machine
+        """Return the run and the number of lines of each run in which a trial succeeded, the fastest first."""
+        at = spelled_target(target), _this_machine(target) if machine is None else machine
         keys = [one.key for one in held if (one.key.target, one.key.machine) == at]
-        rows = [row for key in keys for row in self._rows(_RUNS, values_of(key), _RunRow)]
+        rows = [row for key in keys for row in self._rows(_RUNS, key.values, _RunRow)]
         ran = [(seconds, run, lines) for run, lines, seconds in rows if seconds is not None]
         return [(run, lines) for _, run, lines in sorted(ran)]
 
-    def _machine(self, part: str, held: list[Held]) -> str:
-        """The one machine of ``held`` whose name has the ``part``; ``part`` itself if there is none."""
-        names = {one.key.machine for one in held if part.lower() in one.key.machine.lower()}
-        if part not in names and len(names) > 1:
-            raise SearchlabError(f"{part!r} is part of the names of several machines: {'; '.join(sorted(names))}")
-        return part if part in names or not names else names.pop()
-
-    def _logs(self, key: Key) -> Iterator[Log]:
-        """The runs of ``key``, the fastest first."""
-        for run, lines, _ in self._rows(_RUNS, values_of(key), _RunRow):
-            yield self._log(run, lines)
-
     def _log(self, run: int, count: int) -> Log:
-        """The log of a run, as it was when it had this number of lines."""
-        rows = self._rows(
-            "SELECT workload, target, machine, space, fingerprint, origin FROM runs WHERE id = ?", [run], _Index
-        )
+        """Return the log of a run as it was when it had ``count`` lines."""
+        sql = "SELECT workload, target, machine, space, fingerprint, origin FROM runs WHERE id = ?"
+        rows = self._rows(sql, [run], tuple[str, str, str, str, str, str])
         lines = self._lines(run, count)
         if not rows or len(lines) != count:
-            raise self._damaged("lines of a log are lost")
+            raise self._damaged("lines of a log are missing")
         *key, origin = rows[0]
-        log = decode_log(self.path / origin.lstrip("/"), b"".join(line + b"\n" for line in lines))
+        log = decode_log(self.path / origin.lstrip("/"), _joined(lines))
         if Key.of(log.header) != Key(*key):
-            raise self._damaged(f"the log {origin} is not what its index says")
+            raise self._damaged(f"the log {origin} differs from its index")
         return log
 
     def _lines(self, run: int, count: int) -> list[bytes]:
         sql = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
-        return [line for (line,) in self._rows(sql, [run, count], _Line)]
+        return [line for (line,) in self._rows(sql, [run, count], tuple[bytes])]
 
-    def _rows(self, sql: str, values: list[Any], kind: type[Row]) -> list[Row]:
-        """The rows that a query gives. Raises SearchlabError if one is not of that ``kind``."""
-        with reading(self.path) as database:
+    def _rows(self, sql: str, values: list[Any], kind: Any) -> list[Any]:
+        """Return the rows of a query. Raises SearchlabError if one is not of type ``kind``."""
+        with opened(self.path) as database:
             rows = database.execute(sql, values).fetchall()
         try:
-            return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
+            return msgspec.convert([(row[:5], *row[5:]) for row in rows] if kind is Held else rows, list[kind])
         except msgspec.ValidationError as error:
             raise self._damaged(str(error)) from None
 
@@ -292,14 +323,165 @@ class Store:
         return SearchlabError(f"the store {self.path} is damaged: {why}; rebuild it from the logs")
 
 
+# --- adding a log -----------------------------------------------------------------------------------------------------
+
+
+def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
+    """Add a log in one transaction. Return whether its run is new, and the number of new trials.
+
+    Raises SearchlabError if the log cannot be read, or if nothing was measured in it.
+    """
+    lines = read_bytes(path).split(b"\n")[:-1]  # what follows the last newline is torn
+    digest = _digest(lines)
+    known = "SELECT 1 FROM states WHERE digest = ?", [digest]
+    if database.execute(*known).fetchone():
+        return False, 0
+    log = decode_log(path, _joined(lines))
+    key = _key(log)
+    with transaction(database):
+        if database.execute(*known).fetchone():  # another process has added it in the meantime
+            return False, 0
+        return _insert(database, key, log, lines, digest)
+
+
+def _key(log: Log) -> Key:
+    """Return what ``log`` measured. Raises SearchlabError if it measured nothing."""
+    header, path = log.header, log.path
+    if header.measure.get("kind") == "table":
+        raise SearchlabError(f"{path} measured nothing: a table answered")
+    if ":" in header.fingerprint:
+        raise SearchlabError(f"{path} was imported for analysis only and has no programs; import it with --space")
+    if not log.records:
+        raise SearchlabError(f"{path} has no trial yet")
+    try:
+        return Key.of(header)
+    except SearchlabError as error:
+        raise SearchlabError(f"{path}: {error}") from None
+
+
+def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes], digest: str) -> tuple[bool, int]:
+    header = _digest(lines[:1])
+    run, known, trials = _run_of(database, header, lines)
+    is_new = run is None
+    if is_new:
+        texts = log.header.name, str(log.path.absolute())
+        run = database.execute(
+            "INSERT INTO runs (header, workload, target, machine, space, fingerprint, strategy, origin, created, "
+            "lines, trials) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            [header, *key.values, *map(encodable, texts), log.header.created],
+        ).lastrowid
+    database.execute("INSERT INTO states VALUES (?, ?, ?)", [digest, run, len(lines)])
+    if len(lines) <= known:  # an earlier copy
+        return False, 0
+    programs = [_program(line.item) for line in scan(_joined(lines))]
+    rows = [(run, number, lines[number], programs[number]) for number in range(known, len(lines))]
+    database.executemany("INSERT INTO lines VALUES (?, ?, ?, ?)", rows)
+    seconds = Result(log).best.seconds if np.isfinite(log.costs).any() else None
+    database.execute(
+        "UPDATE runs SET lines = ?, trials = ?, seconds = ? WHERE id = ?", [len(lines), len(log.records), seconds, run]
+    )
+    return is_new, len(log.records) - trials
+
+
+def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
+    """Return the run whose log begins with ``lines``, and its numbers of lines and trials; None, 0, 0 if unknown."""
+    for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
+        held = database.execute(
+            "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number", [run, len(lines)]
+        ).fetchall()
+        if [line for (line,) in held] == lines[: len(held)]:
+            return run, known, trials
+    return None, 0, 0
+
+
+def _program(item: object) -> str | None:
+    """Return what identifies the program of a line of a log; None if it has no program."""
+    if not isinstance(item, Record):
+        return None
+    return item.program or (msgspec.json.encode(item.config).decode() if item.failure is None else None)
+
+
+def _digest(lines: list[bytes]) -> str:
+    """Return the digest of a log with these lines, as the header of a run that started from it records it."""
+    return hashlib.sha256(_joined(lines)).hexdigest()[:32]
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
 def _write(path: Path, lines: list[bytes]) -> None:
     try:
         with open(path, "xb") as file:
-            file.writelines(line + b"\n" for line in lines)
+            file.write(_joined(lines))
     except (OSError, ValueError) as error:
         raise SearchlabError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def this_machine(target: Target) -> str:
-    """This machine, as logs of programs for ``target`` name it."""
+# --- targets and machines ---------------------------------------------------------------------------------------------
+
+
+def spelled_target(target: Target | Mapping[str, Any]) -> str:
+    """Return a target as canonical JSON without its cache sizes, which do not decide which programs it runs."""
+    spec = target.spec if isinstance(target, Target) else target
+    return json.dumps({name: value for name, value in spec.items() if name != "caches"}, sort_keys=True)
+
+
+def in_words(target: str, machine: str) -> str:
+    """Describe where programs were measured: ``"llvm mcpu=znver5 num-cores=2 on AMD EPYC 9755"``."""
+    spec = json.loads(target)
+    options = [f"{name}={value}" for name, value in spec.items() if name != "kind"]
+    return f"{' '.join([str(spec.get('kind')), *options])} on {machine or 'an unknown machine'}"
+
+
+def places(held: Iterable[Held]) -> str:
+    """List where ``held`` was measured, with the numbers of programs: at most four places."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in held:
+        place = one.key.target, one.key.machine
+        counts[place] = counts.get(place, 0) + one.programs
+    said = [f"{count:,} for {in_words(*place)}" for place, count in counts.items()]
+    return "; ".join(said[:4]) + (f"; and {len(said) - 4} other places" if len(said) > 4 else "")
+
+
+def _this_machine(target: Target) -> str:
+    """Return the name of this machine in logs of programs for ``target``."""
     return ", ".join(host_model(target.kind).values())
+
+
+# --- the location of a store ------------------------------------------------------------------------------------------
+
+
+def default_path() -> Path:
+    """Return the default store: ``SEARCHLAB_STORE``, or ``searchlab/store.db`` in the data directory of the user.
+
+    The data directory is ``XDG_DATA_HOME`` if that is an absolute path, else ``~/.local/share`` (XDG Base Directory
+    Specification 0.8). Raises SearchlabError if the user has no home directory.
+    """
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():
+        try:
+            data = Path.home() / ".local" / "share"
+            if not os.environ.get("HOME", "set"):  # Path.home() then returns /
+                raise RuntimeError
+        except RuntimeError:
+            raise SearchlabError(f"this user has no home directory for a store; name a file in {VARIABLE}") from None
+    return data / "searchlab" / "store.db"
+
+
+def named_store(entry: str, base: Path) -> Path | None:
+    """Return the path of the store that an entry of a warm start names; None if the entry is a path of logs.
+
+    Relative paths start from ``base``. Raises SearchlabError if ``"store"`` may mean either.
+    """
+    word, colon, path = entry.partition(":")
+    if word != WORD:
+        return None
+    if not colon and (base / WORD).exists():
+        raise SearchlabError(
+            f'the warm start "{WORD}" is the default store, and {base / WORD} exists as well; write "./{WORD}" for '
+            f'the logs there, or "{WORD}:" for the default store'
+        )
+    return base / path if path else default_path()

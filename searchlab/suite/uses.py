@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import SearchlabError
-from ..store.place import default_path
+from ..store.store import default_path
 from .trajectories import Trajectories
 
 FILE = "test-splits.jsonl"

@@ -22,7 +22,7 @@ from searchlab.log.format import read_log
 from searchlab.log.writer import examine
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
-from searchlab.store.place import default_path
+from searchlab.store.store import default_path
 from searchlab.tables.info import TableInfo, info_table
 from tests.support import toys
 from tests.support.cli import searchlab

@@ -1,4 +1,4 @@
-"""``searchlab store``, and a module that is given the best programs of a store."""
+"""The store from the command line, and its programs applied to a module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GEMM = "gemm:8x12x20"
 
 
 def on(path: Path, cpu: str, **header: Any) -> Path:
-    """The log at ``path``, but measured on another machine."""
+    """Return the log at ``path`` as if it had been measured on another machine."""
     log = read_log(path)
     path.unlink()
     with LogWriter(path, msgspec.structs.replace(log.header, host={"cpu": cpu}, **header), durable=False) as writer:
@@ -35,7 +35,7 @@ def on(path: Path, cpu: str, **header: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A GEMM on this CPU, and a faster one on another, where another workload was measured as well."""
+    """A GEMM on this CPU, a faster one on another CPU, and another workload on that CPU."""
     folder = tmp_path_factory.mktemp("logs")
     on(log_of(folder / "here.jsonl", GEMM, "guided-gemm"), cpu_model())
     on(log_of(folder / "there.jsonl", GEMM, "guided-gemm", seconds=1e-4, seed=1), "far away")

@@ -1,4 +1,4 @@
-"""Files that are no store, damaged, hostile, locked or read-only: one sentence, and nothing is made or changed."""
+"""Files that are not a store, damaged, hostile, locked or read-only: one-sentence errors, and no change to the file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def altered(store: Store, *statements: str) -> Store:
 
 
 def refused(store: Store, said: str, log: Path | None = None) -> None:
-    """Reading, and adding ``log`` if it is given, ends with the sentence ``said``."""
+    """Assert that reading, and adding ``log`` if given, fails with the message ``said``."""
     before = store.path.read_bytes() if store.path.is_file() else None
     with pytest.raises(SearchlabError, match=said):
         store.results()
@@ -50,10 +50,10 @@ def refused(store: Store, said: str, log: Path | None = None) -> None:
 
 def test_a_file_that_is_no_store(tmp_path: Path, log: Path) -> None:
     (tmp_path / "diary.db").write_text("dear diary, " * 100)
-    refused(Store(tmp_path / "diary.db"), "diary.db is no store of searchlab; name another file", log)
+    refused(Store(tmp_path / "diary.db"), "diary.db is not a searchlab store; name another file", log)
     other = altered(Store(tmp_path / "other.db"), "CREATE TABLE songs (name)")
     refused(other, "other.db is a database of another program", log)
-    refused(Store(tmp_path), "cannot open the store .*: it is no file", log)
+    refused(Store(tmp_path), "cannot open the store .*: it is not a file", log)
     refused(Store(tmp_path / "a\0b"), "cannot open the store .*embedded null byte", log)
     refused(Store(tmp_path / "absent" / "s.db"), "there is no store at .*; searchlab store add creates one from logs")
     assert not (tmp_path / "absent").exists()
@@ -71,11 +71,11 @@ def test_a_store_of_another_version(store: Store, log: Path) -> None:
     [
         ("DROP TABLE states", "its tables are not those of a store"),
         ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM lines; END", "its tables are not those of a store"),
-        ("DELETE FROM lines WHERE number = 2", "lines of a log are lost"),
+        ("DELETE FROM lines WHERE number = 2", "lines of a log are missing"),
         ("UPDATE lines SET line = CAST('{' AS BLOB) WHERE number = 1", "line 2: it is damaged"),
         ("UPDATE lines SET line = 7", "is damaged: Expected `bytes`"),
-        ("UPDATE runs SET workload = 'sort:1'", "unknown workload 'sort:1'|is not what its index says"),
-        ("UPDATE runs SET machine = 'another'", "is not what its index says"),
+        ("UPDATE runs SET workload = 'sort:1'", "unknown workload 'sort:1'|differs from its index"),
+        ("UPDATE runs SET machine = 'another'", "differs from its index"),
         ("UPDATE runs SET target = '[1'", "it names the target '\\[1'"),
         ("UPDATE runs SET seconds = -1", "is damaged: Expected `float`"),
         ("UPDATE runs SET created = 1e300", "is damaged: Expected `float`"),
@@ -92,7 +92,7 @@ def test_a_store_that_was_altered(store: Store, statement: str, said: str) -> No
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_store_with_damaged_bytes(data: Any, store: Store, tmp_path: Path, log: Path) -> None:
-    """It is refused in a sentence, or the damage is where no one looks."""
+    """The store is rejected with a one-sentence error, or the damage is where nothing is read."""
     whole = store.path.read_bytes()
     if data.draw(st.booleans(), label="cut"):
         damaged = whole[: data.draw(st.integers(1, len(whole) - 1))]
@@ -115,7 +115,7 @@ def test_a_store_that_is_locked(store: Store, tmp_path: Path, monkeypatch: pytes
     new = logged(tmp_path / "b.jsonl", [1e-3], created=2.0)
     writer = sqlite3.connect(store.path, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
-    assert len(store.results()) == 1  # who writes stops no reader
+    assert len(store.results()) == 1  # a writer does not block readers
     with pytest.raises(SearchlabError, match="another process has locked the store"):
         store.add(new)
     writer.execute("COMMIT")
@@ -129,12 +129,12 @@ def test_a_store_that_is_read_only(
 ) -> None:
     forbidden = store.path if what == "file" else store.path.parent
     mode = forbidden.stat().st_mode
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != forbidden)  # the superuser may write all
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != forbidden)  # root may write anything
     forbidden.chmod(0o555)
     try:
         assert len(store.results()) == 1
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "store.db"]
-        with pytest.raises(SearchlabError, match="cannot be written: it, or its directory, is read-only"):
+        with pytest.raises(SearchlabError, match="cannot write to the store .*: it or its directory is read-only"):
             store.add(log)
     finally:
         forbidden.chmod(mode)

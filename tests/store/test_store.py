@@ -1,4 +1,4 @@
-"""What a store takes from logs and tells of them; and that nothing is doubled, lost, or of another place."""
+"""What a store takes from logs and reports about them; nothing is duplicated, lost or misattributed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab import SearchlabError, Store, load_log, trusting
 from searchlab.log.format import read_log
 from searchlab.machine.host import cpu_model
 from searchlab.run.plan import EarlierRun, earlier_runs
-from searchlab.store.place import default_path
+from searchlab.store.store import default_path
 from searchlab.target import resolve_target
 from tests.support import toys
 from tests.support.logs import HEADER
@@ -188,7 +188,7 @@ def _add(path: Path, logs: list[Path], ready: Any) -> None:
 
 def test_two_processes_add_at_once(tmp_path: Path) -> None:
     logs = [logged(tmp_path / f"{number}.jsonl", [1e-3] * 3, created=float(number)) for number in range(30)]
-    context = multiprocessing.get_context("fork")  # it imports nothing anew
+    context = multiprocessing.get_context("fork")  # no module is imported again
     ready = context.Barrier(2)
     parts = logs[:20], logs[:9:-1]  # both add a third of them
     processes = [context.Process(target=_add, args=(tmp_path / "store.db", part, ready)) for part in parts]

@@ -1,4 +1,4 @@
-"""Runs that start from a store: as from the logs themselves, and as they began though the store has grown."""
+"""Warm starts from a store: equivalent to the logs themselves, and unaffected by later growth of the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The store of this user, with the logs a and b, which searched Small, and one of another space."""
+    """The default store, with the logs a and b, which searched Small, and one from another space."""
     made = Store(tmp_path / "store.db")
     monkeypatch.setenv("SEARCHLAB_STORE", str(made.path))
     for number, name in enumerate("ab"):
@@ -46,7 +46,7 @@ def run(table: Path, log: Path, warm_start: Any, trials: int = 16) -> Path:
 
 
 def grow(store: Store, folder: Path) -> None:
-    """The store has more of everything: another run, and more trials of one that it holds."""
+    """Add another run to the store, and more trials of a run that it holds."""
     store.add(searched(folder / "c.jsonl", toys.Small(), toys.flaky, 50, 20, created=0.5))
     store.add(searched(folder / "a.jsonl", toys.Small(), toys.flaky, 0, 19, created=1.0))
 
@@ -55,7 +55,7 @@ def test_it_starts_as_from_the_logs_themselves(store: Store, table: Path, tmp_pa
     logs = run(table, tmp_path / "logs.jsonl", [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
     stored = run(table, tmp_path / "stored.jsonl", store)
     assert decided(stored) == decided(logs) and len(read_header(stored).warm_start) == 2
-    run(table, logs, ["store"], trials=24)  # and either goes on from the other
+    run(table, logs, ["store"], trials=24)  # and either can be resumed with the other
     run(table, stored, [tmp_path / "a.jsonl", "store"], trials=24)
     assert decided(stored) == decided(logs)
 
@@ -106,7 +106,7 @@ def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     there.write_text(first.replace('"host":{}', '"host":{"cpu":"far away"}') + "\n" + rest)
     assert len(read_header(run(there, tmp_path / "warm.jsonl", store, trials=4)).warm_start) == 1
     store.add(searched(tmp_path / "here.jsonl", toys.Small(), toys.smooth, 0, 15, created=9.0))
-    run(table, log, store, trials=8)  # it began from nothing, and goes on so
+    run(table, log, store, trials=8)  # it started without trials and resumes without
     assert len(read_log(log).records) == 8 and read_header(log).warm_start == ()
 
 
