@@ -1,4 +1,4 @@
-"""Writing a log: only the run that it is of appends to it, and only in one process: see ``lease.py``."""
+"""Writing and repairing logs. One process at a time writes a log: the one that holds its lock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +21,38 @@ from ..machine.scratch import NO_LOCKS
 from ..workload import parse_workload
 from .format import FORMAT, IDENTITY, SPENT, Ended, Final, Header, Log, Record, read_bytes, read_held, scan
 
+PATIENCE = 0.5
+"""Seconds to wait for a lock, which :func:`is_locked` holds for a moment."""
+
+
+class LogBusy(SearchlabError):
+    """Another process writes the log."""
+
+
+class LogTaken(SearchlabError):
+    """Another process has taken over the log that this process was writing."""
+
 
 class LogWriter:
-    """A log, open for appending by this process alone; created if it does not exist.
+    """A log that only this process appends to; created if it does not exist.
 
-    ``records``, ``final`` and ``ended`` are its content when it was opened. ``held`` is the log as it was read before,
-    if it was; it is read again only if it has changed since. A durable log writes each record as it is appended, and
-    :meth:`sync` forces it to the disk. Any other log writes in ``sync`` or :meth:`close`, and forces nothing. If an
-    error ends a new log before its first trial, the log is removed: it would block the run that was meant. Raises
-    SearchlabError if the log is foreign or damaged, if another process writes it or has taken it over, or if its header
-    differs from ``header`` in a field of ``IDENTITY``.
+    A durable log is written with every record, and :meth:`sync` forces it to the disk. Any other log is written by
+    :meth:`sync` and :meth:`close`, and never forced to the disk. A new log is removed if an error occurs before its
+    first trial, since it would block the run that was intended.
+
+    Attributes:
+        header: The header in the file.
+        records: The trials that the log held when it was opened.
+        final: The finalists, if they are those of the present trials.
+        ended: Why the run ended after the present trials, if it has.
+
+    Raises:
+        SearchlabError: If the file is not a log or is damaged, if another process writes it, or if its header differs
+            from ``header`` in a field of :data:`~searchlab.log.format.IDENTITY`.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, held: Log | None = None) -> None:
+        """Open the log; ``held`` is its content if it has been read, and is read again only if the file has grown."""
         self.path = Path(path)
         self._durable = durable
         self._lines: list[bytes] = []
@@ -59,30 +78,31 @@ class LogWriter:
         if held is None or held.size != self._file.size:
             held = read_held(self.path)
         self._created = held is None
-        if held is not None:
-            check_identity(self.path, held.header, header)
-            self.header, self.records, self.final, self.ended = held.header, held.records, held.final, held.ended
-            self._end = held.size
-            if held.size < self._file.size:  # its last line is torn
-                with self._storing():
-                    self._file.own(held.size)
-        else:
-            self._end = 0
-            self.header, self.records, self.final, self.ended = header, (), None, None
+        log = held or Log(self.path, header, ())
+        self.header, self.records, self.final, self.ended, self._end = (
+            log.header, log.records, log.final, log.ended, log.size,
+        )  # fmt: skip
+        if held is None:
             self._lines.append(self._encoded(header))
             self.sync()
+            return
+        check_identity(self.path, held.header, header)
+        if held.size < self._file.size:  # the last line is torn
+            with self._storing():
+                self._file.own(held.size)
 
     @property
     def log(self) -> Log:
-        """The whole log, with all records that were appended."""
+        """The complete log, with all appended records."""
         return Log(self.path, self.header, (*self.records, *self._added), self.final, self.ended, self._end)
 
     def append(self, record: Record | Final | Ended) -> None:
         self._check_process()
-        if isinstance(record, Record) and (took := min(getattr(record, name) for name in SPENT)) < 0:
-            raise SearchlabError(f"cannot write the log {self.path}: trial {record.index} took {took:g} s")
-        if isinstance(record, Record) and record.batch is None:
-            record = msgspec.structs.replace(record, batch=record.index // max(1, self.header.batch))
+        if isinstance(record, Record):
+            if (took := min(getattr(record, name) for name in SPENT)) < 0:
+                raise SearchlabError(f"cannot write the log {self.path}: trial {record.index} took {took:g} s")
+            if record.batch is None:
+                record = msgspec.structs.replace(record, batch=record.index // max(1, self.header.batch))
         self._lines.append(self._encoded(record))
         if isinstance(record, Final):
             self.final = record
@@ -100,7 +120,7 @@ class LogWriter:
         except (TypeError, ValueError, OverflowError) as error:
             raise SearchlabError(
                 f"cannot write the log {self.path}: {first_line(error)}; options, labels, and the names and values of "
-                f"knobs must be plain numbers and words of Unicode"
+                f"knobs must be plain numbers and Unicode text"
             ) from None
 
     def _check_process(self) -> None:
@@ -113,14 +133,13 @@ class LogWriter:
     def _write(self) -> None:
         self._check_process()
         data = b"".join(line + b"\n" for line in self._lines)
-        with self._storing():
-            # An interrupt at any point does no harm: the same bytes are then written to the same place again.
-            if data:
+        if data:  # after an interrupt at any point, the same bytes are written to the same place again
+            with self._storing():
                 self._file.write(data, self._end)
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
-        """Write the appended records, and force them to the disk if durable. Called once for each batch."""
+        """Write the appended records, and force a durable log to the disk. Called once per batch."""
         self._write()
         if self._durable:
             with self._storing():
@@ -128,7 +147,6 @@ class LogWriter:
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
-        """Raises SearchlabError for what the disk refuses."""
         try:
             yield
         except OSError as error:
@@ -148,37 +166,21 @@ class LogWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind and self._created and not (self._added or self.ended) and os.getpid() == self._process:
-            self._file.remove()  # before it is closed, which lets go of its lock
+            self._file.remove()  # while it is still locked
         self.close()
 
 
-def pack(log: Path, packed: Path) -> None:
-    """Compress ``log`` into ``packed``, and remove it. The same log always gives the same bytes."""
-    part = packed.with_name(packed.name + ".part")
-    try:
-        with (
-            open(log, "rb") as source,
-            open(part, "wb") as raw,
-            gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as target,
-        ):
-            shutil.copyfileobj(source, target)
-        part.replace(packed)
-        log.unlink()
-    except OSError as error:
-        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is complete") from None
-
-
 def check_identity(path: Path, old: Header, new: Header) -> None:
-    """Raise SearchlabError if the log at ``path``, with the header ``old``, is not of the run of ``new``."""
+    """Raise SearchlabError if the log at ``path``, with the header ``old``, does not belong to the run of ``new``."""
     if old.searchlab_log != FORMAT:
         raise SearchlabError(
-            f"{path} has the log format {old.searchlab_log}, which is only read; choose another log file"
+            f"{path} has the log format {old.searchlab_log}, which can only be read; choose another log file"
         )
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if before != now:
             way = "choose another log file"
-            if new.label:  # of a study, which names its logs itself
+            if new.label:  # in a study, which names its logs itself
                 of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose another directory (--out)"
@@ -192,18 +194,12 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()
 
 
-class LogBusy(SearchlabError):
-    """Another process writes the log."""
-
-
-class LogTaken(SearchlabError):
-    """Another process has taken over the log, which this one was writing."""
-
-
 class LeasedFile:
-    """The file of a log, for one writer; created if it does not exist. All sizes are in bytes.
+    """The file of a log, open for a single writer; created if it does not exist. Sizes are in bytes.
 
-    Raises LogBusy if another process writes it, and OSError if it cannot be opened.
+    Not every shared file system has locks that reach other hosts. So a writer appends only to a file that it created:
+    :meth:`own` replaces any other by a copy, and the previous writer, if there still is one, finds its file replaced.
+    Raises LogBusy if another process writes the log, and OSError if it cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -227,16 +223,16 @@ class LeasedFile:
             raise
 
     def own(self, size: int) -> None:
-        """Make the first ``size`` bytes of the log, which are all that it is to keep, a file of our own.
+        """Make sure that this process created the file; a copy keeps the first ``size`` bytes of another's.
 
-        Raises LogBusy if the log has changed since it was opened, and LogTaken if it is not ours any more.
+        Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
         """
         there = self._is_there()
         if self._own:
             if not there:
                 raise LogTaken(
-                    f"another process has taken over the log {self._path}, or it was moved; nothing that it holds is "
-                    f"lost, and this run stops here; make a run in one place at a time"
+                    f"another process has taken over the log {self._path}, or it was moved; nothing in it is lost, and "
+                    f"this run stops here; start a run in one place at a time"
                 )
             return
         if not there or os.fstat(self._file).st_size != self.size:
@@ -244,7 +240,7 @@ class LeasedFile:
         part = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
         new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
         try:
-            _write(new, os.pread(self._file, size, 0), 0)
+            _write_at(new, os.pread(self._file, size, 0), 0)
             os.fsync(new)
             _lock(new)
             os.replace(part, os.path.realpath(self._path))
@@ -254,22 +250,25 @@ class LeasedFile:
             raise
         os.close(self._file)
         self._file, self._own = new, True
-        _sync_folder(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)  # the new name must survive, too
+        finally:
+            os.close(folder)
 
     def write(self, data: bytes, end: int) -> None:
-        """Write ``data`` after the first ``end`` bytes, which are all that the log is to keep. Raises as :meth:`own`.
+        """Write ``data`` after the first ``end`` bytes, which are all that is kept. Raises as :meth:`own`.
 
         It may be repeated after an interrupt or an OSError.
         """
         self.own(end)
-        _write(self._file, data, end)
+        _write_at(self._file, data, end)
 
     def sync(self) -> None:
-        """Force what was written to the disk."""
         os.fsync(self._file)
 
     def remove(self) -> None:
-        """Remove the log, if it is ours."""
+        """Remove the log if this process created it, and nobody has taken it over."""
         if self._own and self._is_there():
             self._path.unlink(missing_ok=True)
 
@@ -286,38 +285,14 @@ class LeasedFile:
         return LogBusy(f"another process is writing {self._path}; wait for it, or choose another log")
 
 
-def _lock(file: int) -> None:
-    """Lock ``file``, if the file system supports locks. Raises BlockingIOError if another process holds its lock."""
-    try:
-        lock(file)
-    except BlockingIOError:
-        raise
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-
-
-def _write(file: int, data: bytes, start: int) -> None:
+def _write_at(file: int, data: bytes, start: int) -> None:
     written = 0
     while written < len(data):
         written += os.pwrite(file, data[written:], start + written)
 
 
-def _sync_folder(path: Path) -> None:
-    """Force to the disk that ``path`` names another file now."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-PATIENCE = 0.5
-"""Seconds to wait for the lock: :func:`is_locked` holds it for a moment."""
-
-
 def lock(file: int | IO[bytes]) -> None:
-    """Lock a log that is open, until it is closed. Raises BlockingIOError if another process writes it."""
+    """Lock an open file until it is closed. Raises BlockingIOError if another process holds the lock."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -329,8 +304,17 @@ def lock(file: int | IO[bytes]) -> None:
         time.sleep(0.01)
 
 
+def _lock(file: int | IO[bytes]) -> None:
+    """Lock an open log, if its file system supports locks."""
+    try:
+        lock(file)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+
+
 def is_locked(path: Path) -> bool:
-    """Whether a process writes the log at ``path`` now; False if it cannot be read."""
+    """Whether a process is writing the log at ``path``; False if it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -344,9 +328,25 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+def pack(log: Path, packed: Path) -> None:
+    """Compress ``log`` into ``packed``, and remove it. Equal logs give equal bytes."""
+    part = packed.with_name(packed.name + ".part")
+    try:
+        with (
+            open(log, "rb") as source,
+            open(part, "wb") as raw,
+            gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as target,
+        ):
+            shutil.copyfileobj(source, target)
+        part.replace(packed)
+        log.unlink()
+    except OSError as error:
+        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is complete") from None
+
+
 @dataclass(frozen=True)
 class Problem:
-    """A problem of a line of a log; lines count from 1."""
+    """A problem in a line of a log; lines count from 1."""
 
     line: int
     text: str
@@ -354,22 +354,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class Examined:
-    """The problems and the good lines of a log.
-
-    prefix: the lines that a run can resume from: the header, and the trials from 0 up to the first that is missing.
-    rest: the good lines after that. trials, rest_trials: the number of trials in each.
-    """
+    """The problems and the good lines of a log."""
 
     path: Path
     problems: tuple[Problem, ...]
-    prefix: tuple[bytes, ...]
-    rest: tuple[bytes, ...]
-    trials: int
+    prefix: tuple[bytes, ...]  # what a run can resume from: the header, and all trials before the first missing one
+    rest: tuple[bytes, ...]  # the good lines after that
+    trials: int  # in the prefix
     rest_trials: int
 
 
 def examine(path: Path) -> Examined:
-    """Every problem of the log at ``path``. Raises SearchlabError if it cannot be read at all."""
+    """Find all problems of the log at ``path``. Raises SearchlabError if it cannot be read at all."""
     problems: list[Problem] = []
     prefix: list[bytes] = []
     rest: list[bytes] = []
@@ -377,10 +373,11 @@ def examine(path: Path) -> Examined:
     for line in scan(read_bytes(path)):
         problem = line.problem
         if isinstance(line.item, Header):
-            if wrong := _wrong_workload(line.item):
-                problem = wrong
-            else:
+            try:
+                parse_workload(line.item.workload)
                 prefix.append(line.data)
+            except SearchlabError as error:
+                problem = f"the header is damaged: {error}"
         elif isinstance(line.item, Record):
             if prefix and not rest and line.item.index == trials:
                 trials += 1
@@ -393,17 +390,8 @@ def examine(path: Path) -> Examined:
         if problem:
             problems.append(Problem(line.number, problem))
     if not problems and not prefix:
-        problems.append(Problem(1, "the log is empty: it holds no header yet"))
+        problems.append(Problem(1, "the log is empty: it has no header yet"))
     return Examined(path, tuple(problems), tuple(prefix), tuple(rest), trials, rest_trials)
-
-
-def _wrong_workload(header: Header) -> str:
-    """The problem with the workload that a header names; empty if there is none."""
-    try:
-        parse_workload(header.workload)
-    except SearchlabError as error:
-        return f"the header is damaged: {error}"
-    return ""
 
 
 @dataclass(frozen=True)
@@ -417,12 +405,15 @@ class Repaired:
 
 
 def repair(path: Path) -> Repaired | None:
-    """Repair the log at ``path``; None if nothing is wrong with it.
+    """Repair the log at ``path``; return None if nothing is wrong with it.
 
-    The log then holds the trials up to the first that is missing, and its run can resume from there: trial i of a run
-    must be the i-th that its policy asks for. The original is kept as ``*.damaged``. Good trials after the gap are kept
-    in ``*.rest``, under the header and with their own numbers. Raises SearchlabError, and changes nothing, if the
-    header is damaged, if another process writes the log, or if it is compressed.
+    The log keeps the trials before the first missing one, and its run can resume from there: trial i of a run must be
+    the i-th that its policy asks for. The original is kept as ``*.damaged``. Good trials after the gap are kept in
+    ``*.rest``, below the header and with their own numbers.
+
+    Raises:
+        SearchlabError: If the header is damaged, another process writes the log, or it is compressed; nothing is
+            changed then.
     """
     if path.suffix == ".gz":
         raise SearchlabError(f"{path} is compressed; unpack it with gunzip, and repair the unpacked log")
@@ -432,7 +423,7 @@ def repair(path: Path) -> Repaired | None:
         raise SearchlabError(f"cannot read the log {path}: {error.strerror}") from None
     with file:
         try:
-            lock(file)
+            _lock(file)
         except OSError:
             raise SearchlabError(f"another process is writing {path}; wait for it") from None
         examined = examine(path)
@@ -449,21 +440,21 @@ def repair(path: Path) -> Repaired | None:
             rest = None
             if examined.rest:
                 rest = _free(path, ".rest")
-                _rewrite(rest, [examined.prefix[0], *examined.rest])
-            _rewrite(path, examined.prefix)
+                _replace(rest, [examined.prefix[0], *examined.rest])
+            _replace(path, examined.prefix)
         except OSError as error:
             raise SearchlabError(f"cannot write files beside {path}: {error.strerror}; the log is unchanged") from None
     return Repaired(examined.trials, saved, rest, examined.rest_trials)
 
 
 def _free(path: Path, ending: str) -> Path:
-    """``path`` with ``ending``, and with a number if that exists already; such a name is never taken for a log."""
+    """Return ``path`` with ``ending``, and a number if that exists already; no such name is taken for a log."""
     names = (path.with_name(f"{path.name}{ending}{number or ''}") for number in range(1 << 16))
     return next(name for name in names if not name.exists())
 
 
-def _rewrite(path: Path, lines: list[bytes] | tuple[bytes, ...]) -> None:
-    """Write all of ``lines`` to ``path``, or nothing."""
+def _replace(path: Path, lines: Sequence[bytes]) -> None:
+    """Write all ``lines`` to ``path``, or nothing."""
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:
