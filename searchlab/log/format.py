@@ -1,15 +1,17 @@
-"""The append-only log of one run: JSON Lines, a header and then a line for each trial, in order.
+"""The log of one run: JSON Lines, a header and then a line for each trial, in order.
 
-A run may end and be extended later. After its last trial lines of other kinds may follow: why the run ended, though it
-might have had more trials, as when its policy had nothing more to propose; and the fastest trials, measured again. A
-log that is only read may be compressed, ``*.jsonl.gz``. Reading a log executes nothing that it holds.
+After the last trial, lines of other kinds may follow: why the run ended before its budget of trials was spent, and the
+fastest trials, measured again. The run may still be extended after them. A log that is only read may be compressed,
+``*.jsonl.gz``. Reading a log executes nothing in it.
 
-All readers use :func:`scan`: :func:`read_log` raises at the first problem, and :func:`searchlab.log.writer.examine`
-collects all problems. Only :class:`~searchlab.log.writer.LogWriter` writes.
+All readers use :func:`scan`: :func:`read_log` raises at the first problem, :func:`searchlab.log.writer.examine`
+collects all problems, and :class:`Follower` reads a log as it grows. Only :class:`~searchlab.log.writer.LogWriter`
+writes one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import math
@@ -18,7 +20,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -33,48 +35,48 @@ from ..plugins import Plugin
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE
 from ..space import Config
-from ..workload import parse_workload
+from ..workload import Workload, parse_workload
 
 FORMAT = "1.0"
-"""The version of the log format: see docs/design/log-format.md."""
+"""The version of the log format; see docs/design/log-format.md."""
 
 DRAFT = 1
-"""The format before 1.0, in which the tables of suite v1 are sealed: its lines have no ``kind`` and no ``batch``."""
+"""The version before 1.0, which the tables of suite v1 have: its lines have no ``kind`` and no ``batch``."""
+
+STARTS = (b'{"kind":"header","searchlab_log":', b'{"searchlab_log":')
+"""The beginning of a log, and of a log in the draft format."""
+
 TABLE = "table"
-"""The label of the runs that measure every config of a table."""
+"""The label of a run that measures every config of a table."""
+
+GAIN = 0.01
+"""The relative rise of the best throughput that counts as a gain, where a run stops without one."""
+
+UNPACK = "SEARCHLAB_UNPACK_MB"
+"""Environment variable: the largest size of a compressed file once it is unpacked."""
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
-    """How the programs of a table were timed: all of them in each of ``count`` passes, in another random order.
-
-    Times are in seconds, and times of day count from the beginning of the first pass.
-    sentinel: for each block of ``block`` programs, when it was timed, and the median seconds of one program that was
-        timed between them. again: the number of blocks that were timed again, since the sentinel deviated.
-    finalists, rounds: the number of the fastest programs that were timed again, in turn, and of the rounds.
-    """
+    """How the programs of a table were timed: all of them in each of ``count`` passes, in random order."""
 
     count: int
-    block: int
-    sentinel: tuple[tuple[float, float], ...]
-    again: int = 0
-    finalists: int = 0
-    rounds: int = 0
+    block: int  # programs between two readings of the sentinel
+    sentinel: tuple[tuple[float, float], ...]  # seconds since the first pass began, and median seconds of a reading
+    again: int = 0  # blocks that were timed again since the sentinel deviated
+    finalists: int = 0  # fastest programs that were timed again in turn
+    rounds: int = 0  # in which the finalists were timed
 
 
 class RandomDraws(msgspec.Struct, frozen=True):
-    """What random draws find in a space of which a complete table holds every config, in logarithms of seconds.
+    """What random search finds in a space that a complete table covers, in logarithms of seconds."""
 
-    expected: of the lowest latency after 1, 2, ... draws. median: of the configs that work, as often as they are drawn.
-    slowest: of the slowest config that works.
-    """
-
-    expected: tuple[float, ...]
-    median: float
-    slowest: float
+    expected: tuple[float, ...]  # of the lowest latency after 1, 2, ... draws
+    median: float  # of the working configs, weighted by how often they are drawn
+    slowest: float  # of the slowest working config
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
-    """Facts about a run. Those in ``IDENTITY`` must be the same when the run resumes."""
+    """Facts about a run. Those in ``IDENTITY`` must not change when the run resumes."""
 
     searchlab_log: str | int = FORMAT
     workload: str
@@ -88,53 +90,50 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     target: dict[str, Any]
     measure: dict[str, Any]
     host: dict[str, Any] = {}
-    machine: dict[str, Any] = {}
-    """Other facts about the machine as the run began: see :func:`~searchlab.machine.host.machine`."""
+    machine: dict[str, Any] = {}  # other facts: see searchlab.machine.host.machine
     starts: str = ""
-    """What is drawn with the seed, so that the run has a start of its own; empty where all share what a seed draws."""
-    warm_start: tuple[str, ...] = ()
-    """Digests of the logs that the run started from, in order."""
+    """What is hashed into the seed so that a strategy draws its own first configs; empty if strategies share them."""
+    warm_start: tuple[str, ...] = ()  # digests of the logs that the run started from, in order
     label: str = ""
     space_label: str = ""
     space_size: int | None = None  # None if its configs were not counted
     optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """The least cost of any config of the space, in seconds, if a complete table answered; None if it is not known."""
+    """The lowest cost of any config in seconds, if a complete table answered; None if unknown."""
     random: RandomDraws | None = None
-    """What random search finds in as many trials as the run was to have, if a complete table answered."""
+    """What random search finds within the budget of trials, if a complete table answered."""
     contrasts: tuple[tuple[str, str], ...] = ()
     """The pairs of strategies, by name, whose comparison the study had registered when the run began."""
     effective: dict[str, Any] = {}
-    """Options of the policy whose value it could not use, defaults too, with the values that it used."""
+    """Options that the policy could not use as given (or by default), with the values that it used."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
     created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)] = 0.0  # a clock may be wrong
-    passes: Passes | None = None
-    """How a table was timed; None for the log of a run."""
+    passes: Passes | None = None  # None unless the log is a table that was timed in passes
 
     @property
     def name(self) -> str:
-        """The name of this run's strategy in pictures and tables."""
+        """The name of the strategy in figures and tables."""
         return one_line(self.label or self.policy.name)
 
     @property
+    def space_name(self) -> str:
+        """The name of the space in figures and tables."""
+        return one_line(self.space_label or self.space.name)
+
+    @property
     def is_table(self) -> bool:
-        """Whether `searchlab table build` made the log."""
+        """Whether `searchlab table build` wrote the log."""
         return self.label == TABLE or self.passes is not None
 
     @property
     def table(self) -> str:
-        """The name of the table of a suite that answered, without the version of the suite; empty if none did."""
+        """The table of a suite that answered, without the version of the suite; empty if none did."""
         return str(self.measure.get("name", "")).rpartition("/")[2]
 
     @property
     def measured_on(self) -> str:
-        """The machine that was measured: its CPU, and its GPU; of a fleet the key of its devices; else empty."""
+        """The CPU (and GPU) that was measured; for a fleet, the key of its devices; empty if there was neither."""
         return one_line(", ".join(map(str, self.host.values())) or str(self.measure.get("key", "")))
-
-    @property
-    def space_name(self) -> str:
-        """The name of its space there."""
-        return one_line(self.space_label or self.space.name)
 
 
 IDENTITY = (
@@ -142,81 +141,33 @@ IDENTITY = (
     "host", "warm_start", "starts",
 )  # fmt: skip
 
-
-def batch_starts(batches: Ints, lengths: Sequence[int]) -> list[int]:
-    """The places of the first trials of all batches.
-
-    Args:
-        batches: The number of the batch of each trial, shape (trials,).
-        lengths: The number of trials of each run.
-    """
-    begins = np.zeros(len(batches) + 1, dtype=np.bool_)
-    begins[np.cumsum(lengths) - lengths] = True  # of an empty run, where the next run begins
-    begins[1:-1] |= batches[1:] != batches[:-1]
-    starts: list[int] = np.flatnonzero(begins[:-1]).tolist()
-    return starts
-
-
-def charged(spent: Floats, starts: Sequence[int], workers: Sequence[int], lengths: Sequence[int]) -> Floats:
-    """Seconds charged for proposing, training, building and running each trial: shape (trials, 4).
-
-    spent: the seconds that these took. starts: see :func:`batch_starts`. workers: of each run. A batch is built by at
-    most as many workers as it has programs; the seconds of building are divided by their number.
-    """
-    sizes = np.diff(np.append(np.asarray(starts, dtype=np.int64), len(spent)))
-    charges = spent.copy()
-    charges[:, 2] /= np.minimum(_of_each_trial(workers, lengths), np.repeat(sizes, sizes))
-    return charges
-
-
-def _of_each_trial(numbers: Sequence[int], lengths: Sequence[int]) -> Ints:
-    """A number of each run, for each of its trials. A log may say any number; one for all its trials is enough."""
-    bounded = [number if 0 < number < trials else trials for number, trials in zip(numbers, lengths, strict=True)]
-    return np.repeat(np.array(bounded, dtype=np.int64), lengths)
-
-
 _Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
-"""Seconds of one execution. Beyond these bounds it is not a plausible time, and arithmetic would overflow."""
+"""Seconds of one execution. A time beyond these bounds is implausible, and arithmetic would overflow."""
 
 _Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
 """Seconds that something else took."""
 
 SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
-"""The fields of a record that hold seconds of this kind."""
+"""The fields of a record of this type. All but the last are charged."""
+
+_MEASURED = [one.name for one in dataclasses.fields(Measurement)]
 
 _Scalar = bool | int | float | str | None
 
 ConfigJson = dict[str, _Scalar | list[_Scalar]]
-"""A config as a log has it."""
-
-GAIN = 0.01
-"""How much higher the best throughput must be, as a share, to count as a gain where a run stops without one."""
-
-STARTS = (b'{"kind":"header","searchlab_log":', b'{"searchlab_log":')
-"""How a log begins; the second is that of the draft."""
-
-UNPACK = "SEARCHLAB_UNPACK_MB"
-"""The environment variable that says how large a file may be that was compressed."""
+"""A config in a log."""
 
 
 class Record(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="trial"
-):  # it holds no cycle
-    """One line: a trial, and its share of the seconds that the policy took to train and to propose the batch.
-
-    batch: the number of its batch, from 0; None in the draft of the format, where every batch has as many trials as the
-    policy was asked for.
-    model: on the last record of a batch, how well the cost model predicted the batch; None without a cost model.
-    sentinel: on the first record of some batches, the seconds that the run's first program took before the batch.
-    at: of a table that was timed in passes, when each of the seconds was read, from the beginning of the first pass.
-    statistic: of the seconds, which is the cost; the same on all lines of a run, as the ``measure`` of its header says.
-    """
+):  # gc=False: it holds no cycle
+    """The line of a trial: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
 
     index: int
-    batch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] | None = None
+    batch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] | None = None  # None in the draft format
     config: ConfigJson
     seconds: tuple[_Measured, ...] = ()
-    at: tuple[float, ...] = ()
+    at: tuple[float, ...] = ()  # when each of them was read, in a table that was timed in passes
     failure: Failure | None = None
     message: str = ""
     build_seconds: _Spent = 0.0
@@ -227,11 +178,11 @@ class Record(
     nearest: bool = False
     pruned: bool = False
     statistic: Statistic = "median"
-    propose_seconds: _Spent = 0.0
-    train_seconds: _Spent = 0.0
+    propose_seconds: _Spent = 0.0  # share of the CPU time that the policy took to propose the batch
+    train_seconds: _Spent = 0.0  # share of the CPU time that the policy took to learn from the batch before
     time: float = 0.0
-    model: ModelQuality | None = None
-    sentinel: _Measured | None = None
+    model: ModelQuality | None = None  # on the last record of a batch: how well it was predicted
+    sentinel: _Measured | None = None  # on the first record of some batches: what the run's first program took before
 
     @classmethod
     def of(
@@ -243,20 +194,17 @@ class Record(
         sentinel: float | None = None,
         batch: int | None = None,
     ) -> Self:
-        m = trial.measurement
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # as it is read
         return cls(
-            index=trial.index, batch=batch, config=config, seconds=m.seconds, failure=m.failure, message=m.message,
-            build_seconds=m.build_seconds, run_seconds=m.run_seconds, program=m.program, reused=m.reused,
-            nearest=m.nearest, pruned=m.pruned, statistic=m.statistic, propose_seconds=round(propose_seconds, 7),
-            train_seconds=round(train_seconds, 7), connect_seconds=m.connect_seconds, time=round(time.time(), 3),
-            model=model, sentinel=sentinel,
+            index=trial.index, batch=batch, config=config, propose_seconds=round(propose_seconds, 7),
+            train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
+            **{name: getattr(trial.measurement, name) for name in _MEASURED},
         )  # fmt: skip
 
     @property
     def cost(self) -> float:
-        """The cost of the trial: see :attr:`~searchlab.records.Measurement.cost`."""
+        """See :attr:`searchlab.records.Measurement.cost`."""
         return cost_of(self.seconds, self.failure, self.statistic)
 
     @property
@@ -265,10 +213,7 @@ class Record(
 
     @property
     def measurement(self) -> Measurement:
-        return Measurement(
-            self.seconds, self.failure, self.message, self.build_seconds, self.run_seconds, self.program, self.reused,
-            self.nearest, self.pruned, self.statistic, self.connect_seconds,
-        )  # fmt: skip
+        return Measurement(*[getattr(self, name) for name in _MEASURED])
 
 
 class Finalist(msgspec.Struct, frozen=True):
@@ -279,7 +224,7 @@ class Finalist(msgspec.Struct, frozen=True):
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="finalists"):
-    """The line after a number of ``trials``: the fastest of them, measured again in turn."""
+    """The line of the finalists after ``trials`` trials: the fastest of them, measured again in turn."""
 
     trials: int
     finalists: tuple[Finalist, ...]
@@ -287,11 +232,10 @@ class Final(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="fi
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="ended"):
-    """The line after a number of ``trials``: the run ended there, though it might have had more trials.
+    """The line that ends a run after ``trials`` trials, fewer than its budget may have allowed.
 
-    seconds, stop_after: the part of its budget that was spent; see :class:`~searchlab.log.plan.Budget`. Without
-    either, the policy was asked for more, and had nothing more to propose: the space is exhausted, or the strategy
-    stops by itself.
+    ``seconds`` or ``stop_after`` is the part of the budget that was spent; see :class:`~searchlab.log.plan.Budget`.
+    Without either, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
     """
 
     trials: int
@@ -301,12 +245,12 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
     @property
     def by_policy(self) -> bool:
-        """Whether the policy ended the run, and no budget: then it has no more trials, whatever the budget."""
+        """Whether the policy ended the run, so that no larger budget can extend it."""
         return self.seconds is None and self.stop_after is None
 
     @property
     def reason(self) -> str:
-        """Why the run ended, a clause."""
+        """Why the run ended, as a clause."""
         if self.seconds is not None:
             return f"the budget of {self.seconds:g} seconds was spent"
         if self.stop_after is not None:
@@ -314,26 +258,100 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
         return "the policy had nothing more to propose"
 
 
-ITEMS = msgspec.json.Decoder(Record | Final | Ended)
-"""Reads a line after the header."""
+_ITEMS = msgspec.json.Decoder(Record | Final | Ended)
+_DRAFT_ITEMS = msgspec.json.Decoder(Record)  # alone, a struct needs no ``kind``
 
-DRAFT_RECORD = msgspec.json.Decoder(Record)
-"""Reads such a line of the draft, which has only trials: alone, a struct needs no ``kind``."""
+
+def batch_starts(batches: Ints, lengths: Sequence[int]) -> list[int]:
+    """Return the positions of the first trials of all batches.
+
+    Args:
+        batches: The number of the batch of each trial of several runs, shape (trials,).
+        lengths: The number of trials of each run.
+    """
+    begins = np.zeros(len(batches) + 1, dtype=np.bool_)
+    begins[np.cumsum(lengths) - lengths] = True  # for an empty run, where the next run begins
+    begins[1:-1] |= batches[1:] != batches[:-1]
+    starts: list[int] = np.flatnonzero(begins[:-1]).tolist()
+    return starts
+
+
+def charged(spent: Floats, starts: Sequence[int], workers: Sequence[int], lengths: Sequence[int]) -> Floats:
+    """Return the seconds charged for proposing, training, building and running each trial, shape (trials, 4).
+
+    Args:
+        spent: The seconds that these took, shape (trials, 4).
+        starts: See :func:`batch_starts`.
+        workers: The number of build workers of each run. Building is divided by it, or by the size of the batch if
+            that is smaller.
+        lengths: The number of trials of each run.
+    """
+    # A log may hold any number of workers; one for each of its trials is enough.
+    bounded = [number if 0 < number < trials else trials for number, trials in zip(workers, lengths, strict=True)]
+    sizes = np.diff(np.append(np.asarray(starts, dtype=np.int64), len(spent)))
+    charges = spent.copy()
+    charges[:, 2] /= np.minimum(np.repeat(np.array(bounded, dtype=np.int64), lengths), np.repeat(sizes, sizes))
+    return charges
+
+
+def batch_numbers(records: Sequence[Record], size: int) -> Ints:
+    """Return the number of the batch of each record of a run whose batches have at most ``size`` trials."""
+    size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
+    numbers = [record.index // size if record.batch is None else record.batch for record in records]
+    return np.array(numbers, dtype=np.int64)
+
+
+@lru_cache(maxsize=256)  # the many logs of a study have few workloads
+def _parsed(workload: str) -> Workload:
+    return parse_workload(workload)
+
+
+class LoggedTrials:
+    """What a log and its columns have in common: the time charged for each trial, and the unit of throughput."""
+
+    header: Header
+    batches: Ints  # the number of each trial's batch, shape (trials,)
+    spent: Floats  # seconds of proposing, training, building and running, shape (trials, 4)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The positions of the first trials of its batches."""
+        return batch_starts(self.batches, [len(self.batches)])
+
+    @cached_property
+    def charged(self) -> Floats:
+        """See :func:`charged`. A reused measurement is charged as recorded, so that the second run has no advantage."""
+        return charged(self.spent, self.starts, [self.header.workers], [len(self.batches)])
+
+    @cached_property
+    def elapsed(self) -> Floats:
+        """Seconds charged up to the end of each trial, shape (trials,)."""
+        return np.cumsum(self.charged.sum(axis=1))
+
+    @property
+    def workload(self) -> Workload:
+        return _parsed(self.header.workload)
+
+    @property
+    def flops(self) -> int:
+        return self.workload.flops
+
+    @property
+    def unit(self) -> str:
+        """The unit of throughput."""
+        return self.workload.unit
 
 
 @dataclass(frozen=True)
-class Log:
+class Log(LoggedTrials):
     """The content of a log."""
 
     path: Path
     header: Header
     records: tuple[Record, ...]
-    final: Final | None = None
-    """The finalists of all these records; None if they were not measured again."""
-    ended: Ended | None = None
-    """Why the run ended after these records; None if it did not, or if it had all trials of its budget."""
-    size: int = field(default=0, compare=False)
-    """Bytes of its complete lines, uncompressed."""
+    final: Final | None = None  # None unless the finalists of exactly these records were measured again
+    ended: Ended | None = None  # why the run ended after exactly these records, if a line records it
+    size: int = field(default=0, compare=False)  # bytes of its complete lines, uncompressed
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
@@ -344,88 +362,53 @@ class Log:
 
     @cached_property
     def costs(self) -> Floats:
-        """Cost of each trial in seconds, infinity if it failed: shape (trials,)."""
+        """The cost of each trial in seconds, infinity if it failed, shape (trials,)."""
         return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property
-    def charged(self) -> Floats:
-        """See :func:`~searchlab.log.format.charged`: shape (trials, 4).
-
-        A reused measurement is charged at its recorded time, so that the second run has no advantage.
-        """
-        spent = [(r.propose_seconds, r.train_seconds, r.build_seconds, r.run_seconds) for r in self.records]
-        array = np.array(spent, dtype=np.float64).reshape(-1, 4)
-        return charged(array, self.starts, [self.header.workers], [len(self.records)])
+    def batches(self) -> Ints:  # type: ignore[override]
+        return batch_numbers(self.records, self.header.batch)
 
     @cached_property
-    def starts(self) -> list[int]:
-        """Where its batches begin: see :func:`~searchlab.log.format.batch_starts`."""
-        return batch_starts(batch_numbers(self.records, self.header.batch), [len(self.records)])
+    def spent(self) -> Floats:  # type: ignore[override]
+        spent = [[getattr(record, name) for name in SPENT[:4]] for record in self.records]
+        return np.array(spent, dtype=np.float64).reshape(-1, 4)
 
     @cached_property
     def sentinels(self) -> Floats:
-        """The reading of the sentinel before each trial, NaN where there is none: shape (trials,)."""
+        """The reading of the sentinel before each trial, NaN if there is none, shape (trials,)."""
         return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
 
-    @cached_property
-    def elapsed(self) -> Floats:
-        """Seconds charged up to the end of each trial: shape (trials,)."""
-        return np.cumsum(self.charged.sum(axis=1))
-
-    @cached_property
-    def flops(self) -> int:
-        return parse_workload(self.header.workload).flops
-
-    @cached_property
-    def unit(self) -> str:
-        """The unit of throughputs: see :attr:`~searchlab.workload.Workload.unit`."""
-        return parse_workload(self.header.workload).unit
-
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Its first ``trials``, fewer than it has. ended: why the run ended there."""
+        """Return its first ``trials``, fewer than it has; ``ended`` is why the run ended there."""
         return replace(self, records=self.records[:trials], final=None, ended=ended)
 
 
-def batch_numbers(records: Sequence[Record], size: int) -> Ints:
-    """The number of the batch of each of ``records``: shape (records,).
-
-    Args:
-        records: Trials of one run.
-        size: The most trials of a batch, as the header has it; a header may hold any number.
-    """
-    size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
-    numbers = [record.index // size if record.batch is None else record.batch for record in records]
-    return np.array(numbers, dtype=np.int64)
-
-
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """A line of a log: its number from 1, its bytes, and its content (None if it is damaged).
+    """A line of a log."""
 
-    problem: what is wrong with the line, as a text that follows "line 3: "; empty if nothing is wrong.
-    torn: whether it is the last line, cut off when the run was killed.
-    """
-
-    number: int
+    number: int  # from 1
     data: bytes
-    item: Header | Record | Final | Ended | None
-    problem: str = ""
-    torn: bool = False
+    item: Header | Record | Final | Ended | None  # None if the line is damaged
+    problem: str = ""  # a text to follow "line 3: "; empty if nothing is wrong
+    torn: bool = False  # the last line, cut off when the run was killed
 
 
 def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
-    """Every line of a log, with its problem if it has one.
+    """Yield every line of a log, with its problem if it has one.
 
-    first, trials: the number of the first line of ``data``, and of the trials before it, if these were read before.
+    If the beginning of the log has been read before, ``first`` is the number of the first line of ``data``, and
+    ``trials`` the number of trials before it.
     """
-    *whole, rest = data.split(b"\n")
+    *complete, rest = data.split(b"\n")
     expected, lost = trials, 0  # index of the next trial; damaged lines before it, each of which may have been a trial
     batch = -1
-    decode = ITEMS.decode
-    for number, line in enumerate(whole, first):
+    decode = _ITEMS.decode
+    for number, line in enumerate(complete, first):
         if number == 1:
             header = _header(line)
             if isinstance(header.item, Header) and header.item.searchlab_log == DRAFT:
-                decode = DRAFT_RECORD.decode
+                decode = _DRAFT_ITEMS.decode
             yield header
             continue
         try:
@@ -446,11 +429,10 @@ def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
         expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem)
     if rest:
-        number = first + len(whole)
-        problem = "it is torn: its end is missing; the run " + (
-            "drops it when it resumes" if number > 1 else "rewrites it"
-        )
-        yield Line(number, rest, None if number > 1 else _header(rest).item, problem, torn=True)
+        number = first + len(complete)
+        remedy = "the run drops it when it resumes" if number > 1 else "the run rewrites it"
+        item = None if number > 1 else _header(rest).item
+        yield Line(number, rest, item, f"it is torn: its end is missing; {remedy}", torn=True)
 
 
 def _header(line: bytes) -> Line:
@@ -461,35 +443,34 @@ def _header(line: bytes) -> Line:
             return Line(1, line, None, "it is no header: the file is not a searchlab log, or its first line is lost")
         if version not in (FORMAT, DRAFT):
             return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
-        header = msgspec.json.decode(line, type=Header)
+        return Line(1, line, msgspec.json.decode(line, type=Header))
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
-    return Line(1, line, header)
 
 
 def check_follows(item: Final | Ended, trials: int) -> None:
-    """Raise msgspec.ValidationError where a line that is no trial cannot follow ``trials`` trials."""
+    """Raise msgspec.ValidationError if ``item`` cannot follow ``trials`` trials."""
     if item.trials != trials:
-        raise msgspec.ValidationError(f"it says {item.trials} trials, but {trials} precede it")
+        raise msgspec.ValidationError(f"it follows {trials} trials, but records {item.trials} trials")
     if isinstance(item, Ended):
         return
     if not item.finalists or not all(0 <= one.index < trials and one.seconds for one in item.finalists):
-        raise msgspec.ValidationError("it names no trial before it, or a trial without times")
+        raise msgspec.ValidationError("it names no earlier trial, or a trial without times")
     if len({len(one.seconds) for one in item.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
+    """Return the bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
     try:
         data = path.read_bytes()
-    except (OSError, ValueError) as error:  # a ValueError if no file can have this name, as one with a zero byte
+    except (OSError, ValueError) as error:  # a ValueError for an impossible name, for example with a null byte
         raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
     return unpacked(path, data) if path.suffix == ".gz" else data
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """The content of the gzip file at ``path``, whose bytes are ``data``.
+    """Return the content of the gzip file at ``path``, whose bytes are ``data``.
 
     Raises:
         SearchlabError: If it is damaged, if it unpacks to more than ``SEARCHLAB_UNPACK_MB`` megabytes (an environment
@@ -497,7 +478,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
     """
     given = os.environ.get(UNPACK, "")
     if given and not given.isdecimal():
-        raise SearchlabError(f"{UNPACK} is a number of megabytes, not {given!r}")
+        raise SearchlabError(f"{UNPACK} must be a number of megabytes, not {given!r}")
     limit = int(given or 1024) << 20
     pieces, size, line = [], 0, 0
     try:
@@ -509,8 +490,8 @@ def unpacked(path: Path, data: bytes) -> bytes:
                 if size > limit or line > limit // 16:
                     what = f"to more than {limit >> 20} MB" if size > limit else f"a line of {line >> 20} MB"
                     raise SearchlabError(
-                        f"{path} has {len(data) >> 10} kB and unpacks {what}, which no searchlab file does; set the "
-                        f"environment variable {UNPACK} to a larger number of megabytes if it is one"
+                        f"{path} has {len(data) >> 10} kB and unpacks {what}, more than any searchlab file should; if "
+                        f"you trust it, set the environment variable {UNPACK} to a larger number of megabytes"
                     )
     except (OSError, EOFError, zlib.error) as error:
         raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); fetch it again") from None
@@ -518,32 +499,32 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def find_logs(path: Path) -> list[Path]:
-    """The log at ``path``; or, if it is a directory, the logs under it, ``*.jsonl`` and ``*.jsonl.gz``, in order."""
+    """Return the log at ``path``; for a directory, all logs below it (``*.jsonl``, ``*.jsonl.gz``), sorted."""
     if not path.is_dir():
         return [path]
     return sorted(log for log in path.rglob("*.jsonl*") if log.name.endswith((".jsonl", ".jsonl.gz")))
 
 
 def read_header(path: str | Path) -> Header:
-    """The header of the log at ``path``. Raises SearchlabError as :func:`read_log` does, except for trials."""
+    """Read only the header of a log. Raises SearchlabError as :func:`read_log`."""
     path = Path(path)
     first, ending, _ = read_bytes(path).partition(b"\n")
     return decode_log(path, first + ending).header
 
 
 def read_log(path: str | Path) -> Log:
-    """The log at ``path``, without a torn last line. The log is not locked.
+    """Read the log at ``path``, without a torn last line. The log is not locked.
 
-    Raises SearchlabError, which names the line, if the log is unreadable, foreign or damaged.
+    Raises SearchlabError, which names the line, if the log cannot be read, is not a log, or is damaged.
     """
     path = Path(path)
     return decode_log(path, read_bytes(path))
 
 
 def read_held(path: Path) -> Log | None:
-    """The log that a run at ``path`` resumes; None if there is none, or only a torn header, or if it is compressed.
+    """Read the log that a run at ``path`` resumes; None if there is none, only a torn header, or a compressed log.
 
-    The log is not locked. Raises SearchlabError if it is foreign or damaged.
+    Raises SearchlabError as :func:`read_log`.
     """
     if path.suffix == ".gz" or not path.is_file():
         return None
@@ -554,46 +535,37 @@ def read_held(path: Path) -> Log | None:
 
 
 def decode_log(path: Path, data: bytes) -> Log:
-    """The log whose bytes are ``data``. Raises SearchlabError at the first problem."""
+    """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
     if b'"searchlab_log"' not in data.partition(b"\n")[0] and not any(start.startswith(data) for start in STARTS):
         raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
-    header: Header | None = None
     records: list[Record] = []
-    final: Final | None = None
-    ended: Ended | None = None
+    latest: dict[type, Any] = {}  # of each other kind of line
     for line in scan(data):
+        if line.torn:
+            break
         if line.problem:
-            if line.torn:
-                break
             raise SearchlabError(f"{path}, line {line.number}: {line.problem}")
-        item = line.item
-        if type(item) is Record:
-            records.append(item)
-        elif isinstance(item, Final):
-            final = item
-        elif isinstance(item, Ended):
-            ended = item
-        elif isinstance(item, Header):
-            header = item
-    if header is None:
-        raise SearchlabError(f"{path} holds no header yet, so there is nothing to read")
-    final = final if final and final.trials == len(records) else None
-    ended = ended if ended and ended.trials == len(records) else None
-    return Log(path, header, tuple(records), final, ended, data.rfind(b"\n") + 1)
+        if type(line.item) is Record:
+            records.append(line.item)
+        else:
+            latest[type(line.item)] = line.item
+    if Header not in latest:
+        raise SearchlabError(f"{path} has no header yet, so there is nothing to read")
+    final, ended = (current(latest.get(kind), len(records)) for kind in (Final, Ended))
+    return Log(path, latest[Header], tuple(records), final, ended, data.rfind(b"\n") + 1)
+
+
+def current(note: Any, trials: int) -> Any:
+    """Return the line ``note`` if it follows all ``trials`` of its log, else None."""
+    return note if note is not None and note.trials == trials else None
 
 
 PAUSE = 600.0
-"""Seconds between two trials from which on the run was interrupted between them: no trial takes so long."""
+"""Seconds between two trials that mean an interruption of the run: no trial takes that long."""
 
 
 class Follower:
-    """The log at ``path``, as far as it was read.
-
-    header: None before it is there. trials, failed: the number of trials, and of those that failed. steps: each trial
-    that was the fastest so far, and its cost in seconds. ended: as of a :class:`~searchlab.log.format.Log`. charged:
-    as the last of :attr:`~searchlab.log.format.Log.elapsed`. waited, waits: seconds by the clock that trials took, and
-    the number of trials that this is of. updated: the time of the last trial. problem: why the log cannot be followed.
-    """
+    """A log that is read as it grows; nothing is read twice."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -601,20 +573,21 @@ class Follower:
         self._begin()
 
     def _begin(self) -> None:
-        self.header: Header | None = None
-        self.trials = self.failed = 0
-        self.steps: list[tuple[int, float]] = []
+        self.header: Header | None = None  # until it has been written
+        self.trials = self.failed = 0  # numbers of trials
+        self.steps: list[tuple[int, float]] = []  # each trial that was the fastest so far, and its cost in seconds
         self.ended: Ended | None = None
-        self.charged = self.waited = self.updated = 0.0
-        self.waits = 0
-        self.problem = ""
+        self.charged = 0.0  # the last value of Log.elapsed
+        self.waited, self.waits = 0.0, 0  # seconds by the clock, and the number of trials that took them
+        self.updated = 0.0  # time of the last trial
+        self.problem = ""  # why the log cannot be followed
         self.flops, self.unit = 1, ""
         self._offset = self._lines = 0
         self._before = 0.0  # seconds charged before the last batch
         self._batch: list[Record] = []
 
     def look(self) -> bool:
-        """Read what was appended. Whether anything has changed since the last look."""
+        """Read what has been appended. Return whether anything has changed since the last look."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -627,7 +600,7 @@ class Follower:
         if now == self._file:
             return False
         if self._file is None or now[0] != self._file[0] or now[1] < self._offset or self.path.suffix == ".gz":
-            self._begin()  # it is another file than before, or it was rewritten
+            self._begin()  # the file is new, or was rewritten
         self._file = now
         try:
             return self._read()
@@ -639,7 +612,7 @@ class Follower:
         if self.problem:
             return False
         data = self._appended()
-        data = data[: data.rfind(b"\n") + 1]  # what comes after may be half a line
+        data = data[: data.rfind(b"\n") + 1]  # the rest may be half a line
         if not data:
             return False
         self._offset += len(data)
@@ -658,7 +631,8 @@ class Follower:
                 self.ended = None
             elif isinstance(line.item, Ended):
                 self.ended = line.item
-        self._take(records)
+        if records and self.header is not None:
+            self._take(records, self.header)
         return True
 
     def _appended(self) -> bytes:
@@ -671,9 +645,7 @@ class Follower:
         except OSError as error:
             raise SearchlabError(f"it cannot be read: {error.strerror}") from None
 
-    def _take(self, records: Sequence[Record]) -> None:
-        if not records or self.header is None:
-            return
+    def _take(self, records: list[Record], header: Header) -> None:
         best = self.steps[-1][1] if self.steps else math.inf
         for record in records:
             if record.cost < best:
@@ -685,12 +657,8 @@ class Follower:
                 self.waits += 1
             self.updated = record.time
         self.trials += len(records)
-        records = [*self._batch, *records]
-        last = batch_starts(batch_numbers(records, self.header.batch), [len(records)])[-1]
-        self._before += self._charged(records[:last])
-        self._batch = records[last:]
-        self.charged = self._before + self._charged(self._batch)
-
-    def _charged(self, records: Sequence[Record]) -> float:
-        assert self.header is not None
-        return float(Log(self.path, self.header, tuple(records)).elapsed[-1]) if records else 0.0
+        log = Log(self.path, header, (*self._batch, *records))
+        last = log.starts[-1]
+        self.charged = self._before + float(log.elapsed[-1])
+        self._before += float(log.elapsed[last - 1]) if last else 0.0
+        self._batch = list(log.records[last:])

@@ -155,7 +155,7 @@ def test_a_gzip_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(SearchlabError, match="unpacks a line of 1 MB"):
         read_log(line)
     monkeypatch.setenv("SEARCHLAB_UNPACK_MB", "all")
-    with pytest.raises(SearchlabError, match="SEARCHLAB_UNPACK_MB is a number of megabytes, not 'all'"):
+    with pytest.raises(SearchlabError, match="SEARCHLAB_UNPACK_MB must be a number of megabytes, not 'all'"):
         read_log(line)
 
 
