@@ -1,12 +1,13 @@
-"""A run as a user reads it: its trials, the best trial, and the program of that trial."""
+"""The result of a run as a user reads it: its trials, the best of them, and how far its times can be trusted."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,22 +22,16 @@ from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import parse_workload
 from .columns import Columns, Texts, objects
-from .format import Log, read_log
+from .format import Final, Finalist, Log, read_log
 
 if TYPE_CHECKING:
     import pandas as pd
     from tvm.s_tir import Schedule
-if TYPE_CHECKING:
-    import pandas as pd
-from collections.abc import Iterable, Mapping
-from html import escape
-
-from .format import Final, Finalist
 
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest trial of a run: the winner of its finalists, if it has finalists.
+    """The fastest trial of a run; if it has finalists, the winner of them.
 
     :mod:`searchlab.apply` builds and shows its program.
 
@@ -72,7 +67,7 @@ class Best:
         return self.result.log.flops / self.trial.cost / 1e9
 
     def schedule(self) -> Schedule:
-        """The schedule of this config: its ``.mod`` is the program, its ``.trace`` the steps that made it."""
+        """Return the schedule of this config: ``.mod`` is the program, ``.trace`` the steps that made it."""
         return self.result.schedule(self.trial)
 
 
@@ -113,14 +108,14 @@ class Result:
 
     @property
     def space(self) -> Space:
-        """The space that was searched; made again from the log if needed, which imports its plug-in and TVM.
+        """The space of the run; created from the log if necessary, which imports its plug-in and TVM.
 
-        Raises SearchlabError if that plug-in is not registered, except within :func:`~searchlab.plugins.trusting`.
+        Raises SearchlabError if the plug-in is not registered, except within :func:`~searchlab.plugins.trusting`.
         """
         if self._space is not None:
             return self._space
         header = self.log.header
-        if ":" in header.fingerprint:  # of a task in another tuner's file: see searchlab.exchange
+        if ":" in header.fingerprint:  # a task in the file of another tuner: see searchlab.exchange
             raise SearchlabError(
                 f"{self.log.path} was imported for analysis from {header.space.name}: its configs have no schedule here"
             )
@@ -134,7 +129,7 @@ class Result:
         return space
 
     def schedule(self, trial: Trial) -> Schedule:
-        """The schedule of a trial's config. Raises InvalidConfig if it has none, SearchlabError if that fails."""
+        """Return the schedule of a trial. Raises InvalidConfig if it has none, SearchlabError if the space fails."""
         space = self.space
         try:
             return space.schedule(trial.config)
@@ -147,15 +142,17 @@ class Result:
             ) from None
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a trial: its knobs as ``config.<name>``, cost (seconds), gflops, best_gflops, failure, elapsed (s).
+        """Return a data frame with a row for each trial.
 
-        repeats: the readings of which the cost is made, a tuple of seconds. gflops and best_gflops are as measured
-        during the search; gflops_retimed is that of a finalist as it was timed again at the end, NaN of other trials.
-        The maximum of gflops may be above :attr:`Best.gflops`, which is a gflops_retimed if the run has finalists.
-        failure, and a knob whose values are texts, are categories; a knob whose values are lists, or of several types,
-        is of objects.
+        Its columns are the knobs as ``config.<name>``, trial, cost (seconds), gflops, best_gflops, gflops_retimed,
+        repeats (a tuple of seconds), elapsed (seconds), failure and reused. gflops and best_gflops are as measured
+        during the search; gflops_retimed is that of a finalist, timed again at the end, and NaN for other trials. The
+        maximum of gflops may exceed :attr:`Best.gflops`, which is a gflops_retimed if the run has finalists. failure,
+        and knobs whose values are strings, are categories; knobs with lists, or with several types, are objects.
         """
-        return run_frame(Columns.of(self.log, {}))
+        import pandas as pd
+
+        return pd.DataFrame(_trial_columns([Columns.of(self.log, {})], None))
 
     def __repr__(self) -> str:
         header = self.log.header
@@ -163,12 +160,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header
+        trials, failed = _counts(log)
         about: dict[str, object] = {
             "workload": header.workload,
             "space": header.space_name,
             "cost model": f"{header.cost_model.name}, {header.features}" if header.cost_model else "",
             "seed": header.seed,
-            "trials": _counted(log),
+            "trials": f"{trials}, {failed} failed" if failed else trials,
             "best": "no success yet",
             "seconds charged": f"{log.elapsed[-1]:.1f}" if log.records else "",
             "log": log.path,
@@ -191,17 +189,18 @@ class Results(list[Result]):
     """
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a trial of every run: what its run is, and the columns of :meth:`Result.to_frame`.
+        """Return a data frame with a row for each trial of every run.
 
-        These say what a run is: workload, space, strategy (its label), policy, cost_model and features (None if it has
-        no model), batch, seed. All of these but the last two are categories: before pandas 3, ``groupby`` by several of
-        them takes ``observed=True``. A knob that a space does not have is NaN.
+        The columns workload, space, strategy (its label), policy, cost_model and features (None without a model), batch
+        and seed identify the run, and those of :meth:`Result.to_frame` follow. All of the former but the last two are
+        categories: before pandas 3, ``groupby`` by several of them needs ``observed=True``. A knob that a space does
+        not have is NaN.
         """
         texts: Texts = {}
         return study_frame([Columns.of(result.log, texts) for result in self])
 
     def _repr_html_(self) -> str:
-        """A row for each strategy in each space of each workload."""
+        """Show a row for each strategy in each space of each workload."""
         groups: dict[tuple[str, str, str], list[Log]] = {}
         for result in self:
             header = result.log.header
@@ -218,18 +217,12 @@ class Results(list[Result]):
         return html_table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
 
 
-_MOST = 50
-"""Rows that a notebook shows without being asked."""
+_MOST = 50  # rows that a notebook shows of Results
 
 
 def _counts(log: Log) -> tuple[int, int]:
-    """The trials of a log, and how many of them failed."""
+    """Return the number of trials, and of those that failed."""
     return len(log.records), sum(record.failure is not None for record in log.records)
-
-
-def _counted(log: Log) -> str:
-    trials, failed = _counts(log)
-    return f"{trials}, {failed} failed" if failed else str(trials)
 
 
 def load_log(path: str | Path) -> Result:
@@ -249,19 +242,8 @@ def load_log(path: str | Path) -> Result:
     return Result(read_log(path))
 
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-def run_frame(log: Columns) -> pd.DataFrame:
-    """See :meth:`searchlab.log.result.Result.to_frame`."""
-    import pandas as pd
-
-    return pd.DataFrame(_trials([log], None))
-
-
 def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
-    """See :meth:`searchlab.log.result.Results.to_frame`."""
+    """See :meth:`Results.to_frame`."""
     import pandas as pd
 
     if not logs:
@@ -276,14 +258,13 @@ def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
         "cost_model": [header.cost_model.name if header.cost_model else None for header in headers],
         "features": [header.features if header.cost_model else None for header in headers],
     }
-    numbers = {"batch": [header.batch for header in headers], "seed": [header.seed for header in headers]}
     columns = {name: pd.Series(values, dtype="category").array.take(at) for name, values in names.items()}
-    columns |= {name: _taken(values, at) for name, values in numbers.items()}
-    return pd.DataFrame(columns | _trials(logs, math.nan), copy=False)
+    columns |= {name: _taken([getattr(header, name) for header in headers], at) for name in ("batch", "seed")}
+    return pd.DataFrame(columns | _trial_columns(logs, math.nan), copy=False)
 
 
-def _trials(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
-    """The columns of all trials. missing: stands for a knob that a config does not have."""
+def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
+    """Return the columns of all trials; ``missing`` replaces a knob that a config does not have."""
     import pandas as pd
 
     failures: Ints = np.concatenate([log.failures for log in logs])
@@ -301,32 +282,27 @@ def _trials(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
         "reused": np.concatenate([log.reused for log in logs]),
     }
     places: dict[bytes, int] = {}
-    at = np.concatenate([_places(log, places) for log in logs])
+    at = np.array([places.setdefault(text, len(places)) for log in logs for text in log.configs.tolist()], np.int32)
     configs = [msgspec.json.decode(text) for text in places]
     for name in dict.fromkeys(name for config in configs for name in config):
         columns[f"config.{name}"] = _taken([config.get(name, missing) for config in configs], at)
     return columns
 
 
-def _places(log: Columns, places: dict[bytes, int]) -> Array:
-    """The place of the config of each trial among the distinct ones; new ones are added to ``places``."""
-    return np.array([places.setdefault(text, len(places)) for text in log.configs.tolist()], dtype=np.int32)
-
-
 def _repeats(logs: Sequence[Columns]) -> Array:
-    """The readings of each trial; those of trials that a table answered with the same readings are one tuple."""
+    """Return the readings of each trial; equal readings, as of trials that a table answered, share one tuple."""
     distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
-    parts = []
+    repeats = []
     for log in logs:
         readings = log.readings.tolist()
         ends = np.cumsum([0, *log.counts.tolist()]).tolist()
-        every = [tuple(readings[start:end]) for start, end in pairwise(ends)]
-        parts.append(objects([distinct.setdefault(one, one) for one in every]))
-    return np.concatenate(parts)
+        every = (tuple(readings[start:end]) for start, end in pairwise(ends))
+        repeats += [distinct.setdefault(one, one) for one in every]
+    return objects(repeats)
 
 
 def _retimed(log: Columns) -> Floats:
-    """GFLOPS of each finalist as it was timed again, NaN of other trials."""
+    """Return the GFLOPS of each finalist as it was timed again, NaN for other trials."""
     retimed = np.full(log.trials, np.nan)
     for finalist in log.final.finalists if log.final else ():
         retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
@@ -334,7 +310,7 @@ def _retimed(log: Columns) -> Floats:
 
 
 def _taken(values: Sequence[Any], at: Array) -> Any:
-    """``values[at]``, of the type that pandas finds in ``values``; texts are categories."""
+    """Return ``values[at]``, with the type that pandas infers; strings are categories."""
     import pandas as pd
 
     texts = pd.api.types.infer_dtype(values, skipna=True) == "string"
@@ -345,7 +321,7 @@ ROUNDS = 11
 """The number of rounds in which the finalists of a run are measured again."""
 
 LOST_ROUNDS = 1
-"""The number of rounds that a winner may lose, and still count as faster.
+"""The number of rounds that a winner may lose and still count as faster.
 
 By the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for the four rivals by default.
 """
@@ -353,11 +329,14 @@ By the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2
 MARGIN = 1.1
 """A finalist takes at most this many times as long as the fastest trial."""
 
+DISAGREES = 1.25
+"""The factor by which two times of one program may differ on an idle machine."""
+
 
 def noise(log: Log) -> float | None:
-    """The noise floor: median over trials of (slowest - fastest) / cost; None without repeats."""
+    """Return the noise floor: the median over trials of (slowest - fastest) / cost; None without repeats."""
     spreads = [
-        (max(record.seconds) - min(record.seconds)) / record.measurement.cost
+        (max(record.seconds) - min(record.seconds)) / record.cost
         for record in log.records
         if len(record.seconds) > 1 and record.failure is None
     ]
@@ -365,10 +344,9 @@ def noise(log: Log) -> float | None:
 
 
 def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
-    """The best trial of a run in which one succeeded: its index, and its seconds as they were last measured.
+    """Return the best trial of a run with a success: its index, its seconds as last measured, and its rivals.
 
-    costs: of all trials, in seconds. It is the winner of the finalists if there are any; third, the other finalists
-    that are within its noise, None if there are no finalists.
+    With finalists, it is the winner of them, and its rivals are those within its noise; else its rivals are None.
     """
     if final is None:
         index = int(np.argmin(costs))
@@ -377,13 +355,26 @@ def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] |
     return first.index, statistics.median(first.seconds), [finalist.index for finalist in tied]
 
 
+def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
+    """Return the finalist with the lowest median, and the others within its noise.
+
+    The winner beats a finalist if it was faster in all rounds but :data:`LOST_ROUNDS`.
+    """
+
+    def lost(other: Finalist) -> int:
+        return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))
+
+    first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
+    return first, tuple(other for other in final.finalists if other is not first and lost(other) > LOST_ROUNDS)
+
+
 def sentinel(trials: Sequence[Trial]) -> Trial | None:
-    """The trial whose program is timed during the run: the first that succeeded."""
+    """Return the trial whose program is timed throughout a run: the first that succeeded."""
     return next((trial for trial in trials if math.isfinite(trial.cost)), None)
 
 
 def drift(log: Log | Columns) -> list[float]:
-    """Each reading of the sentinel, divided by its first measurement; all 1 on a steady machine."""
+    """Return each reading of the sentinel, divided by its first measurement; all 1 on a steady machine."""
     readings = log.sentinels[~np.isnan(log.sentinels)]
     works = np.flatnonzero(np.isfinite(log.costs))
     ratios: list[float] = (readings / log.costs[works[0]]).tolist() if len(works) and len(readings) else []
@@ -391,100 +382,76 @@ def drift(log: Log | Columns) -> list[float]:
 
 
 def largest_drift(log: Log | Columns) -> float | None:
-    """The ratio of :func:`drift` that is farthest from 1; None if the sentinel was not timed."""
+    """Return the ratio of :func:`drift` that is farthest from 1; None if the sentinel was not timed."""
     return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
 
 
-DISAGREES = 1.25
-"""By which factor two times of one program may differ on a machine that does nothing else."""
-
-
 def disagreement(log: Log) -> str:
-    """A sentence about a run whose best took another time when it was measured again; empty if it did not."""
+    """Return a sentence about a run whose best took a different time when measured again; empty if it did not."""
     if log.final is None:
         return ""
     first, _ = winner(log.final)
     trial, again = float(log.costs[first.index]), statistics.median(first.seconds)
-    if not 1 / DISAGREES <= again / trial <= DISAGREES:
-        return (
-            f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search and {1e3 * again:.4g} ms when "
-            f"it was measured again at the end: the machine was busy or unsteady, and neither time can be trusted; "
-            f"run it again into another log on a machine that does nothing else"
-        )
-    return ""
+    if 1 / DISAGREES <= again / trial <= DISAGREES:
+        return ""
+    return (
+        f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search and {1e3 * again:.4g} ms when it "
+        f"was measured again at the end: the machine was busy or unsteady, and neither time can be trusted; run it "
+        f"again on an idle machine, with another log"
+    )
 
 
 def sentences(log: Log) -> list[str]:
-    """Sentences that tell how far the times of the run's best can be trusted."""
-    facts = []
+    """Return sentences about how far the times of the best trial can be trusted."""
+    said = []
     if log.final is not None:
         first, tied = winner(log.final)
         others = len(log.final.finalists) - 1
         again = f"measured again {len(first.seconds)} times"
         if not others:
-            facts.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
+            said.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
         elif tied:
             names = ", ".join(str(finalist.index) for finalist in tied)
-            facts.append(f"{again} in turn with {others} others; within the noise of it: trials {names}")
+            said.append(f"{again} in turn with {others} others; within its noise: trials {names}")
         else:
-            facts.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
+            said.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
     if doubt := disagreement(log):
-        facts.append(doubt)
+        said.append(doubt)
     if (spread := noise(log)) is not None:
-        facts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
+        said.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
     if readings := drift(log):
-        facts.append(
+        said.append(
             f"the machine drifted: its first program took {min(readings):.2f} to {max(readings):.2f} times as long "
             f"({len(readings)} readings)"
         )
-    return facts
-
-
-def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
-    """The finalist with the least median, and the others that are within the noise of it.
-
-    The winner beats another finalist if it was faster in all rounds but :data:`LOST_ROUNDS`.
-    """
-    first = min(final.finalists, key=lambda finalist: statistics.median(finalist.seconds))
-    tied = tuple(
-        finalist for finalist in final.finalists if finalist is not first and _lost(first, finalist) > LOST_ROUNDS
-    )
-    return first, tied
-
-
-def _lost(first: Finalist, other: Finalist) -> int:
-    """The number of rounds in which ``first`` was not faster than ``other``."""
-    return sum(a >= b for a, b in zip(first.seconds, other.seconds, strict=True))
+    return said
 
 
 _LEFT = ' style="text-align: left"'
 
 
 def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """A table with a head, and a row for each of ``rows``; the first column is text, the others are numbers."""
-    head = "".join(f"<th{_LEFT if not place else ''}>{_text(one)}</th>" for place, one in enumerate(columns))
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{_LEFT if not place else ''}>{_text(one)}</td>" for place, one in enumerate(row))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table>{_caption(caption)}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    """Return a table for a notebook; the first column is text, the others are numbers. All text is escaped."""
+
+    def row(tag: str, values: Sequence[object]) -> str:
+        cells = (f"<{tag}{'' if place else _LEFT}>{escape(str(one))}</{tag}>" for place, one in enumerate(values))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    body = "".join(row("td", values) for values in rows)
+    return f"<table>{_caption(caption)}<thead>{row('th', columns)}</thead><tbody>{body}</tbody></table>"
 
 
 def html_facts(about: Mapping[str, object], caption: str = "") -> str:
-    """A table of names and what each is."""
-    rows = "".join(f"<tr><th{_LEFT}>{_text(k)}</th><td{_LEFT}>{_text(v)}</td></tr>" for k, v in about.items())
+    """Return a table of names and values for a notebook."""
+    rows = "".join(
+        f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(str(value))}</td></tr>" for name, value in about.items()
+    )
     return f"<table>{_caption(caption)}<tbody>{rows}</tbody></table>"
 
 
 def html_paragraphs(sentences: Iterable[object]) -> str:
-    return "".join(f"<p>{_text(one)}</p>" for one in sentences)
+    return "".join(f"<p>{escape(str(one))}</p>" for one in sentences)
 
 
 def _caption(text: str) -> str:
-    return f"<caption{_LEFT}>{_text(text)}</caption>" if text else ""
-
-
-def _text(value: object) -> str:
-    return escape(str(value))
+    return f"<caption{_LEFT}>{escape(text)}</caption>" if text else ""

@@ -14,22 +14,21 @@ from ..errors import described
 from ..plugins import trusting
 
 LONGEST = 20_000
-"""A trace is cut off after this many characters."""
-
+"""The number of characters after which a trace is cut off."""
 
 TRUST = "--trust"
-"""The argument with which the process makes spaces that no installed package registers."""
+"""The argument with which the process imports spaces that no installed package registers."""
 
 
 class TraceRequest(msgspec.Struct, frozen=True):
-    """The trial with ``index``, from 0, in the log at ``path``, as bytes: a path need not be Unicode."""
+    """A trial of the log at ``path``, which is given as bytes since a path need not be Unicode."""
 
     path: bytes
     index: int
 
 
 class TraceReply(msgspec.Struct, frozen=True):
-    """The trace of the trial with the key ``number``; or None, and ``note`` says why."""
+    """The trace for the request with the key ``number``; if it is None, ``note`` is the reason."""
 
     number: int
     trace: str | None
@@ -37,7 +36,7 @@ class TraceReply(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Read a JSON object, number -> :class:`TraceRequest`; write a line of :class:`TraceReply` for each."""
+    """Read a JSON object of keys and :class:`TraceRequest` objects, and write one :class:`TraceReply` per line."""
     from .result import Result, load_log
 
     spaces: dict[bytes, Result] = {}
