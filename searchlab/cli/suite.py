@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
 from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
 from ..errors import SearchlabError
-from .terminal import AsJson, CostModelName, FeaturesName, PolicyOptions, again, interruptible, out, plugin
+from .terminal import AsJson, CostModelName, FeaturesName, PolicyOptions, again, err, interruptible, out, plugin
 
 
 class Split(StrEnum):
@@ -98,7 +97,11 @@ def suite_run(
     suite: Name,
     policy: Annotated[str, typer.Option(help="The policy: `module:Policy`, or a registered name.")],
     against: Annotated[
-        str, typer.Option(help="Baselines to compare with, as `xgb,tpe,random` [default: all that the suite has].")
+        str,
+        typer.Option(
+            help="Baselines to register comparisons with, as `xgb,tpe,random` [default: random, the best on the dev "
+            "split, and the one that the policy derives from]."
+        ),
     ] = "",
     option: PolicyOptions = None,
     batch: Annotated[int, typer.Option(min=1, help="Configs that the policy is asked for at a time.")] = 8,
@@ -118,19 +121,27 @@ def suite_run(
         Path | None,
         typer.Option("--out", help="A directory for the report, the logs, and the runs as others can verify them."),
     ] = None,
+    require_better: Annotated[
+        bool,
+        typer.Option("--require-better", help="Exit with code 3 unless it is better than each baseline of --against."),
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """How good is a policy against the baselines of a suite? Over its dev tables, unless you ask for the test split.
+    """Compare a policy with the baselines of a suite, over its dev tables unless you ask for the test split.
 
-    Only the policy is run; the runs of the baselines are part of the suite. Tune a policy on `dev` alone, and run it
-    once with `--split test`; the result says how many strategies you have run over the test split.
+    Only the policy is run; the runs of the baselines are part of the suite. Before the first run, the comparisons with
+    the baselines of `--against` are registered: each is one test over all tables. All other comparisons are in the
+    report (`--out`). Tune a policy on `dev` alone, and run it once with `--split test`; the result records how many
+    strategies you have run over the test split.
     """
     from msgspec.structs import replace
 
     from ..analysis import summarize
-    from ..analysis.tables import overall_tables
     from ..machine.scratch import ScratchFolder
     from ..measure.suite import find_suite
-    from ..suite.compare import by_table, compare, label_for, run_policy, suite_study
+    from ..policy import POLICIES
+    from ..suite.answer import SuiteAnswer
+    from ..suite.compare import compare, default_baselines, label_for, run_policy, suite_study
     from ..suite.trajectories import baselines, write_trajectories
     from ..suite.uses import count_use
     from ..suite.verify import RESULT
@@ -140,28 +151,30 @@ def suite_run(
         raise SearchlabError(f"{found.name} is one part of a suite already; leave out --split {split.value}")
     if not (found.split or found.only):
         found = found.part(split.value if split else "dev")
-    shipped = baselines(found, against.split(",") if against else None)
+    shipped = baselines(found)
     named = plugin(policy, option)
+    chosen = against.split(",") if against else default_baselines(found, POLICIES.load(named["name"]))
+    baselines(found, chosen)  # refuses a name that is no baseline, before anything runs
     entry = {
         **named, "batch": batch, "label": label_for(named["name"], label, {one.strategy for one in shipped}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
     }  # fmt: skip
-    study = suite_study(found, entry, seeds)
+    study = suite_study(found, entry, seeds, chosen)
+    notes = err if as_json else out
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
     with interruptible(again()), scratch as place:
         for reason in study.plan()[1]:
-            out.print(f"note: {reason}", soft_wrap=True)
-        new = run_policy(study, Path(place) / "logs", jobs, progress=out)
+            notes.print(f"note: {reason}", soft_wrap=True)
+        new = run_policy(study, Path(place) / "logs", jobs, progress=notes)
         if any(table.entry.split == "test" for table in found.tables):
             new = replace(new, test_uses=(uses := count_use(new)))
             if uses > 1:
-                out.print(
+                notes.print(
                     f"note: you have run {uses} strategies over the test split of {found.spec.version}; the protocol "
                     f"asks for one, chosen on the dev split, and the result says how many there were",
                     soft_wrap=True,
                 )
-        out.print("comparing ...")
-        comparison = compare(found, [new, *shipped], study.spec.seed_list)
+        comparison = compare(found, [new], shipped, study.spec.seed_list)
         if directory is None:
             summary = summarize(comparison)
         else:
@@ -169,12 +182,19 @@ def suite_run(
 
             write_trajectories(directory / RESULT, new)
             summary = write_report(comparison, directory / "report", traces=0)
-    shown: list[RenderableType] = [by_table(summary, new.strategy), *overall_tables(summary)]
-    out.print(*shown)
-    out.print(f"{new.strategy} took {new.own_seconds:.3g} s a run to propose and to learn, on {new.host}.")
-    if directory is not None:
-        out.print(f"the report: {directory / 'report' / 'report.html'}", soft_wrap=True)
-        out.print(f"whoever has the suite can replay it: searchlab suite verify {directory}", soft_wrap=True)
+    answer = SuiteAnswer(found, new, summary)
+    if as_json:
+        print(json.dumps(answer.to_json(), indent=2))
+    else:
+        for one in answer.shown():
+            out.print(one)
+        if directory is not None:
+            out.print(f"The report: {directory / 'report' / 'report.html'}", soft_wrap=True)
+            out.print(f"Anyone who has the suite can verify it: searchlab suite verify {directory}", soft_wrap=True)
+        else:
+            out.print("--out DIR writes the report: every table, every pair, and all other baselines.", soft_wrap=True)
+    if require_better and not answer.better_than_all:
+        raise typer.Exit(3)
 
 
 @suites.command(name="report")
@@ -198,8 +218,9 @@ def suite_report(
     from ..suite.trajectories import baselines, read_results
 
     found = find_suite(suite)
-    sets = [*read_results(results or ()), *baselines(found, against.split(",") if against else None)]
-    summary = write_report(compare(found, sets, range(seeds or found.spec.seeds)), directory, traces=0)
+    shipped = baselines(found, against.split(",") if against else None)
+    runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds))
+    summary = write_report(runs, directory, traces=0)
     out.print(*overall_tables(summary))
     out.print(f"the report: {directory / 'report.html'}", soft_wrap=True)
 

@@ -21,6 +21,9 @@ from ..errors import SearchlabError, SearchlabWarning
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
 """Names and texts from outside are never markup: what is styled here is a :class:`~rich.text.Text`."""
 
+err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
+"""Where notes and progress go if the standard output is JSON."""
+
 Workload = Annotated[
     str, typer.Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
 ]

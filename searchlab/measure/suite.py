@@ -20,6 +20,8 @@ from ..target import Target, resolve_target
 from .table import TableSettings
 
 FILE = "suite.toml"
+RUNS = ".json.gz"
+"""Ending of the files that hold the runs of a strategy."""
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
@@ -144,6 +146,11 @@ class Suite:
         if name not in known:
             raise SearchlabError(f"the suite {self.name} has no table {name!r}{did_you_mean(name, known)}")
         return known[name]
+
+    @property
+    def baseline_files(self) -> dict[str, Path]:
+        """The runs of each baseline, by its name in file names."""
+        return {path.name.removesuffix(RUNS): path for path in sorted((self.directory / "baselines").glob(f"*{RUNS}"))}
 
     def part(self, split: Split | None) -> Suite:
         return Suite(self.directory, self.spec, split)

@@ -7,30 +7,37 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.box import SIMPLE_HEAD
+import numpy as np
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from ..analysis.measures import AREA, StrategySummary
-from ..analysis.model import Summary, WorkloadSummary
 from ..analysis.read import compared
 from ..analysis.runs import ComparedRuns
 from ..errors import SearchlabError
 from ..log.format import Log
 from ..measure.suite import Suite, find_suite
+from ..policy import POLICIES
 from ..run.study import Study
 from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
 
 
-def suite_study(suite: Suite, policy: Mapping[str, Any], seeds: int | None = None) -> Study:
-    """The study of ``policy``, an entry as in a study file, over the tables of ``suite``, with its protocol."""
+def suite_study(
+    suite: Suite, policy: Mapping[str, Any], seeds: int | None = None, against: Collection[str] = ()
+) -> Study:
+    """The study of ``policy`` over the tables of ``suite``, with its protocol.
+
+    Args:
+        suite: The suite, a split or a table of it.
+        policy: An entry as in a study file, with its ``label``.
+        seeds: Runs over each table, by default those of the protocol.
+        against: The baselines that the policy is registered to be compared with, before it runs.
+    """
     part = suite.only or suite.split
     where = suite.directory.resolve()
     return Study.from_dict(
         {
             "suite": str(where / part if part else where),
             "policies": [dict(policy)],
+            "contrasts": [[policy["label"], name] for name in against],
             **({"seeds": seeds} if seeds else {}),
         }
     )
@@ -48,12 +55,53 @@ def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Conso
     return trajectories
 
 
-def compare(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> ComparedRuns:
-    """The runs of ``sets`` over the tables of ``suite`` from ``seeds``, as a report compares them.
+def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str]:
+    """The baselines that a new policy is compared with unless others are named.
+
+    These are random search, the best baseline on the development split (by mean area), and the policy's ancestor: the
+    registered policy that its class is or derives from, if that is a baseline.
+    """
+    areas = dev_areas(suite)
+    ancestors = [name for base in (policy.__mro__ if policy else ()) if (name := POLICIES.name_of(base)) in areas]
+    best = sorted(areas, key=lambda name: -areas[name])
+    return list(dict.fromkeys(name for name in ("random", *best[:1], *ancestors[:1]) if name in areas))
+
+
+def dev_areas(suite: Suite) -> dict[str, float]:
+    """The mean area under the curve of each baseline over the development split (all tables if there is none)."""
+    whole = suite.part(None)
+    part = suite.part("dev") if suite.part("dev").tables else whole
+    recorded, areas = RecordedTables(part), dict[str, float]()
+    for one in baselines(whole):
+        means = []
+        for table in part.tables:
+            costs = recorded[table.entry.name].log.costs
+            for run in one.runs_on(table).runs:
+                best = np.minimum.accumulate(costs[list(run.configs)])
+                best = np.pad(best, (0, max(0, one.trials - len(best))), mode="edge")  # a run that ended keeps its best
+                means.append(float((costs.min() / best).mean()))
+        areas[one.strategy] = float(np.mean(means))
+    return areas
+
+
+def compare(
+    suite: Suite, new: Sequence[Trajectories], shipped: Sequence[Trajectories], seeds: Collection[int]
+) -> ComparedRuns:
+    """Compare runs over the tables of ``suite`` as a report does.
 
     Seconds are those of building and running: what the strategies spent on other machines is not charged.
-    Raises SearchlabError if two of ``sets`` have one name.
+
+    Args:
+        suite: The suite, a split or a table of it.
+        new: Results. A contrast that they register with a baseline counts, since the runs of baselines never change.
+        shipped: Baselines of the suite.
+        seeds: The seeds to compare.
+
+    Raises:
+        SearchlabError: If two of the results have the same name.
     """
+    registered = tuple(pair for one in new for pair in one.contrasts)
+    sets = [*new, *(msgspec.structs.replace(one, contrasts=registered) for one in shipped)]
     names = [one.strategy for one in sets]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SearchlabError(f"two of the results are called {twice[0]!r}; leave one out, or make it with a --label")
@@ -71,7 +119,7 @@ def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]
     tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
     part = Suite(suite.directory, msgspec.structs.replace(suite.spec, tables=tables))
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
-    return compare(part, [new, *baselines(suite)], seeds), new.strategy
+    return compare(part, [new], baselines(suite), seeds), new.strategy
 
 
 def _rebuilt(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> Iterator[tuple[Log, str]]:
@@ -92,40 +140,3 @@ def label_for(policy: str, label: str, taken: Collection[str]) -> str:
         raise SearchlabError(f"a baseline is called {label!r} too; give another --label")
     name = label or policy.rpartition(":")[2].rpartition(".")[2]
     return f"{name} (new)" if name in taken else name
-
-
-def by_table(summary: Summary, label: str) -> Table:
-    """A row for each table: the area of each strategy, median over seeds, and how it compares with ``label``."""
-    measure = StrategySummary.area
-    column = measure.columns[0]
-    names = [row.strategy for row in summary.overall.strategies] if summary.overall else []
-    names = names or sorted({row.strategy for item in summary.workloads for row in item.strategies})
-    others = [name for name in names if name != label]
-    table = Table(
-        title=Text(
-            f"{measure.compared_by}, by table; + where {label} is significantly better, - where it is worse", "bold"
-        ),
-        title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
-    )  # fmt: skip
-    table.add_column("table", overflow="fold")
-    for name in (label, *others):
-        table.add_column(Text(name), justify="right", overflow="fold", min_width=6)
-    for item in summary.workloads:
-        numbers = {row.strategy: column.number(row.area) for row in item.strategies}
-        best = measure.better(numbers.values())
-        cells: list[str | Text] = []
-        for name in (label, *others):
-            if name not in numbers:
-                cells.append("-")
-                continue
-            text = Text(column.text(numbers[name]), "bold" if numbers[name] == best else "")
-            cells.append(text.append(_mark(item, label, name), ""))
-        table.add_row(Text(item.workload), *cells)
-    return table
-
-
-def _mark(item: WorkloadSummary, label: str, name: str) -> str:
-    for contrast in item.contrasts:
-        if contrast.measure == AREA and {contrast.first, contrast.second} == {label, name}:
-            return "+" if contrast.ahead(label, name) else "-" if contrast.ahead(name, label) else " "
-    return " "

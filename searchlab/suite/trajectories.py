@@ -20,13 +20,12 @@ import numpy as np
 from ..errors import SearchlabError, did_you_mean
 from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpacked
 from ..machine.host import cpu_model
-from ..measure.suite import Suite, SuiteTable
+from ..measure.suite import RUNS, Suite, SuiteTable
 from ..plugins import Plugin
 from ..schema import UNREADABLE
 from ..space import Config
 
 FORMAT = 1
-ENDING = ".json.gz"
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
@@ -251,23 +250,21 @@ def read_results(places: Iterable[Path]) -> list[Trajectories]:
     """
     found: list[Path] = []
     for place in places:
-        files = sorted(place.glob(f"*{ENDING}")) if place.is_dir() else [place]
+        files = sorted(place.glob(f"*{RUNS}")) if place.is_dir() else [place]
         if not files:
-            raise SearchlabError(f"there are no runs (*{ENDING}) in {place}; `suite run --out` writes result{ENDING}")
+            raise SearchlabError(f"there are no runs (*{RUNS}) in {place}; `suite run --out` writes result{RUNS}")
         found += files
     return [read_trajectories(path) for path in found]
 
 
 def trajectories_path(directory: Path, strategy: str) -> Path:
     """The file of a strategy in a directory of trajectories."""
-    return directory / (re.sub(r"[^\w.+-]+", "_", strategy) + ENDING)
+    return directory / (re.sub(r"[^\w.+-]+", "_", strategy) + RUNS)
 
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:
     """The baselines of ``suite`` that are called ``names``, or all. Raises SearchlabError if one is not there."""
-    known = {
-        path.name.removesuffix(ENDING): path for path in sorted((suite.directory / "baselines").glob(f"*{ENDING}"))
-    }
+    known = suite.baseline_files
     for name in names or ():
         if name not in known:
             raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, known)}")

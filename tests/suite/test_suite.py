@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -13,12 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlab.analysis import summarize
 from searchlab.analysis.stats.random_search import draws_for, expected_draws
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
 from searchlab.suite import replay
 from searchlab.suite.cards import Card
+from searchlab.suite.compare import compare, dev_areas
 from searchlab.suite.manifest import seal
 from searchlab.suite.trajectories import (
     RecordedTable,
@@ -260,10 +263,16 @@ def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
     done = searchlab(*words, "--against", "random,xgb", "--split", "test", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "over 3 workloads" in said and "evolutionary" not in said
+    assert re.search(r"HillClimb is \S.* random \(.*\), \S.* xgb \(.*\)\. Differences of the mean area", said)
+    assert "over 3 tables of mini/test, 3 seeds" in said and "HillClimb less" not in said
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 30 and all(len(line) <= 100 or str(tmp_path) in line for line in lines)
+    result = read_trajectories(tmp_path / "out" / RESULT)
+    assert result.contrasts == (("HillClimb", "random"), ("HillClimb", "xgb")), "registered as the runs began"
     assert (tmp_path / "out" / "report" / "report.html").exists()
-    for name, (split, *_) in TABLES.items():
-        assert (name in done.stdout) == (split == "test")
+    compared = json.loads((tmp_path / "out" / "report" / "summary.json").read_text())
+    assert {row["strategy"] for row in compared["overall"]["strategies"]} >= {"evolutionary", "xgb", "HillClimb"}
+    assert [answer["second"] for answer in compared["answers"]] == ["random", "xgb"]
     refused = searchlab("suite", "verify", tmp_path / "out", "--suite", sealed, cwd=tmp_path)
     assert refused.returncode == 2 and "give --policy mine:HillClimb if you trust it" in refused.stderr
     trusting = ("suite", "verify", tmp_path / "out", "--suite", sealed, "--policy", "mine:HillClimb")
@@ -300,6 +309,33 @@ def test_a_policy_runs_over_dev_unless_the_test_split_is_asked_for_and_its_uses_
     assert set(result.tables) == {test[0]} and result.test_uses == 3, "one table of the test split is a use as well"
     refused = searchlab("suite", "run", f"{sealed}/dev", "--policy", "random", "--split", "test")
     assert refused.returncode == 2 and "leave out --split test" in refused.stderr
+
+
+def test_a_script_asks_whether_a_policy_is_better(sealed: Path, tmp_path: Path) -> None:
+    """By default against random, the best of the dev split and the ancestor; the exit code is for scripts."""
+    (tmp_path / "mine.py").write_text("from searchlab_policies.xgb import Xgb\n\n\nclass Mine(Xgb):\n    pass\n")
+    words = ("suite", "run", sealed, "--seeds", "2", "--json", "--require-better", "--policy")
+    done = searchlab(*words, "mine:Mine", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    answer = json.loads(done.stdout)
+    assert [one["baseline"] for one in answer["against"]] == list(
+        dict.fromkeys(["random", max((areas := dev_areas(find_suite(sealed))), key=areas.__getitem__), "xgb"])
+    )
+    assert (
+        answer["strategy"] == "Mine"
+        and {"strategy": "Mine"}.items() <= next(one for one in answer["ranking"] if one["strategy"] == "Mine").items()
+    )
+    assert all(one["verdict"] != "better" for one in answer["against"] if one["baseline"] == "xgb")
+    assert sum(family["tables"] for family in answer["families"]) == 1
+
+
+def test_baselines_by_area_on_dev_are_those_of_a_report(sealed: Path) -> None:
+    suite = find_suite(sealed)
+    part = suite.part("dev")
+    summary = summarize(compare(part, [], baselines(suite), range(suite.spec.seeds)))
+    for name, area in dev_areas(suite).items():
+        rows = [item.by_strategy[name] for item in summary.workloads]
+        assert area == pytest.approx(np.mean([np.mean(row.area.by_seed) for row in rows]), abs=1e-9)
 
 
 def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Path) -> None:
