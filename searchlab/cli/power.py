@@ -19,8 +19,9 @@ def power(
     study: Annotated[
         list[Path],
         typer.Argument(
-            help="The study file, whose runs are in results/STUDY; logs, or directories with logs; or a directory that "
-            "`suite run --out` wrote: its strategy against the baselines of the suite.",
+            help="A study file, whose runs are in results/STUDY; logs, or directories with logs; a directory that "
+            "`suite run --out` wrote: its strategy against the baselines of the suite; or a suite, such as `v1/dev`: a "
+            "policy that has no run yet against the baseline that --strategy names.",
             metavar="STUDY...",
         ),
     ],
@@ -32,8 +33,15 @@ def power(
         int | None,
         typer.Option(
             min=1,
-            help="The tests that Holm's correction goes over: 1 for a single contrast that is registered before the "
-            "runs [default: all pairs, on each workload and over all].",
+            help="The tests that Holm's correction covers [default: all pairs, on each workload and over all].",
+        ),
+    ] = None,
+    registered: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The number of contrasts registered before the runs, if the pair is one of them; they share 80 % of "
+            "the error rate [default for a suite: 1].",
         ),
     ] = None,
     strategy: Annotated[
@@ -48,22 +56,34 @@ def power(
     from ..analysis.power import power_plan
     from ..analysis.read import read_runs
     from ..analysis.summary import summarize
-    from ..suite.compare import against_baselines
+    from ..measure.suite import find_suite
+    from ..suite.compare import against_baselines, compare
+    from ..suite.trajectories import baselines
     from ..suite.verify import RESULT
 
     if difference <= 0:
         raise SearchlabError(f"--difference must be above 0, not {difference:g}; 0.02 is 2 % of the area")
     if not 0 < chance < 1:
         raise SearchlabError(f"--power must be between 0 and 1, not {chance:g}; 0.8 is usual")
+    if tests and registered:
+        raise SearchlabError("--tests and --registered exclude each other; give one of them")
     where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]
+    is_suite = False
     if any((path / RESULT).is_file() for path in where):
         if len(where) > 1:
             raise SearchlabError(f"name one result of a suite, not {len(where)} places: it is compared with baselines")
         runs, own = against_baselines(where[0] / RESULT, suite)
         strategy = strategy or own
+    elif is_suite := len(study) == 1 and not study[0].exists() and _names_suite(study[0]):
+        found = find_suite(study[0])
+        if not strategy:
+            known = ", ".join(one.strategy for one in baselines(found))
+            raise SearchlabError(f"name the baseline to compare a new policy with: --strategy, one of {known}")
+        runs = compare(found, [], baselines(found), range(found.spec.seeds))
+        registered = registered or (None if tests else 1)
     else:
         runs = read_runs(*where)
-    plan = power_plan(summarize(runs), difference, chance, tests, strategy)
+    plan = power_plan(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
     if not plan.needs:
         raise SearchlabError(
             "no two strategies have 2 seeds in common on a workload that differ: run more seeds or trials"
@@ -73,7 +93,7 @@ def power(
         return
     table = Table(
         title=f"To see a difference of {difference:g} of the area under the curve with a chance of {100 * chance:g} %, "
-        f"as one of {plan.tests} test{'s' * (plan.tests != 1)}",
+        f"as one of {plan.tests} {'registered contrast' if plan.registered else 'test'}{'s' * (plan.tests != 1)}",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -100,3 +120,10 @@ def power(
     out.print(table)
     if plan.workloads == 1:
         out.print("One workload does not say how workloads vary: run others to plan for workloads like these.")
+
+
+def _names_suite(path: Path) -> bool:
+    """Whether ``path`` begins with the name of a suite, such as ``v1/dev``."""
+    from ..measure.suite import installed_suites
+
+    return path.parts[0] in installed_suites()

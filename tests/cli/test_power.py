@@ -61,11 +61,25 @@ def test_one_strategy_against_the_others(directory: Path) -> None:
     assert wrong.returncode == 2 and "did you mean 'evolutionary'" in wrong.stderr
 
 
+def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
+    words = ("power", "v1/dev", "--strategy", "xgb", "--json")
+    plan = json.loads(searchlab(*words).stdout)
+    first, *others = plan["needs"]
+    assert (first["first"], first["second"]) == ("a new policy", "xgb") and plan["registered"] and plan["tests"] == 1
+    least, most = min(one["seeds_together"] for one in others), max(one["seeds_together"] for one in others)
+    assert least <= first["seeds_together"] <= most
+    three = json.loads(searchlab(*words, "--registered", "3").stdout)["needs"][0]
+    assert three["seeds_together"] > first["seeds_together"], "three registered contrasts share the error rate"
+    unnamed = searchlab("power", "v1/dev")
+    assert unnamed.returncode == 2 and "--strategy, one of" in unnamed.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["nowhere.toml"], "results/nowhere"),
         (["study.toml", "--power", "1.5"], "--power must be between 0 and 1, not 1.5"),
+        (["study.toml", "--tests", "2", "--registered", "2"], "exclude each other"),
         (["study.toml", "--difference", "0"], "--difference must be above 0, not 0"),
         (["results/study/gemm_64x64x64/small/random"], "no two strategies have 2 seeds in common"),
     ],
