@@ -1,7 +1,6 @@
-"""From a log back to the program: made again, shown, built, verified."""
+"""From a log back to the program: rebuilt, shown, compiled, verified, and put into models."""
 
-from .best import apply_best, build_best
+from .best import TEXTS, apply_best, build_best, text_of
 from .history import apply_history_best
-from .texts import TEXTS, text_of
 
 __all__ = ["TEXTS", "apply_best", "apply_history_best", "build_best", "text_of"]

@@ -1,40 +1,58 @@
-"""The best program of a log: its schedule and module, and that module compiled."""
+"""The best program of a log: its schedule and module, the compiled program, its text at each stage, and a library."""
 
 from __future__ import annotations
 
+import json
+import os
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, SearchlabWarning, did_you_mean, last_line
+from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
-from ..measure.code import compile_program, reason
+from ..machine.cuda import compile_mode
+from ..machine.host import start_tvm_threads
+from ..machine.scratch import ScratchFolder
+from ..measure.code import compile_program, reason, to_objects
 from ..target import Target
-from .threads import use_threads_of
+from .script import THREADS, python_script
 
 if TYPE_CHECKING:
     import tvm
     from tvm.s_tir import Schedule
 
+TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
+"""The texts of a program, from its schedule to its assembly."""
+
 
 class Applied(NamedTuple):
-    """The best schedule of a log and its program, which ``tvm.compile(module, target)`` takes."""
+    """The best schedule of a log and its module, which ``tvm.compile(module, target)`` accepts."""
 
     schedule: Schedule
     module: tvm.IRModule
 
 
-def apply_best(log: str | Path | Result) -> Applied:
-    """The best schedule of a run, and its module.
+class Exported(NamedTuple):
+    """How to use a library."""
 
-    TVM then runs programs in this process with as many threads as the trials had, unless ``TVM_NUM_THREADS`` is set; by
-    default it takes half of the cores.
+    call: str  # the Python expression that calls it
+    setting: str  # an environment variable to set in the process that calls it; may be empty
+
+
+def apply_best(log: str | Path | Result) -> Applied:
+    """Return the best schedule of a run, and its module.
+
+    From then on, TVM runs programs in this process with as many threads as the trials had, unless ``TVM_NUM_THREADS``
+    is set; by default it uses half of the cores.
 
     Args:
         log: A log, or a result.
 
     Returns:
-        The schedule, made again from its config, and the scheduled module. AutoTVM and Ansor return the arguments
-        instead of the module; today's ``tvm.s_tir.Schedule`` contains them.
+        The schedule, rebuilt from its config, and the scheduled module. AutoTVM and Ansor return the arguments instead
+        of the module; a ``tvm.s_tir.Schedule`` contains them.
 
     Raises:
         SearchlabError: If the log has no successful trial, if it was imported for analysis only, or if its space is not
@@ -74,16 +92,178 @@ def build_best(best: Best) -> tvm.runtime.Executable:
         32.0
     """
     target = best.result.space.target
-    built = build(best.schedule().mod, target)
+    built = _build(best.schedule().mod, target)
     use_threads_of(target)
     return built
 
 
-def build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
-    """``module`` compiled as trials are. Raises SearchlabError if it does not compile."""
+def text_of(best: Best, name: str) -> str:
+    """Return the best program of a log as text, as ``searchlab best --show NAME`` prints it.
+
+    Args:
+        best: The best trial of a result.
+        name: One of :data:`TEXTS`. ``lowered`` is the TensorIR from which TVM generates code; ``llvm`` is the LLVM IR,
+            on a GPU of the host code; ``source`` is the LLVM IR for a CPU and the C++ of the kernels for CUDA; ``asm``
+            is assembly for a CPU, and for CUDA the PTX of the kernels, which needs nvcc or nvrtc.
+
+    Raises:
+        SearchlabError: If there is no such text, or if the program does not compile.
+    """
+    if name not in TEXTS:
+        raise SearchlabError(f"a program has no text {name!r}{did_you_mean(name, TEXTS)}")
+    schedule, space, log = best.schedule(), best.result.space, best.result.log
+    module, target = schedule.mod, space.target
+    match name:
+        case "trace":
+            return str(schedule.trace)
+        case "python":
+            title = (
+                f"{space.workload} in {log.header.space.name}, trial {best.trial.index} of {log.path.name}: "
+                f"{best.seconds * 1e3:.4g} ms, {best.gflops:.1f} {log.unit}"
+            )
+            return python_script(schedule, space.workload, target, title)
+        case "tir":
+            return str(module.script())
+        case "lowered":
+            return _lowered(module, target)
+    host = _build(module, target).mod
+    if name == "llvm" or not host.imports:
+        return str(host.inspect_source("s" if name == "asm" else "ll"))
+    kernels = str(host.imports[0].inspect_source())
+    return kernels if name == "source" else _ptx(kernels, target)
+
+
+def _lowered(module: tvm.IRModule, target: Target) -> str:
+    """Return the output of TVM's default pipeline, in which host code and kernels are still in one module."""
+    import tvm
+
+    bound = target.tvm if target.kind == "llvm" else tvm.target.Target("llvm")  # the host, as tvm.tirx.build finds it
+    module = tvm.tirx.transform.BindTarget(target.tvm.with_host(bound))(module)
+    pipeline, _, _ = tvm.tirx.get_default_tir_pipeline(target.tvm)
+    with target.tvm:
+        return str(pipeline(module).script())
+
+
+def _ptx(kernels: str, target: Target) -> str:
+    if target.kind != "cuda":
+        raise SearchlabError(f"TVM provides no assembly of the kernels for {target.kind}; use --show source")
+    from tvm.support.nvcc import compile_cuda
+
+    try:
+        with target.tvm:
+            return bytes(compile_cuda(kernels, "ptx", str(target.tvm.attrs["arch"]), compiler=compile_mode())).decode()
+    except RuntimeError as error:
+        raise SearchlabError(f"the kernels do not compile to PTX: {reason(error)}") from None
+
+
+def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
+    """Compile ``module`` as trials are compiled. Raises SearchlabError if that fails."""
     try:
         return compile_program(module, target)
     except SearchlabError:
         raise
     except Exception as error:  # the compiler may raise anything
         raise SearchlabError(f"the program does not compile for {target.kind}: {reason(error)}") from None
+
+
+_ours = ""
+"""The value to which :func:`use_threads_of` has set ``TVM_NUM_THREADS``; empty if it has not."""
+
+
+def use_threads_of(target: Target) -> None:
+    """Make TVM run programs for ``target`` with as many threads as their trials had, in this thread.
+
+    ``TVM_NUM_THREADS`` stays set, also for processes that this one starts later: TVM reads it when it starts its pool
+    of threads and whenever a program runs. Nothing changes if the user has set it, or for a GPU or another machine.
+    Warns (SearchlabWarning) if the pool is already running and is smaller, since TVM never enlarges it.
+    """
+    global _ours
+    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _ours:
+        return
+    os.environ[THREADS] = _ours = str(target.cores)
+    threads = start_tvm_threads()
+    if threads < target.cores:
+        warnings.warn(
+            f"the trials ran with {target.cores} threads, but programs in this process run with {threads}, because "
+            f"TVM's threads are already running; set {THREADS}={target.cores} before this process runs anything with "
+            f"TVM",
+            SearchlabWarning,
+            stacklevel=3,
+        )
+
+
+# --- libraries --------------------------------------------------------------------------------------------------------
+
+
+def export_library(paths: Sequence[Path], out: Path) -> Exported:
+    """Build the best program of a log as a shared library or an object file, which TVM loads without searchlab.
+
+    The function ``main`` takes the tensors of the workload in order, and writes to the last one, the result. They must
+    be aligned to 64 bytes, as ``tvm.runtime.tensor`` aligns them: the program does not check this, and crashes with
+    SIGSEGV on NumPy arrays that are not. A shared library is linked by the compiler that TVM finds; an object file
+    needs no compiler, and is loaded by tvm_ffi_orcjit.
+
+    Args:
+        paths: A log, or a directory with one log.
+        out: The file to write, ``*.so`` or ``*.o``.
+
+    Raises:
+        SearchlabError: If there is not exactly one log, or if the program cannot be built, linked or written.
+    """
+    logs = [log for path in paths for log in find_logs(path)]
+    if len(logs) != 1:
+        raise SearchlabError(f"a library contains one program, but {len(logs)} logs were given; name one log")
+    if out.suffix not in (".so", ".o"):
+        raise SearchlabError(f"a library is written to *.so or *.o, not {out}; choose such a file as --out")
+    if out.exists():
+        raise SearchlabError(f"{out} already exists; choose another file as --out")
+    result = load_log(logs[0])
+    schedule, target = result.best.schedule(), result.space.target
+    compiler = _compiler(target) if out.suffix == ".so" else ""
+    objects = to_objects(_build(schedule.mod, target))
+    try:
+        if compiler:
+            _link(objects, out, compiler)
+        elif len(objects) > 1:
+            raise SearchlabError(f"a program for {target.kind} has more than one object file; export it to *.so")
+        else:
+            out.write_bytes(objects[0])
+    except OSError as error:
+        raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
+    loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
+    name, arguments = json.dumps(str(out), ensure_ascii=False), ", ".join(result.space.workload.shapes)
+    setting = f"{THREADS}={target.cores}" if target.kind == "llvm" else ""
+    return Exported(f'{loader}.load_module({name})["main"]({arguments})', setting)
+
+
+def _compiler(target: Target) -> str:
+    from tvm.support import cc
+
+    if target.is_foreign:
+        raise SearchlabError(
+            f"the program is for {target.spec.get('mtriple')}, for which the compiler of this machine does not link; "
+            f"export it to *.o, which needs no compiler"
+        )
+    if not (compiler := cc.get_cc()):
+        raise SearchlabError(
+            "there is no C compiler to link a shared library: put gcc or clang on PATH, or export to *.o, which needs "
+            "no compiler"
+        )
+    return str(compiler)
+
+
+def _link(objects: Sequence[bytes], out: Path, compiler: str) -> None:
+    from tvm.support import cc
+
+    out.touch()  # raises a clear error if it cannot be written
+    with ScratchFolder() as folder:
+        files = [Path(folder, f"{number}.o") for number in range(len(objects))]
+        for file, data in zip(files, objects, strict=True):
+            file.write_bytes(data)
+        try:
+            cc.create_shared(str(out), [str(file) for file in files], cc=compiler)
+        except Exception as error:  # the compiler may fail in any way
+            out.unlink(missing_ok=True)
+            raise SearchlabError(
+                f"{compiler} cannot link {out}: {last_line(error)}; export to *.o, which needs no compiler"
+            ) from None

@@ -1,10 +1,9 @@
-"""Tuned functions put back into a model: each log's best program in place of what computes the same in a module."""
+"""Putting tuned programs into a model: they replace the functions of a module that compute the same."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,10 @@ from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
 from ..store import Store
+from ..store.store import Held, spelled_target
 from ..target import Target, resolve_target
 from ..workload import Gemm, Workload, parse_workload
-from .stored import stored_best
-from .threads import use_threads_of
+from .best import use_threads_of
 
 if TYPE_CHECKING:
     import tvm
@@ -36,19 +35,19 @@ def apply_history_best(
 
     A function is replaced if it is the same computation as the workload of a log, whatever its names, the order of its
     arguments, the type of its indices and its axes of extent 1 (see :mod:`~searchlab.apply.matching`). It keeps its
-    name, arguments and attributes, and is marked as scheduled (``tirx.is_scheduled``) and not to be fused
-    (``op_pattern``), so that later passes do not touch it. Functions that are already scheduled stay as they are. TVM
-    then runs programs in this process with as many threads as the trials had: see
+    name, arguments and attributes, and is marked as scheduled (``tirx.is_scheduled``) and as not to be fused
+    (``op_pattern``), so that later passes leave it alone. Functions that are already scheduled are not replaced. From
+    then on, TVM runs programs in this process with as many threads as the trials had: see
     :func:`~searchlab.apply.best.apply_best`.
 
     Args:
         mod: A Relax module, after ``relax.transform.LegalizeOps``.
         logs: A log, a result, a directory of logs, several of these, or a :class:`~searchlab.store.Store`. The fastest
-            trial of each workload wins. Logs without a success, and logs that were imported for analysis, are ignored.
-            From a store, programs for ``target`` that were measured on this machine are used;
-            ``store.results(target=..., machine=...)`` gives others.
-        target: The target to build for, as :func:`~searchlab.target.resolve_target` takes it; logs for other targets
-            are ignored. By default that of the logs, if it is the same for all, and ``"native"`` for a store.
+            trial of each workload wins. Logs without a successful trial, and logs that were imported for analysis, are
+            ignored. From a store, programs for ``target`` that were measured on this machine are used;
+            ``store.results(target=..., machine=...)`` returns others.
+        target: The target to build for, as :func:`~searchlab.target.resolve_target` accepts it; logs for other targets
+            are ignored. By default that of the logs, if they all have the same, and ``"native"`` for a store.
 
     Returns:
         A new module.
@@ -57,8 +56,8 @@ def apply_history_best(
         SearchlabError: If a log cannot be read, or if none can be used.
 
     Warns:
-        SearchlabWarning: For each workload that no function computes, for each function that a store has programs for,
-            but on another target or machine only, and if a store has nothing for the module.
+        SearchlabWarning: For each workload that no function computes, for each function for which a store has programs,
+            but only for another target or machine, and if a store has nothing for the module.
 
     Example:
         >>> import searchlab
@@ -87,13 +86,13 @@ def apply_history_best(
 
     @cache
     def computing(workload: Workload) -> dict[Any, Any]:
-        """The functions that compute ``workload``, with the order of their arguments."""
+        """Return the functions that compute ``workload``, with the order of their arguments."""
         reference = Computation(workload.prim_func())
         orders = {variable: order_of(function, reference) for variable, function in functions.items()}
         return {variable: order for variable, order in orders.items() if order is not None}
 
     if isinstance(logs, Store):
-        best = stored_best(logs, resolve_target("native" if target is None else target), computing)
+        best = _stored_best(logs, resolve_target("native" if target is None else target), computing)
     else:
         best = _best(_results(logs), None if target is None else resolve_target(target))
     replaced: dict[Any, Any] = {}
@@ -127,23 +126,22 @@ def _results(logs: Logs) -> list[Result]:
 
 
 def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
-    """The fastest trial of each workload."""
+    """Return the fastest trial of each workload for ``target``."""
     usable = [one for one in results if ":" not in one.log.header.fingerprint and np.isfinite(one.log.costs).any()]
     if not usable:
         paths = ", ".join(str(one.log.path) for one in results[:4]) + (", ..." if len(results) > 4 else "")
         raise SearchlabError(
-            f"no log has a successful trial of a space of searchlab's: {paths}; tune first, or give other logs"
+            f"no log has a successful trial in a space of searchlab: {paths}; tune first, or give other logs"
         )
-    # Caches are what a space went by: programs of one target run together, whatever they were.
-    targets = {json.dumps(one.spec, sort_keys=True): one for one in map(_target, usable)}
+    targets = {_target(one): one.log.header.target for one in usable}
     listed = "; ".join(sorted(targets))
     if target is None:
         if len(targets) > 1:
             raise SearchlabError(f"the logs are for {len(targets)} targets: {listed}; choose one of them with target=")
-        (target,) = targets.values()
+        target = resolve_target(*targets.values())
     best: dict[Workload, Best] = {}
     for one in usable:
-        if _target(one).spec != target.spec:
+        if _target(one) != spelled_target(target):
             continue
         workload = parse_workload(one.log.header.workload)
         if workload not in best or one.best.seconds < best[workload].seconds:
@@ -155,37 +153,81 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     return best
 
 
-def _target(result: Result) -> Target:
-    return resolve_target(result.log.header.target)
+def _target(result: Result) -> str:
+    return spelled_target(resolve_target(result.log.header.target))
+
+
+def _stored_best(store: Store, target: Target, computing: Callable[[Workload], Sized]) -> dict[Workload, Best]:
+    """Return the fastest program for ``target`` on this machine of each workload in ``store`` that the module computes.
+
+    If the schedule of a program cannot be rebuilt, because its space is missing or has changed, the next one is used.
+    Warns (SearchlabWarning) about that, about workloads that were measured only elsewhere, and if the module computes
+    none of the workloads.
+
+    Args:
+        store: The store.
+        target: The target.
+        computing: Returns the functions of the module that compute a workload.
+
+    Raises:
+        SearchlabError: If the store holds nothing.
+    """
+    held: dict[Workload, list[Held]] = {}
+    for one in store.find():
+        workload = parse_workload(one.key.workload)
+        if workload.op != "kernel":  # from another tuner, which recorded only times
+            held.setdefault(workload, []).append(one)
+    if not held:
+        raise SearchlabError(f"the store {store.path} holds no program; add logs with searchlab store add")
+    needed = {workload: own for workload, own in held.items() if computing(workload)}
+    if not needed:
+        _warn(f"no function of the module computes any of the {len(held)} workloads in the store {store.path}")
+    best: dict[Workload, Best] = {}
+    for workload, own in needed.items():
+        failed = ""
+        for result in store.fastest(own, target):
+            try:
+                result.best.schedule()
+            except SearchlabError as error:
+                failed = failed or str(error)
+                continue
+            best[workload] = result.best
+            break
+        if failed:
+            instead = "the next one is" if workload in best else "none is"
+            _warn(f"the fastest program of {workload} cannot be rebuilt, and {instead} used: {failed}")
+        elif workload not in best:
+            _warn(f"{store.nothing(str(workload), own, target)}. None of them is used")
+    return best
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, SearchlabWarning, stacklevel=4)  # at the call of apply_history_best
 
 
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
     names = [f"{name}({_signature(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     said = f"no function of the module computes {', '.join(map(str, missing))}, so its program is not used; "
-    said += f"unscheduled functions of the module: {listed or 'none; relax.transform.LegalizeOps makes them'}"
+    said += f"unscheduled functions of the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
     for workload in missing:
         if transposed := [name for name, one in functions.items() if _is_transposed(one, workload)]:
             said += (
-                f"; {', '.join(transposed)} computes {workload} from B as [n, k], which is another computation: "
+                f"; {', '.join(transposed)} computes {workload} from B as [n, k], which is a different computation: "
                 f"store the weights as [k, n]"
             )
     return said
 
 
 def _signature(function: Computation) -> str:
-    return (
-        ", ".join(
-            f"{parameter.ty.dtype}{[int(extent) for extent in parameter.ty.shape]}"
-            for parameter in function.func.params
-        )
-        if function.arguments is not None
-        else "of unknown shape"
-    )
+    if function.arguments is None:
+        return "of unknown shape"
+    types = [parameter.ty for parameter in function.func.params]
+    return ", ".join(f"{one.dtype}{[int(extent) for extent in one.shape]}" for one in types)
 
 
 def _is_transposed(function: Computation, workload: Workload) -> bool:
-    """Whether ``function`` is the GEMM ``workload``, but for B being [n, k]."""
+    """Return whether ``function`` is the GEMM ``workload`` except that B is [n, k]."""
     from tvm.s_tir import Schedule
 
     from .matching import Computation, order_of

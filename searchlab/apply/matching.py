@@ -1,4 +1,4 @@
-"""Finding out whether two functions are the same computation, and putting one in the place of the other.
+"""Deciding whether two functions are the same computation, and replacing one with the other.
 
 They are the same if TVM lowers both to the same loops over the same flat memory: no pass changes the computation, so
 functions that are equal after the passes were equal before. The comparison ignores the names of functions, arguments,
@@ -10,7 +10,7 @@ of elements. It assumes that arguments do not overlap, as Relax does for calls b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,30 +26,28 @@ from tvm.tirx import BufferStore, DeclBuffer, IntImm, PrimFunc, SeqStmt, buffer_
 from tvm.tirx import transform as tirx_transform
 from tvm_ffi import structural_equal
 
-Argument = tuple[str, int]
-"""dtype and number of elements."""
+Argument = tuple[str, int]  # dtype, number of elements
 
 OPAQUE = 8
-"""``OpPatternKind.kOpaque`` of Relax: FuseOps, in its pipeline for GPUs, fuses such a function with no other."""
+"""``OpPatternKind.kOpaque`` of Relax: FuseOps, in the pipeline for GPUs, never fuses such a function."""
 
 
 @dataclass(frozen=True, eq=False)
 class Computation:
-    """A function and the flat form in which it is compared."""
+    """A function, with the flat form in which it is compared."""
 
     func: PrimFunc
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...] | None:
         """The arguments; None if one is not a dense buffer of fixed shape, or if the body is already lowered."""
-        arguments = [_argument(parameter) for parameter in self.func.params]
-        if None in arguments or not isinstance(self.func.body, SBlockRealize):
-            return None
-        return tuple(argument for argument in arguments if argument is not None)
+        found = [argument for parameter in self.func.params if (argument := _argument(parameter)) is not None]
+        complete = len(found) == len(self.func.params) and isinstance(self.func.body, SBlockRealize)
+        return tuple(found) if complete else None
 
     @cached_property
     def _plain(self) -> PrimFunc:
-        """The function without buffers that only copy another, for example the unpadded input of a conv2d in Relax."""
+        """The function without buffers that only copy another one, such as the unpadded input of a conv2d in Relax."""
         schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
         root = schedule.get_sblock(self.func.body.block.name_hint)
         inner = list(schedule.get(root).alloc_buffers)
@@ -60,13 +58,12 @@ class Computation:
         return schedule.mod["main"]
 
     def flat(self, order: Sequence[int]) -> PrimFunc:
-        """Its loops over flat arguments, which are in ``order``."""
+        """Return its loops over flat arguments, which are in ``order``."""
+        assert self.arguments is not None
         func = self._plain
-        parameters = [func.params[index] for index in order]
-        sizes = [_argument(parameter) for parameter in parameters]
-        flat = [decl_buffer((size,), dtype) for dtype, size in (argument for argument in sizes if argument is not None)]
+        flat = [decl_buffer((size,), dtype) for dtype, size in (self.arguments[index] for index in order)]
         views = [
-            DeclBuffer(parameter, data=buffer_data(buffer)) for parameter, buffer in zip(parameters, flat, strict=True)
+            DeclBuffer(func.params[index], data=buffer_data(buffer)) for index, buffer in zip(order, flat, strict=True)
         ]
         attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
         flattened = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
@@ -78,13 +75,15 @@ class Computation:
 
 
 def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | None:
-    """The parameters of ``func`` in the order of ``reference``'s, if both are the same computation, else None."""
+    """Return the parameters of ``func`` in the order of those of ``reference`` if both are the same computation."""
     if func.arguments is None or reference.arguments is None or sorted(func.arguments) != sorted(reference.arguments):
         return None
-    for order in _orders(func.arguments, reference.arguments):
+    for order in permutations(range(len(func.arguments))):
+        if tuple(func.arguments[index] for index in order) != reference.arguments:
+            continue
         try:
             flat = func.flat(order)
-        except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it is no workload
+        except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it is not a workload
             return None
         if structural_equal(flat, reference.own):
             return order
@@ -92,9 +91,9 @@ def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | Non
 
 
 def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> PrimFunc:
-    """``program`` with the parameters and attributes of ``func``, marked as scheduled and as never fused.
+    """Return ``program`` with the parameters and attributes of ``func``, marked as scheduled and never to be fused.
 
-    order: the parameters of ``func`` in the order of those of ``program``, as :func:`order_of` gives it.
+    ``order`` lists the parameters of ``func`` in the order of those of ``program``: see :func:`order_of`.
     """
     views = [
         DeclBuffer(parameter, data=buffer_data(func.params[index]))
@@ -102,12 +101,6 @@ def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> Prim
     ]
     scheduled = PrimFunc(func.params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
     return scheduled.with_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE})
-
-
-def _orders(given: Sequence[Argument], wanted: Sequence[Argument]) -> Iterator[tuple[int, ...]]:
-    for order in permutations(range(len(given))):
-        if [given[index] for index in order] == list(wanted):
-            yield order
 
 
 def _argument(parameter: Any) -> Argument | None:
@@ -121,7 +114,7 @@ def _argument(parameter: Any) -> Argument | None:
 
 
 def _copies(block: Any, inner: Sequence[Any]) -> bool:
-    """Whether ``block`` writes one of the buffers ``inner`` and is nothing but ``inner[i, j] = other[i, j]``."""
+    """Return whether ``block`` is only ``inner[i, j] = other[i, j]``, for one of the buffers ``inner``."""
     store = block.body
     if block.init is not None or not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
         return False

@@ -1,81 +1,190 @@
-"""Verifying the fastest programs of a log here and now: are they right, as fast, and how much faster than untuned?
+"""Verifying the fastest programs of a log on this machine: are they right, as fast as logged, and faster than untuned?
 
-They are built again, checked on new inputs, and timed with the settings of the log, in worker processes: a program that
-crashes fails alone.
+They are built again, checked on new inputs, and timed with the settings of the log, in worker processes, so that a
+program that crashes fails alone.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from ..errors import SearchlabError
-from ..log.format import Header, Log
-from ..log.result import Result, load_log, noise
+from ..log.format import Log
+from ..log.result import ROUNDS, Result, load_log, noise
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model
+from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
-from ..records import Trial
+from ..records import Failure, Trial
+from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
-from .retime import measure_untuned, rebuild, speed_up, spread_of, time_in_turn
-from .verified import Verification, Verified
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
 
 DRAWS = 3
 """Number of inputs that each program is checked on, besides those of measuring."""
 
 PRUNE_FACTOR = 3.0
-"""The ``stop_factor`` for logs that have none. Without one the slow untuned program would be repeated in full."""
+"""The ``stop_factor`` for logs that have none; without one, the slow untuned program would be repeated in full."""
+
+UNTUNED_SECONDS = 5.0
+"""Time limit for the rounds in which programs are timed in turn with the untuned one; a slow one gets few or none."""
+
+Readings = tuple[float, ...]
+"""Seconds of one execution of a program, one reading per round."""
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """The speed-up over the untuned program: the ratio of the medians, and the quartiles of the ratios by round."""
+
+    ratio: float
+    low: float
+    high: float
+    rounds: int  # rounds that timed both in turn; 0 if the untuned program is too slow and has only its first readings
+    least: bool = False  # whether the untuned program reached its time limit, so that all three are lower bounds
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A trial of the log, built and run again. All seconds are those of one execution.
+
+    Attributes:
+        trial: The index of the trial.
+        config: Its config.
+        logged: The readings behind its logged time, which is their median.
+        failure: How it failed, or ``"another_program"`` if it differs from the program that was measured; None if it is
+            right.
+        message: The text of the failure.
+        seconds: The readings of this verification, one per round.
+        noise: By which share of the logged time it may differ now: the interquartile range of the new readings, plus
+            the larger of that of the logged readings and the noise of the log, each divided by its median.
+        speed_up: The speed-up over the untuned program; None if there is none to compare with.
+    """
+
+    trial: int
+    config: dict[str, Any]
+    logged: Readings
+    failure: Failure | str | None = None
+    message: str = ""
+    seconds: Readings = ()
+    noise: float | None = None
+    speed_up: SpeedUp | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can be timed, even if it is not the program that was measured."""
+        return self.failure in (None, "another_program")
+
+    @property
+    def ratio(self) -> float | None:
+        """Its median time now divided by the logged one; None if it was not timed."""
+        return statistics.median(self.seconds) / statistics.median(self.logged) if self.seconds else None
+
+    @property
+    def as_logged(self) -> bool | None:
+        """Whether the ratio is within the noise; None if it was not timed."""
+        return None if self.ratio is None or self.noise is None else abs(self.ratio - 1) <= self.noise
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of :func:`verify_log`."""
+
+    log: Path
+    workload: str
+    space: str
+    seeds: tuple[int, ...]  # of the inputs that programs were checked on, besides seed 0 of measuring
+    programs: tuple[Verified, ...]
+    untuned: Readings  # of the untuned program of the workload; if empty, the note may give the reason
+    note: str
+    settings: LocalSettings  # how programs were timed
+    own: bool  # whether these are the settings of the trials of the log
+
+    @property
+    def right(self) -> bool:
+        """Whether every program was built, is the one that was measured, and always gave the right answer."""
+        return all(one.failure is None for one in self.programs)
+
+    def to_json(self) -> dict[str, Any]:
+        programs = [
+            {**asdict(one), "ratio": one.ratio, "as_logged": one.as_logged, "right": one.failure is None}
+            for one in self.programs
+        ]
+        rest = {"log": str(self.log), "settings": msgspec.to_builtins(self.settings), "programs": programs}
+        return {**asdict(self), **rest, "right": self.right}
+
+
+class Untuned(Space):
+    """The unscheduled program of a workload: a space of one config, without knobs."""
+
+    def decide(self, choose: Choose) -> Config:
+        return Config({})
+
+    def schedule(self, config: Config) -> Schedule:
+        from tvm.s_tir import Schedule
+
+        return Schedule(self.workload.module)
 
 
 def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Verification:
-    """Verify the ``top`` fastest different programs of a log, on inputs from ``seed`` and the seeds after it.
+    """Verify the fastest programs of a log.
 
-    Raises SearchlabError if there is no such program, or if the trials were not measured on a machine like this one.
+    Args:
+        log: A log, or a result.
+        top: Number of different programs.
+        seed: The first of the consecutive seeds of the inputs. Measuring uses seed 0.
+
+    Raises:
+        SearchlabError: If there is no such program, or if the trials were not measured on a machine like this one.
     """
-    if top < 1 or seed < 1:  # measuring draws from 0
+    if top < 1 or seed < 1:
         raise SearchlabError(f"top and seed must be at least 1, not {top} and {seed}")
     result = log if isinstance(log, Result) else load_log(log)
     trials = fastest(result, top)
     space, header = result.space, result.log.header
     settings, own = _settings(result.log)
     _check_machine(result.log, space.target)
-    # A slow program is not repeated, so that the untuned one takes no longer than it must.
+    # A slow program is not repeated, so that the untuned one takes no longer than necessary.
     settings = msgspec.structs.replace(
         settings, check=True, prune_factor=settings.prune_factor or PRUNE_FACTOR, sentinel=0, finalists=top + 1
     )
     seeds = tuple(range(seed, seed + DRAWS))
     with LocalMeasurer(settings, space.target, {}, settings.workers or available_cores()) as measurer:
-        rebuilt = rebuild(measurer, space, trials, seeds)
-        alive = [one.trial for one in rebuilt if one.runs]
-        untuned = measure_untuned(measurer, space, min((trial.cost for trial in alive), default=0.0))
-        readings = time_in_turn(measurer, space, alive, untuned)
-    programs = []
+        now = list(measurer.measure(space, [trial.config for trial in trials]))
+        trials = [replace(trial, measurement=one) for trial, one in zip(trials, now, strict=True)]
+        programs = [_checked(measurer, space, result, trial, seeds) for trial in trials]
+        alive = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
+        untuned = _measure_untuned(measurer, space, min((trial.cost for trial in alive), default=0.0))
+        apart, beside, plain = _time_in_turn(measurer, space, alive, untuned)
+    timed = iter(zip(apart, beside, strict=True))
     floor = noise(result.log) or 0.0
-    timed = iter(zip(readings.apart, readings.beside, strict=True))
-    for trial, now in zip(trials, rebuilt, strict=True):
-        logged = _logged(result.log, trial)
-        program = Verified(trial.index, trial.config.to_json(), logged, now.failure, now.message)
-        seconds, beside = next(timed) if now.runs else ((), ())
+    for place, program in enumerate(programs):
+        seconds, others = next(timed) if program.runs else ((), ())
         if seconds:
-            spread = spread_of(seconds) + max(floor, spread_of(logged))
-            over = speed_up(beside, readings.untuned, settings.run_timeout, untuned)
-            program = replace(program, seconds=seconds, noise=spread, speed_up=over)
-        elif now.runs and now.failure is None:
-            program = replace(program, failure="run_error", message="it ran, and failed when it was timed again")
-        programs.append(program)
+            spread = _spread_of(seconds) + max(floor, _spread_of(program.logged))
+            over = _speed_up(others, plain, settings.run_timeout, untuned)
+            programs[place] = replace(program, seconds=seconds, noise=spread, speed_up=over)
+        elif program.failure is None:
+            programs[place] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return Verification(
-        result.log.path, str(space.workload), header.space.name, seeds, tuple(programs), readings.untuned,
+        result.log.path, str(space.workload), header.space.name, seeds, tuple(programs), plain,
         _note(space.target, untuned), settings, own,
     )  # fmt: skip
 
 
 def fastest(result: Result, count: int) -> list[Trial]:
-    """The best trial of a log, and then the fastest of other programs, ``count`` in all. Raises SearchlabError."""
+    """Return the best trial of a log and the fastest trials of other programs, ``count`` in all."""
     chosen: dict[object, Trial] = {}
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
     good.sort(key=lambda trial: statistics.median(_logged(result.log, trial)))
@@ -84,29 +193,66 @@ def fastest(result: Result, count: int) -> list[Trial]:
     return list(chosen.values())[:count]
 
 
-def _logged(log: Log, trial: Trial) -> tuple[float, ...]:
-    """The readings behind the logged time of a trial: those of the finalists if it is one, else its repeats."""
+def _logged(log: Log, trial: Trial) -> Readings:
+    """Return the readings behind the logged time of a trial: those of a finalist, else its repeats."""
     finalists = log.final.finalists if log.final is not None else ()
     return next((one.seconds for one in finalists if one.index == trial.index), trial.measurement.seconds)
+
+
+def sentences(verification: Verification) -> list[str]:
+    """Describe the verification in words."""
+    *first, last = map(str, verification.seeds)
+    said = []
+    if not verification.own:
+        said.append("the trials of this log come from a table, so their programs are timed with the default settings")
+    for one in verification.programs:
+        head = f"{verification.workload} in {verification.space}, trial {one.trial}"
+        if one.failure:
+            said.append(f"{head}: {one.failure}: {one.message}")
+        else:
+            said.append(f"{head}: right on inputs from seeds {', '.join(first)} and {last} (measuring uses 0)")
+        if one.ratio is None or one.noise is None:
+            continue
+        within = "within" if one.as_logged else "beyond"
+        said.append(
+            f"  logged {_ms(one.logged)}, now {_ms(one.seconds)}: {one.ratio:.3g} times as long, {within} the noise of "
+            f"the repeats ({100 * one.noise:.1f} %)"
+        )
+        if over := one.speed_up:
+            time = f"over {verification.settings.run_timeout:g} s" if over.least else _ms(verification.untuned)
+            readings = f"from {len(verification.untuned)} of its readings, not in turn"
+            rounds = f"of {over.rounds} rounds in turn" if over.rounds else readings
+            much = f"more than {over.low:.3g}" if over.least else f"{over.ratio:.3g}"
+            spread = "" if over.least else f" (quartiles {over.low:.3g} and {over.high:.3g}, {rounds})"
+            said.append(f"  untuned {time}: {much} times as long as now{spread}")
+    if verification.note:
+        said.append(verification.note)
+    return said
+
+
+def _ms(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds) * 1e3:.4g} ms"
 
 
 # --- whether it can be verified here ----------------------------------------------------------------------------------
 
 
 def _settings(log: Log) -> tuple[LocalSettings, bool]:
-    """How the trials were measured, and whether that is known; the defaults if they were answered from a table."""
+    """Return how the trials were measured, and True; the defaults and False if they come from a table."""
     kind = log.header.measure.get("kind")
     if kind == "rpc":
         raise SearchlabError(
             f"{log.path} was measured on the devices {log.header.measure.get('key')!r} of a fleet, and a log does not "
-            f"hold where its tracker is; export the program with --to library, and run it there"
+            f"record the address of its tracker; export the program with --to library, and run it on a device"
         )
     if kind != "local":
         return LocalSettings(), False
     try:
         return msgspec.convert(log.header.measure, LocalSettings), True
     except msgspec.ValidationError as error:
-        raise SearchlabError(f"{log.path} was measured in a way that this searchlab does not know: {error}") from None
+        raise SearchlabError(
+            f"{log.path} was measured with settings that this searchlab does not know: {error}"
+        ) from None
 
 
 def _check_machine(log: Log, target: Target) -> None:
@@ -114,43 +260,138 @@ def _check_machine(log: Log, target: Target) -> None:
     name, host = log.path, log.header.host
     if target.kind == "cuda":
         check_can_measure(str(target.tvm.attrs["arch"]))
-        _check_same(log.header, name, "gpu", str(gpu_name()))
+        _check_same(log, "gpu", str(gpu_name()))
         return
     if target.kind != "llvm" or target.is_foreign:
         there = target.spec.get("mtriple", target.kind)
         raise SearchlabError(
             f"{name} contains programs for {there!r}, which do not run on this machine; verify it on one where they do"
         )
-    _check_same(log.header, name, "cpu", cpu_model())
-    ours = resolve_target("native")
-    theirs = target.spec.get("mcpu", ours.spec["mcpu"])
-    if "cpu" not in host and theirs != ours.spec["mcpu"]:
+    _check_same(log, "cpu", cpu_model())
+    ours = resolve_target("native").spec["mcpu"]
+    theirs = target.spec.get("mcpu", ours)
+    if "cpu" not in host and theirs != ours:
         raise SearchlabError(
-            f"{name} contains programs for the CPU {theirs!r}, and this one is {ours.spec['mcpu']!r}; "
-            f"verify it on a {theirs}"
+            f"{name} contains programs for the CPU {theirs!r}, and this one is {ours!r}; verify it on a {theirs}"
         )
     if target.cores > available_cores():
         raise SearchlabError(
-            f"{name} is for {target.cores} cores, and {available_cores()} may be used here; verify it on a "
+            f"{name} is for {target.cores} cores, but only {available_cores()} are available here; verify it on a "
             f"machine with as many cores"
         )
 
 
-def _check_same(header: Header, name: Path, what: str, here: str) -> None:
-    there = header.host.get(what, here)
+def _check_same(log: Log, what: str, here: str) -> None:
+    there = log.header.host.get(what, here)
     if there != here:
         raise SearchlabError(
-            f"{name} was measured on {there!r}, and this is {here!r}: their times cannot be compared; "
+            f"{log.path} was measured on {there!r}, and this is {here!r}: their times cannot be compared; "
             f"verify it where it was measured"
         )
 
 
 def _note(target: Target, untuned: Trial | None) -> str:
+    """Say why there is no untuned program to compare with; empty if there is."""
     if target.kind != "llvm":
-        return "there is no untuned program to compare with: on a GPU it cannot run, because it binds no threads"
-    if untuned is None:
+        return "there is no untuned program to compare with: it binds no threads, so it cannot run on a GPU"
+    if untuned is None or untuned.measurement.failure in (None, "run_timeout"):
         return ""
-    measured = untuned.measurement
-    if measured.failure in (None, "run_timeout"):
-        return ""
-    return f"the untuned program was not timed: {measured.failure}: {measured.message}"
+    return f"the untuned program was not timed: {untuned.measurement.failure}: {untuned.measurement.message}"
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]) -> Verified:
+    """Check a trial that was measured again on the inputs of every seed, and against the program of the log."""
+    now, was = trial.measurement, result.trials[trial.index].measurement
+    program = Verified(
+        trial.index, trial.config.to_json(), _logged(result.log, result.trials[trial.index]), now.failure, now.message
+    )
+    if now.failure is not None:
+        return replace(program, message=now.message + " (inputs from seed 0)" * (now.failure == "wrong_answer"))
+    for seed in seeds:
+        if failed := measurer.check(space, now.program, seed):
+            return replace(program, failure=failed[0], message=f"{failed[1]} (inputs from seed {seed})")
+    if was.program and not was.nearest and was.program != now.program:
+        message = (
+            f"its config now builds the program {now.program}, but {was.program} was measured: TVM or the space has "
+            f"another version"
+        )
+        return replace(program, failure="another_program", message=message)
+    return program
+
+
+def _measure_untuned(measurer: LocalMeasurer, space: Space, best: float) -> Trial | None:
+    """Measure the untuned program; None on a GPU, where it binds no threads, or if no program runs.
+
+    ``best`` is the time of the fastest program in seconds, 0 if none runs.
+    """
+    if space.target.kind != "llvm" or not best:
+        return None
+    config = Config({})
+    (measurement,) = measurer.measure(Untuned(space.workload, space.target), [config], best)
+    return Trial(0, config, measurement)
+
+
+def _time_in_turn(
+    measurer: LocalMeasurer, space: Space, alive: Sequence[Trial], untuned: Trial | None
+) -> tuple[list[Readings], list[Readings], Readings]:
+    """Time programs in turn, in at most :data:`ROUNDS` rounds.
+
+    Returns:
+        The readings of each program in as many rounds as possible; those in rounds with the untuned program; and those
+        of the untuned program in these rounds, or its first readings if it is too slow for rounds. The readings of a
+        program are empty if it fails.
+    """
+    if not alive:
+        return [], [], ()
+    settings = measurer.settings
+    plain = untuned if untuned and untuned.measurement.failure is None else None
+    rounds = _rounds(settings, [*alive, plain], UNTUNED_SECONDS) if plain else 0
+    own_rounds = max(1, _rounds(settings, alive, 0.8 * settings.run_timeout * len(alive)))
+    together: list[Readings] = []
+    try:
+        if plain and rounds:
+            together = measurer.remeasure(space, [*alive, plain], rounds)
+        apart = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, alive, own_rounds)
+    except CannotMeasure:
+        return [()] * len(alive), [()] * len(alive), ()
+    if together:
+        return apart, together[:-1], together[-1]
+    return apart, apart, plain.measurement.seconds if plain else ()
+
+
+def _rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int:
+    """Return the number of rounds, at most :data:`ROUNDS`, that fit into ``limit`` seconds.
+
+    A reading takes one execution and then ``number`` executions, or as many as reach ``min_repeat_ms``, in steps.
+    """
+    least = 3e-3 * settings.min_repeat_ms
+    return min(ROUNDS, int(limit / sum(trial.cost + max(least, settings.number * trial.cost) for trial in trials)))
+
+
+def _speed_up(seconds: Readings, readings: Readings, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
+    """Return the speed-up of a program with readings ``seconds`` over the untuned one; None if that has no readings."""
+    if untuned and untuned.measurement.failure == "run_timeout":
+        ratio = run_timeout / statistics.median(seconds)
+        return SpeedUp(ratio, run_timeout / _quartiles(seconds)[1], ratio, rounds=0, least=True)
+    if not readings:
+        return None
+    ratio = statistics.median(readings) / statistics.median(seconds)
+    if len(readings) == len(seconds):
+        each = [slow / fast for slow, fast in zip(readings, seconds, strict=True)]
+        return SpeedUp(ratio, *_quartiles(each), rounds=len(each))
+    low, high = _quartiles(seconds)
+    return SpeedUp(ratio, min(readings) / high, max(readings) / low, rounds=0)
+
+
+def _spread_of(seconds: Readings) -> float:
+    """Return the interquartile range divided by the median, which the few outliers do not affect."""
+    low, high = _quartiles(seconds)
+    return (high - low) / statistics.median(seconds)
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    low, high = np.percentile(values, [25, 75])
+    return float(low), float(high)

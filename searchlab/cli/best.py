@@ -146,8 +146,7 @@ def verify(
     It is timed in the way in which the log says that its trials were. The exit code is 1 where a program fails, or is
     not the program that was measured.
     """
-    from ..apply.verified import sentences
-    from ..apply.verify import verify_log
+    from ..apply.verify import sentences, verify_log
 
     verified = verify_log(log, top=top, seed=seed)
     if as_json:

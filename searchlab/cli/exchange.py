@@ -116,7 +116,7 @@ def export(
             f"goes without"
         )
     if to is None or to is Destination.library:
-        from ..apply.library import export_library
+        from ..apply.best import export_library
 
         made = export_library(logs, place)
         out.print(f"built {place}; with TVM alone, on arrays by tvm.runtime.tensor: {made.call}", soft_wrap=True)

@@ -17,7 +17,7 @@ from tvm_ffi import structural_equal
 import searchlab
 from searchlab import SearchlabError
 from searchlab.apply import TEXTS, text_of
-from searchlab.apply.library import export_library
+from searchlab.apply.best import export_library
 from searchlab.log.format import read_header
 from tests.support.apply.logs import command, made_log
 from tests.support.spaces.programs import assert_right, valid_configs
@@ -125,8 +125,8 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
         with pytest.raises(SearchlabError, match=said):
             export_library(logs, tmp_path / out)
 
-    refused("these are 2 logs", real_log, cuda_log)
-    refused("these are 0 logs", tmp_path)
+    refused("2 logs were given", real_log, cuda_log)
+    refused("0 logs were given", tmp_path)
     refused("is written to", real_log, out="best.dll")
     refused("cannot write .*: No such file", real_log, out="no/best.so")
     refused("cannot write .*: No such file", real_log, out="no/best.o")
@@ -135,12 +135,12 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
     foreign = {**spec, "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}
     config = searchlab.load_log(real_log).best.config.to_json()
     arm = made_log(tmp_path / "arm.jsonl", [config], "knob-template", "gemm:64x48x32:bias", foreign)
-    refused("is for aarch64-linux-gnu, which the compiler .* export it to", arm)
+    refused("is for aarch64-linux-gnu, for which the compiler .* export it to", arm)
     export_library([arm], tmp_path / "arm.o")
     assert (tmp_path / "arm.o").read_bytes()[18] == 183  # the machine that an ELF file is for: AArch64
     refused("already exists", arm, out="arm.o")
     monkeypatch.setenv("CXX", str(tmp_path / "absent"))
-    refused("does not link", real_log)
+    refused("cannot link", real_log)
     assert not (tmp_path / "best.so").exists()
     monkeypatch.delenv("CXX")
     monkeypatch.delenv("CC", raising=False)

@@ -233,7 +233,9 @@ def test_what_is_not_lowered_as_workloads_are_is_left(tmp_path: Path) -> None:
 
 def test_a_module_that_was_not_lowered(tmp_path: Path) -> None:
     module = graph(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
-    with pytest.warns(SearchlabWarning, match="functions of the module: none; relax.transform.LegalizeOps makes them"):
+    with pytest.warns(
+        SearchlabWarning, match="functions of the module: none; relax.transform.LegalizeOps creates them"
+    ):
         apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
 
 

@@ -106,7 +106,7 @@ def test_of_what_tvm_cannot_render(trace: str, scripts: dict[str, tuple[Path, tv
 @pytest.mark.parametrize("trace", UNWRITABLE)
 def test_what_has_no_script_is_refused_in_a_sentence(trace: str) -> None:
     odd = Odd(parse_workload("gemm:32x32x32"), resolve_target("native"))
-    with pytest.raises(SearchlabError, match="cannot be written as Python: .*; use --show trace"):
+    with pytest.raises(SearchlabError, match="cannot write the schedule as Python: .*; use --show trace"):
         script_of(odd, Config({"trace": trace}))
 
 
@@ -122,4 +122,4 @@ def test_it_may_be_piped_to_python() -> None:
 
 def test_it_notices_that_it_makes_another_program(scripts: dict[str, tuple[Path, tvm.IRModule]]) -> None:
     path, _ = scripts["spoilt"]
-    assert "this TVM makes another program of it" in path.with_suffix(".error").read_text()
+    assert "this TVM builds a different program" in path.with_suffix(".error").read_text()

@@ -11,9 +11,8 @@ import tvm
 from tvm.s_tir import Schedule
 
 from searchlab import SearchlabError, load_log
-from searchlab.apply import retime
-from searchlab.apply.verified import sentences
-from searchlab.apply.verify import fastest, verify_log
+from searchlab.apply import verify
+from searchlab.apply.verify import fastest, sentences, verify_log
 from searchlab.space import Choose, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import Gemm, Workload
@@ -85,7 +84,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     """As is that the untuned program was too slow to be timed in turn."""
     log = edited(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retime, "UNTUNED_SECONDS", 0.0)
+        patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
         found = verify_log(log)
     (one,) = found.programs
     assert found.right and one.ratio is not None and one.ratio > 1e4 and one.as_logged is False
@@ -171,7 +170,7 @@ def test_what_cannot_be_verified_here_is_refused_in_a_sentence(tmp_path: Path) -
     refused("is for 4096 cores", target={"kind": "native", "num-cores": 4096})
     refused("no CUDA device was found|do not run on the GPU of this machine", target={"kind": "cuda", "arch": "sm_35"})
     refused("on the devices 'pi' of a fleet", measure={"kind": "rpc", "key": "pi"})
-    refused("measured in a way that this searchlab does not know", measure={"kind": "local", "warmth": 3})
+    refused("measured with settings that this searchlab does not know", measure={"kind": "local", "warmth": 3})
     log = made_log(tmp_path / "none.jsonl", [])
     with pytest.raises(SearchlabError, match="has no successful trial"):
         verify_log(log)

@@ -13,7 +13,7 @@ import pytest
 import searchlab
 from searchlab.analysis import report
 from searchlab.apply import apply_best
-from searchlab.apply.library import export_library
+from searchlab.apply.best import export_library
 from searchlab.apply.verify import verify_log
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs

@@ -78,7 +78,7 @@ def test_a_program_that_cannot_be_made_again_gives_way_to_the_next(store: Store,
     store.add(on(old, cpu_model(), fingerprint="of another version"))
     module = legal(product, (8, 20), (20, 12))
     with pytest.warns(
-        SearchlabWarning, match="cannot be made again, and the next one is used: .*another version of the"
+        SearchlabWarning, match="cannot be rebuilt, and the next one is used: .*another version of the"
     ):
         assert scheduled(apply_history_best(module, store, HERE)) == {"matmul"}
 
