@@ -115,5 +115,5 @@ def test_it_gathers_nothing_and_multiplies_in_vectors() -> None:
 
 def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
     space = space_of("conv2d:1x8x8x16x8x3x3:p1")
-    with pytest.raises(SearchlabError, match="cannot be written as"):
+    with pytest.raises(SearchlabError, match="cannot write the schedule as"):
         python_script(space.schedule(program(space)), space.workload, space.target, "a title")

@@ -182,5 +182,5 @@ def test_a_convolution_refuses_it_where_it_cannot_be() -> None:
 def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
     target = resolve_target({**X86, "mcpu": "cascadelake"})
     space = GuidedGemm(gemm(64, 64, 64, "int8"), target, dot=True)
-    with pytest.raises(SearchlabError, match="cannot be written as"):
+    with pytest.raises(SearchlabError, match="cannot write the schedule as"):
         python_script(space.schedule(Config({"mr": 4, "nr": 32})), space.workload, space.target, "a title")
