@@ -242,10 +242,10 @@ class VariesLate(Varies):
     [
         (Raises, "failed in decide: ZeroDivisionError: no knobs"),
         (RaisesLate, "failed in decide: ZeroDivisionError: no knobs"),
-        (Varies, "broke its contract: decide\\(\\) gave the config"),
+        (Varies, "broke its contract: decide\\(\\) returned the config"),
         (
             VariesLate,
-            "broke its contract: decide\\(\\) gave the config|broke its contract: it was asked for configs of",
+            "broke its contract: decide\\(\\) returned the config|broke its contract: it was asked for configs of",
         ),
     ],
 )
