@@ -1,4 +1,4 @@
-"""The loop: *ask, measure, log, tell*.
+"""The loop of a run: *ask, measure, log, tell*.
 
 A log holds the trials of a run in order, so resuming is running again: a new policy asks for the same configs, and is
 told the logged trials. The configs that follow are measured.
@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
@@ -32,64 +33,47 @@ from ..records import Trial
 from ..space import Config, Space
 from .plan import OnTrial, Run
 
+DIGITS = 9
+"""Decimal places of the logarithms in a header."""
+
+SENTINEL_ROUNDS = 3
+"""How many times the sentinel is timed at a reading."""
+
 
 def search(
     run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial, replayed: None, held: Log | None = None
 ) -> Log:
-    """Search until the budget of ``run`` is spent, or its policy has nothing more to propose. Gives the complete log.
+    """Search until the budget of ``run`` is spent, or its policy has nothing more to propose.
 
-    held: the log, if it was read before. Raises SearchlabError if the log is of another run, or if the policy asks for
-    another config than the log holds.
+    Args:
+        run: The run, whose log is created or resumed.
+        measurer: Measures the configs that the log does not hold.
+        on_trial: Called with every trial.
+        held: The log, if it has been read already.
+
+    Returns:
+        The complete log.
+
+    Raises:
+        SearchlabError: If the log belongs to another run, or the policy asks for another config than the log holds.
     """
-    header = run.header(
-        measurer.workers,
-        measurer.optimum(run.space),
-        random_draws(measurer.whole(run.space), run.trials),
-    )
-    with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as writer:
+    random = random_draws(measurer.whole(run.space), run.trials)
+    header = run.header(measurer.workers, measurer.optimum(run.space), random)
+    with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as log:
         measurer.begin(run.seed)
-        if run.budget.complete(writer.log):
-            done = writer.log.trials
-            for trial in done:
-                on_trial(trial, True)
+        loop = _Loop(run, measurer, log, on_trial)
+        if run.budget.complete(log.log):
+            loop.replay_rest()
         else:
             with extracted_by(measurer.extract):
-                done = _loop(run, measurer, writer, on_trial)
-        finish(run.space, measurer, writer, done)
-        return writer.log
+                loop.run()
+        loop.finish()
+        return log.log
 
 
-def _loop(run: Run, measurer: Measurer, writer: LogWriter, on_trial: OnTrial) -> list[Trial]:
-    searcher = Searcher(run, measurer.extract_seconds)
-    replay = Replay(writer, on_trial)
-    recorder = Recorder(run, writer, measurer, searcher, on_trial)
-    done: list[Trial] = []
-    while len(done) < run.trials:
-        if ended := run.budget.ends(writer.log, len(done)):
-            if len(done) < len(writer.records):  # it had a larger budget before
-                return done + replay.rest()
-            recorder.end(ended)
-            break
-        configs = searcher.ask(run.batch)
-        if not configs:
-            replay.check_end()
-            recorder.end(Ended(trials=len(done)))
-            break
-        configs = configs[: run.trials - len(done)]  # a later run with more trials measures the rest
-        batch = replay.take(configs)
-        batch += recorder.measure(configs[len(batch) :], batch, done)
-        done += batch
-        searcher.tell(batch)
-    return done
-
-
-DIGITS = 9
-"""Digits of a logarithm in a header, after the point."""
-
-
-@lru_cache(maxsize=64)  # the runs of a study over one table are many, and where draws are unequal it takes a second
+@lru_cache(maxsize=64)  # a study has many runs over one table, and unequal draws take a second
 def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
-    """What so many random draws find in a space; None if it is not known in full."""
+    """Return what ``trials`` random draws find in a space; None if it is not known completely."""
     if whole is None:
         return None
     draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # no run has more trials
@@ -97,265 +81,117 @@ def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
-class Searcher:
-    """A new policy that has learned from the warm start of its run.
+class _Loop:
+    """A run whose trials come from the log as long as it holds them, and then from the measurer."""
 
-    batches: how many batches it was asked for. batch_size: how many configs the last of them has.
-    train_seconds, propose_seconds: of the CPU, to learn from the last batch, and to propose the batch after that. Other
-        work on the machine is not charged. elsewhere: tells the seconds that other processes have taken for the policy.
-    """
-
-    def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
-        self.policy, self.cost_model = run.start()
-        if self.cost_model is not None:
-            self.cost_model.clock = self._seconds
-        self.batches = 0
-        self.propose_seconds = 0.0
+    def __init__(self, run: Run, measurer: Measurer, log: LogWriter, on_trial: OnTrial) -> None:
         self._run = run
-        self._asked: set[Config] = set()
-        self.batch_size = 0
-        self._predict_seconds = 0.0
-        self._elsewhere = elsewhere
-        start = self._seconds()
-        with POLICIES.blamed(type(self.policy), "warm_start"):
-            run.warm_start.feed(self.policy, self.cost_model)
-        self.train_seconds = self._seconds() - start
-
-    def ask(self, n: int) -> Sequence[Config]:
-        """The next batch; empty if the policy has no more. Raises SearchlabError for a breach of the contract."""
-        predicted = self.cost_model.predict_seconds if self.cost_model else 0.0
-        trained = self.cost_model.fit_seconds if self.cost_model else 0.0
-        start = self._seconds()
-        with POLICIES.blamed(type(self.policy), "ask"), taking(self._run.strategy.policy.name, "ask"):
-            configs = self.policy.ask(n)
-            if isinstance(configs, Sequence):
-                configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
-        taken = self._seconds() - start
-        # A policy that trains its cost model as it proposes is charged as one that trains it when it is told.
-        trained = self.cost_model.fit_seconds - trained if self.cost_model else 0.0
-        self.train_seconds += trained
-        self.propose_seconds = taken - trained
-        self._predict_seconds = self.cost_model.predict_seconds - predicted if self.cost_model else 0.0
-        self._check(configs, n)
-        self._asked.update(configs)
-        self.batch_size = len(configs)
-        self.batches += 1
-        return configs
-
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from a batch if it is whole. If a run ends within a batch, a resumed run completes it first."""
-        if len(trials) == self.batch_size:
-            start = self._seconds()
-            with POLICIES.blamed(type(self.policy), "tell"), taking(self._run.strategy.policy.name, "tell"):
-                self.policy.tell(trials)
-            self.train_seconds = self._seconds() - start
-
-    def _seconds(self) -> float:
-        return time.process_time() + self._elsewhere()
-
-    @property
-    def share(self) -> float:
-        """The share of its batch's time that each trial is charged."""
-        return 1 / self.batch_size
-
-    def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
-        """How well the cost model predicted a whole batch before it was told; None before it is trained.
-
-        The fastest quarter of a batch counts as its top, since many batches have only eight trials.
-        """
-        cost_model = self.cost_model
-        if cost_model is None or not cost_model.fitted:
-            return None
-        predicted = cost_model.predict([trial.config for trial in batch])
-        return model_quality(
-            predicted, scores_of(batch, cost_model.best), max(1, len(batch) // 4),
-            train_seconds=cost_model.train_seconds, predict_seconds=self._predict_seconds,
-        )  # fmt: skip
-
-    def _check(self, configs: Sequence[Config], n: int) -> None:
-        broken = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
-        if not isinstance(configs, Sequence) or not all(isinstance(config, Config) for config in configs):
-            raise SearchlabError(f"{broken} a list of configs and gave {configs!r:.200}")
-        if len(configs) > n:
-            raise SearchlabError(f"{broken} {n} configs and gave {len(configs)}")
-        fresh: set[Config] = set()
-        for config in configs:
-            if config in self._asked or config in fresh:
-                raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
-            fresh.add(config)
-            try:
-                self._run.space.knobs(config)
-            except InvalidConfig as error:
-                self._run.space.check_repeats()
-                raise SearchlabError(f"{broken} configs of its space and gave {config.to_json()}: {error}") from None
-
-
-class Replay:
-    """Gives the trials of a log in order, while the policy asks for their configs."""
-
-    def __init__(self, log: LogWriter, on_trial: OnTrial) -> None:
+        self._measurer = measurer
         self._log = log
         self._on_trial = on_trial
-        self._taken = 0
+        self._trials: list[Trial] = []
+        self._best = math.inf
 
-    def take(self, configs: Sequence[Config]) -> list[Trial]:
-        """The logged trials of ``configs``; fewer if the log ends.
+    def run(self) -> None:
+        run, log, trials = self._run, self._log, self._trials
+        searcher = Searcher(run, self._measurer.extract_seconds)
+        while len(trials) < run.trials:
+            if ended := run.budget.ends(log.log, len(trials)):
+                if len(trials) < len(log.records):  # the run had a larger budget before
+                    self.replay_rest()
+                else:
+                    self._end(ended)
+                return
+            configs = searcher.ask(run.batch)
+            if not configs:
+                if len(trials) < len(log.records):
+                    raise self._difference("has nothing more to propose")
+                self._end(Ended(trials=len(trials)))
+                return
+            configs = configs[: run.trials - len(trials)]  # a later run with more trials measures the rest
+            start = len(trials)
+            self._replay(configs)
+            self._measure(configs[len(trials) - start :], start, searcher)
+            searcher.tell(trials[start:])
 
-        Raises SearchlabError, which names the first difference, if the log holds another config.
-        """
-        trials = []
-        for config, record in zip(configs, self._log.records[self._taken : self._taken + len(configs)], strict=False):
+    def replay_rest(self) -> None:
+        """Take all trials that the log still holds, whatever the policy would ask for."""
+        for record in self._log.records[len(self._trials) :]:
+            self._add(record.trial, True)
+
+    def _replay(self, configs: Sequence[Config]) -> None:
+        """Take the logged trials of ``configs``, as far as the log goes."""
+        start = len(self._trials)
+        for config, record in zip(configs, self._log.records[start : start + len(configs)], strict=False):
             trial = record.trial
             if trial.config != config:
-                raise SearchlabError(self._difference(f"asks for {config.to_json()}", record))
-            trials.append(trial)
-            self._on_trial(trial, True)
-        self._taken += len(trials)
-        return trials
+                raise self._difference(f"asks for {config.to_json()}")
+            self._add(trial, True)
 
-    def rest(self) -> list[Trial]:
-        """The logged trials that were not taken."""
-        trials = [record.trial for record in self._log.records[self._taken :]]
-        for trial in trials:
-            self._on_trial(trial, True)
-        self._taken += len(trials)
-        return trials
-
-    def check_end(self) -> None:
-        """Raise SearchlabError if the policy has nothing more to propose, and the log holds more trials."""
-        for record in self._log.records[self._taken : self._taken + 1]:
-            raise SearchlabError(self._difference("has nothing more to propose", record))
-
-    def _difference(self, now_does: str, record: Record) -> str:
-        now = library_versions()
-        versions = self._log.header.versions
-        changed = [f"{name} {old} -> {now.get(name)}" for name, old in versions.items() if now.get(name) != old]
-        return (
-            f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now "
-            f"{now_does}; "
-            + (f"since then these changed: {', '.join(changed)}" if changed else "the policy or the space has changed")
-            + ". Resume it with the versions that wrote it, or choose another log file"
-        )
-
-
-class Recorder:
-    """Measures configs, appends their trials to the log, and forces each batch to the disk."""
-
-    def __init__(self, run: Run, log: LogWriter, measurer: Measurer, searcher: Searcher, on_trial: OnTrial) -> None:
-        self._space = run.space
-        self._log = log
-        self._measurer = measurer
-        self._searcher = searcher
-        self._on_trial = on_trial
-        self._best: float | None = None
-
-    def measure(self, configs: Sequence[Config], batch: Sequence[Trial], done: Sequence[Trial]) -> list[Trial]:
-        """A trial of each config. batch: the trials of its batch that the log held; done: those of earlier batches."""
+    def _measure(self, configs: Sequence[Config], start: int, searcher: Searcher) -> None:
+        """Measure and log ``configs``, which complete the batch that begins with trial ``start``."""
         if not configs:
-            return []
-        if self._best is None:
-            self._best = min((trial.cost for trial in (*done, *batch)), default=math.inf)
-        searcher, share = self._searcher, self._searcher.share
-        reading = None if batch else self._sentinel(done)
-        trials: list[Trial] = []
-        for config, measurement in zip(configs, self._measurer.measure(self._space, configs, self._best), strict=True):
-            trial = Trial(len(done) + len(batch) + len(trials), config, measurement)
-            trials.append(trial)
-            whole = len(batch) + len(trials) == searcher.batch_size
-            quality = searcher.quality([*batch, *trials]) if whole else None
+            return
+        space, share = self._run.space, 1 / searcher.batch_size
+        reading = self._sentinel(searcher.batches - 1) if len(self._trials) == start else None
+        for config, measurement in zip(configs, self._measurer.measure(space, configs, self._best), strict=True):
+            trial = Trial(len(self._trials), config, measurement)
+            batch = [*self._trials[start:], trial]
+            quality = searcher.quality(batch) if len(batch) == searcher.batch_size else None
             self._log.append(
                 Record.of(
-                    trial,
-                    searcher.propose_seconds * share,
-                    searcher.train_seconds * share,
-                    quality,
-                    reading,
+                    trial, searcher.propose_seconds * share, searcher.train_seconds * share, quality, reading,
                     searcher.batches - 1,
                 )
-            )
+            )  # fmt: skip
             reading = None
-            self._best = min(self._best, trial.cost)
-            self._on_trial(trial, False)
+            self._add(trial, False)
         self._log.sync()
-        return trials
 
-    def end(self, ended: Ended) -> None:
+    def _add(self, trial: Trial, replayed: bool) -> None:
+        self._trials.append(trial)
+        self._best = min(self._best, trial.cost)
+        self._on_trial(trial, replayed)
+
+    def _end(self, ended: Ended) -> None:
         """Log why the run ended."""
         self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
         self._log.sync()
 
-    def _sentinel(self, done: Sequence[Trial]) -> float | None:
-        """Seconds that the first program of the run takes now; None if it is not timed before this batch."""
+    def _sentinel(self, batch: int) -> float | None:
+        """Return the seconds that the run's first program takes now; None if it fails, or is not timed now."""
         measurer = self._measurer
-        if not isinstance(measurer, Remeasurer) or not measurer.sentinel:
+        if not isinstance(measurer, Remeasurer) or not measurer.sentinel or batch % measurer.sentinel:
             return None
-        first = sentinel(done) if (self._searcher.batches - 1) % measurer.sentinel == 0 else None
-        return time_sentinel(measurer, self._space, first) if first else None
+        first = sentinel(self._trials)
+        if first is None:
+            return None
+        try:
+            return statistics.median(measurer.remeasure(self._run.space, [first], SENTINEL_ROUNDS)[0])
+        except CannotMeasure:
+            return None
 
+    def finish(self) -> None:
+        """Measure the finalists and log them, if the measurer can and the log does not have them."""
+        measurer, final = self._measurer, self._log.final
+        if not isinstance(measurer, Remeasurer) or not measurer.finalists:
+            return
+        if final is None or final.trials != len(self._trials):
+            final = measure_finalists(measurer, self._run.space, self._trials)
+            if final is not None:
+                self._log.append(final)
+                self._log.sync()
 
-PATIENCE = 60.0
-"""Seconds that a policy may take for a call before the user is told."""
-
-LOOK_SECONDS = 1.0
-
-
-class _Doing:
-    """A call of a policy."""
-
-    def __init__(self, policy: str, method: str) -> None:
-        self.policy = policy
-        self.method = method
-        self.since = time.monotonic()
-        self.warned = False
-
-
-_doing: list[_Doing] = []
-_watch: threading.Thread | None = None
-
-
-def busy(least: float = 0.0) -> str:
-    """What a policy of this process has been doing for ``least`` seconds or more, a sentence; empty if nothing."""
-    for doing in _doing[-1:]:
-        if (seconds := time.monotonic() - doing.since) >= least:
-            return f"{doing.method} of policy {doing.policy!r} has taken {seconds:.0f} s"
-    return ""
-
-
-@contextmanager
-def taking(policy: str, method: str) -> Iterator[None]:
-    """Within, ``method`` of ``policy`` is called. Warns (SearchlabWarning) once where it takes longer than PATIENCE."""
-    global _watch
-    if _watch is None or not _watch.is_alive():  # it ends with a process, and a fork has none
-        _watch = threading.Thread(target=_look, daemon=True)
-        _watch.start()
-    doing = _Doing(policy, method)
-    _doing.append(doing)
-    try:
-        yield
-    finally:
-        _doing.remove(doing)
-
-
-def _look() -> None:
-    while True:
-        time.sleep(LOOK_SECONDS)
-        for doing in _doing[-1:]:
-            if not doing.warned and (said := busy(PATIENCE)):
-                doing.warned = True
-                text = f"{said}, and it may never end; Ctrl-C ends the run and keeps what was measured"
-                warnings.warn(text, SearchlabWarning, stacklevel=1)
-
-
-SENTINEL_ROUNDS = 3
-"""How many times the sentinel is timed at a reading."""
-
-
-def time_sentinel(measurer: Remeasurer, space: Space, trial: Trial) -> float | None:
-    """Seconds that the program of ``trial`` takes now; None if it fails now."""
-    try:
-        return statistics.median(measurer.remeasure(space, [trial], SENTINEL_ROUNDS)[0])
-    except CannotMeasure:
-        return None
+    def _difference(self, now_does: str) -> SearchlabError:
+        """Return the error for a policy that no longer asks for the next trial of the log."""
+        record, versions = self._log.records[len(self._trials)], library_versions()
+        before = self._log.header.versions
+        changed = [f"{name} {old} -> {versions.get(name)}" for name, old in before.items() if versions.get(name) != old]
+        cause = f"since then these changed: {', '.join(changed)}" if changed else "the policy or the space has changed"
+        return SearchlabError(
+            f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now "
+            f"{now_does}; {cause}. Resume it with the versions that wrote it, or choose another log file"
+        )
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
@@ -381,11 +217,149 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
 
 
-def finish(space: Space, measurer: Measurer, log: LogWriter, trials: Sequence[Trial]) -> None:
-    """End a run: measure its finalists again and log them, if the measurer can and the log has none yet."""
-    has_final = log.final is not None and log.final.trials == len(trials)
-    if isinstance(measurer, Remeasurer) and measurer.finalists and not has_final:
-        final = measure_finalists(measurer, space, trials)
-        if final is not None:
-            log.append(final)
-            log.sync()
+class Searcher:
+    """A new policy that has learned from the warm start of its run, and the CPU time that it takes.
+
+    Other work on the machine is not charged; ``elsewhere`` returns the seconds that other processes have spent for the
+    policy.
+    """
+
+    def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
+        self.policy, self.cost_model = run.start()
+        if self.cost_model is not None:
+            self.cost_model.clock = self._seconds
+        self.batches = 0  # asked for
+        self.batch_size = 0  # configs of the last one
+        self.propose_seconds = 0.0  # to propose the last batch
+        self._predict_seconds = 0.0
+        self._run = run
+        self._asked: set[Config] = set()
+        self._elsewhere = elsewhere
+        start = self._seconds()
+        with POLICIES.blamed(type(self.policy), "warm_start"):
+            run.warm_start.feed(self.policy, self.cost_model)
+        self.train_seconds = self._seconds() - start  # to learn from the batch before
+
+    def ask(self, n: int) -> Sequence[Config]:
+        """Return the next batch, empty if the policy has no more. Raises SearchlabError if it breaks its contract."""
+        trained, predicted = self._model_seconds()
+        start = self._seconds()
+        with self._calling("ask"):
+            configs = self.policy.ask(n)
+            if isinstance(configs, Sequence):
+                configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
+        taken = self._seconds() - start
+        # A policy that trains its cost model while it proposes is charged like one that trains it when it is told.
+        trained_now, predicted_now = self._model_seconds()
+        self.train_seconds += trained_now - trained
+        self.propose_seconds = taken - (trained_now - trained)
+        self._predict_seconds = predicted_now - predicted
+        self._check(configs, n)
+        self._asked.update(configs)
+        self.batch_size = len(configs)
+        self.batches += 1
+        return configs
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from a batch if it is complete. If a run ends within a batch, a resumed run completes it first."""
+        if len(trials) == self.batch_size:
+            start = self._seconds()
+            with self._calling("tell"):
+                self.policy.tell(trials)
+            self.train_seconds = self._seconds() - start
+
+    def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
+        """Return how well the cost model predicts a complete batch before it is told; None before it is trained.
+
+        The fastest quarter of the batch counts as its top, since many batches have only eight trials.
+        """
+        cost_model = self.cost_model
+        if cost_model is None or not cost_model.fitted:
+            return None
+        predicted = cost_model.predict([trial.config for trial in batch])
+        return model_quality(
+            predicted, scores_of(batch, cost_model.best), max(1, len(batch) // 4),
+            train_seconds=cost_model.train_seconds, predict_seconds=self._predict_seconds,
+        )  # fmt: skip
+
+    def _seconds(self) -> float:
+        return time.process_time() + self._elsewhere()
+
+    def _model_seconds(self) -> tuple[float, float]:
+        """Return the seconds that the cost model has taken to train and to predict."""
+        return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
+
+    @contextmanager
+    def _calling(self, method: str) -> Iterator[None]:
+        with POLICIES.blamed(type(self.policy), method), taking(self._run.strategy.policy.name, method):
+            yield
+
+    def _check(self, configs: Sequence[Config], n: int) -> None:
+        broken = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
+        if not isinstance(configs, Sequence) or not all(isinstance(config, Config) for config in configs):
+            raise SearchlabError(f"{broken} a list of configs and returned {configs!r:.200}")
+        if len(configs) > n:
+            raise SearchlabError(f"{broken} {n} configs and returned {len(configs)}")
+        fresh: set[Config] = set()
+        for config in configs:
+            if config in self._asked or config in fresh:
+                raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
+            fresh.add(config)
+            try:
+                self._run.space.knobs(config)
+            except InvalidConfig as error:
+                self._run.space.check_repeats()
+                raise SearchlabError(
+                    f"{broken} configs of its space and returned {config.to_json()}: {error}"
+                ) from None
+
+
+PATIENCE = 60.0
+"""Seconds that a call of a policy may take before the user is told."""
+
+LOOK_SECONDS = 1.0
+
+
+@dataclass(eq=False)
+class _Call:
+    """A call of a policy that has not returned."""
+
+    what: str
+    since: float = field(default_factory=time.monotonic)
+    warned: bool = False
+
+
+_calls: list[_Call] = []
+_watch: threading.Thread | None = None
+
+
+def busy(least: float = 0.0) -> str:
+    """Return a sentence about a policy of this process that has been busy for ``least`` seconds; empty if none is."""
+    for call in _calls[-1:]:
+        if (seconds := time.monotonic() - call.since) >= least:
+            return f"{call.what} has taken {seconds:.0f} s"
+    return ""
+
+
+@contextmanager
+def taking(policy: str, method: str) -> Iterator[None]:
+    """Within, ``method`` of ``policy`` is called. Warns (SearchlabWarning) once if it takes longer than PATIENCE."""
+    global _watch
+    if _watch is None or not _watch.is_alive():  # it ends with its process, and a fork has none
+        _watch = threading.Thread(target=_look, daemon=True)
+        _watch.start()
+    _calls.append(call := _Call(f"{method} of policy {policy!r}"))
+    try:
+        yield
+    finally:
+        _calls.remove(call)
+
+
+def _look() -> None:
+    while True:
+        time.sleep(LOOK_SECONDS)
+        for call in _calls[-1:]:
+            if not call.warned and (said := busy(PATIENCE)):
+                call.warned = True
+                text = f"{said}, and it may never end; Ctrl-C ends the run and keeps what was measured"
+                warnings.warn(text, SearchlabWarning, stacklevel=1)

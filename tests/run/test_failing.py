@@ -67,8 +67,8 @@ def test_a_cost_model_that_breaks_its_contract_is_named(table: Path, tmp_path: P
         ("_exit", r"ask: PluginExit: it called os._exit\(0\)", 4),
         ("length", "ask: ValueError: __len__", 4),
         ("tell", "tell: IndexError", 4),
-        ("none", "a list of configs and gave None", 4),
-        ("numbers", r"a list of configs and gave \[1, 2\]", 4),
+        ("none", "a list of configs and returned None", 4),
+        ("numbers", r"a list of configs and returned \[1, 2\]", 4),
     ],
 )
 def test_a_policy_that_fails_is_named_with_the_line(
@@ -78,7 +78,7 @@ def test_a_policy_that_fails_is_named_with_the_line(
     with pytest.raises(SearchlabError, match=f"'tests.support.failing:BadPolicy'.*{where}") as caught:
         run(table, log, {"name": "tests.support.failing:BadPolicy", "options": {"how": how}})
     assert "\n" not in str(caught.value)
-    if "gave" not in where:
+    if "returned" not in where:
         assert f"{FILE}, line " in str(caught.value)
     assert log.exists() == bool(trials)
     if trials:

@@ -46,8 +46,8 @@ class Rogue(Policy):
     ("how", "said"),
     [
         ("repeats", "asked for new configs and repeated"),
-        ("too many", "asked for 8 configs and gave 9"),
-        ("stranger", "asked for configs of its space and gave {'tile': 3}"),
+        ("too many", "asked for 8 configs and returned 9"),
+        ("stranger", "asked for configs of its space and returned {'tile': 3}"),
     ],
 )
 def test_a_policy_that_breaks_its_contract_is_found_out(how: str, said: str, tmp_path: Path) -> None:
