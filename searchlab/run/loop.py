@@ -40,9 +40,7 @@ SENTINEL_ROUNDS = 3
 """How many times the sentinel is timed at a reading."""
 
 
-def search(
-    run: Run, measurer: Measurer, on_trial: OnTrial = lambda trial, replayed: None, held: Log | None = None
-) -> Log:
+def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> Log:
     """Search until the budget of ``run`` is spent, or its policy has nothing more to propose.
 
     Args:
@@ -84,11 +82,11 @@ def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
 class _Loop:
     """A run whose trials come from the log as long as it holds them, and then from the measurer."""
 
-    def __init__(self, run: Run, measurer: Measurer, log: LogWriter, on_trial: OnTrial) -> None:
+    def __init__(self, run: Run, measurer: Measurer, log: LogWriter, on_trial: OnTrial | None) -> None:
         self._run = run
         self._measurer = measurer
         self._log = log
-        self._on_trial = on_trial
+        self._on_trial = on_trial or (lambda trial, replayed: None)
         self._trials: list[Trial] = []
         self._best = math.inf
 

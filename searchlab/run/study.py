@@ -665,7 +665,7 @@ class Study:
             elif (plugin := self._executor(executor, jobs)) is not None:
                 place = ends.enter_context(started(plugin, self.exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or _ignore_run))
-            logs = {run.log: log for run, log in execute(runs, self.base, on_each, place, ready)} if runs else {}
+            logs = execute(runs, self.base, on_each, place, ready) if runs else {}
         warn_of_more(runs, logs)
         warn_of_disagreement(logs.values())
         return Results(Result(logs[run.log], run.space) for run in runs)
