@@ -1,4 +1,7 @@
-"""Planning a run. Only :func:`plan_run` does it; ``tune``, studies and tables call it."""
+"""Planning a run: its space, strategy and budget, and the earlier runs that it starts from.
+
+Only :func:`plan_run` plans a run; ``tune``, studies and tables call it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +34,25 @@ from ..target import Target
 from ..workload import Workload, parse_workload
 
 Source = str | Path | Store | Result
-"""What a user names to start from: a log, a directory of logs, a result or a store; ``"store"`` or ``"store:PATH"``, in
-words."""
+"""A source of earlier runs: a log, a directory of logs, a result, a store, ``"store"`` or ``"store:PATH"``."""
+
+OnTrial = Callable[[Trial, bool], object]
+"""Called with every trial of the log in order, and with whether the log held it when the run began.
+
+Trials of a complete log are passed as well. The return value is ignored. An error ends the run and reaches the caller;
+the trial is in the log, so the run resumes after it.
+"""
 
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """The log of an earlier run, a digest of its content, and the statistic that is the cost in the runs to come.
-
-    stored: whether a store gave it, and no user named it. asked_for: whether its space is the one that a user has named
-    to search, and so is imported wherever it is from.
-    """
+    """A run to start from."""
 
     log: Log
-    digest: str
-    statistic: Statistic
-    stored: bool = field(default=False, compare=False)
-    asked_for: bool = field(default=False, compare=False)
+    digest: str  # of the log
+    statistic: Statistic  # the one that is the cost in the runs to come
+    stored: bool = field(default=False, compare=False)  # whether it comes from a store, and no user named it
+    asked_for: bool = field(default=False, compare=False)  # whether it has the space to search, which may be imported
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -61,20 +65,17 @@ class EarlierRun:
 
     @cached_property
     def task(self) -> OtherTask:
-        """Its trials, as another search is trained on them; its fastest trial has score 1.
-
-        The space is made again from the header of the log, which imports a plug-in. Raises SearchlabError if there is
-        no such space any more.
-        """
+        """Its trials as training data of another search, with score 1 for the fastest."""
         return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
 
     @cached_property
     def space(self) -> Space:
+        """Its space, which imports a plug-in. Raises SearchlabError if there is no such space any more."""
         with trusting(self.asked_for):
             return Result(self.log).space
 
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
-        """Whether it is of another shape in the same space: of the same plug-in and operator, with the same knobs."""
+        """Whether it has another shape in the same space: the same plug-in, operator and knobs."""
         header = self.log.header
         if header.space != plugin or parse_workload(header.workload).op != space.workload.op:
             return False
@@ -83,16 +84,16 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class StoredRuns:
-    """The runs in a store that a run may start from, with the statistic that is the cost in the runs to come."""
+    """The runs in a store that a run may start from."""
 
     store: Store
-    statistic: Statistic
+    statistic: Statistic  # the one that is the cost in the runs to come
     _read: dict[tuple[str, str], list[EarlierRun]] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, space: Space, machine: str) -> list[EarlierRun]:
-        """The runs that searched ``space``, and so its target, on ``machine``; those of another machine never count.
+        """Return the runs in ``space``, which includes its target, on ``machine``.
 
-        Warns (SearchlabWarning) if there is none, and says where the workload was measured.
+        Warns (SearchlabWarning) if there are none, and names the places where the workload was measured.
         """
         key = space.fingerprint, machine
         if key not in self._read:
@@ -114,18 +115,19 @@ class StoredRuns:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The earlier runs that a run starts from: those in its own space, and others.
+    """The earlier runs that a run starts from."""
 
-    stores: the stores that gave some of them. What they gave as the run began counts: see :mod:`.begun`.
-    """
-
-    own: tuple[EarlierRun, ...] = ()
+    own: tuple[EarlierRun, ...] = ()  # in its own space
     others: tuple[EarlierRun, ...] = ()
-    stores: tuple[Store, ...] = ()
+    stores: tuple[Store, ...] = ()  # where some of them come from; the content when the run began counts: see as_begun
+
+    @property
+    def runs(self) -> tuple[EarlierRun, ...]:
+        return (*self.own, *self.others)
 
     @property
     def digests(self) -> tuple[str, ...]:
-        return tuple(run.digest for run in (*self.own, *self.others))
+        return tuple(run.digest for run in self.runs)
 
     @property
     def trials(self) -> list[Trial]:
@@ -139,14 +141,10 @@ class WarmStart:
             policy.warm_start(self.trials)
 
 
-NOTHING = WarmStart()
-
-
 def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> list[EarlierRun | StoredRuns]:
-    """The logs and the stores that ``sources`` name; paths start from ``base``.
+    """Return the logs and stores that ``sources`` name, with paths relative to ``base``.
 
-    statistic: of the repeats of their trials, the one that is the cost in the runs to come.
-    Raises SearchlabError for a log that is unreadable, damaged, without trials, or given twice.
+    Raises SearchlabError for a log that is damaged, has no trials, or is given twice.
     """
     runs: list[EarlierRun | StoredRuns] = []
     for source in sources:
@@ -173,26 +171,15 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
     return runs
 
 
-def taken(earlier: Sequence[EarlierRun | StoredRuns], space: Space, machine: str) -> list[EarlierRun]:
-    """The runs of ``earlier``, and those of its stores that searched ``space`` on ``machine``; each once."""
-    runs = {one.digest: one for one in earlier if isinstance(one, EarlierRun)}
-    named = dict(runs)
-    for one in earlier:
-        if isinstance(one, StoredRuns):
-            named |= {run.digest: run for run in one.of(space, machine) if run.digest not in runs}
-    return list(named.values())
-
-
 def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str) -> WarmStart:
-    """The ``runs`` that a search of ``space``, which ``plugin`` names, can use.
+    """Return those ``runs`` that a search of ``space``, which ``plugin`` names, can use.
 
-    features: those of its cost model; empty without a cost model. Any policy is told the trials in ``space``. Other
-    runs only train a cost model: of any space and workload, if its features are of programs; with knob features, those
-    of another shape in the same space. The knobs of different spaces have nothing in common.
+    Any policy learns from trials in ``space``. Other runs can only train a cost model: runs in any space if its
+    ``features`` are those of programs, and with knob features runs with another shape in the same space.
     """
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
-    kind = FEATURES.get(features)
+    kind = FEATURES.get(features)  # none without a cost model
     if kind is None:
         return WarmStart(own)
     others = tuple(replace(run, asked_for=run.log.header.space == plugin.spelled()) for run in others)
@@ -218,30 +205,19 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
 def check_apart(warm_starts: Sequence[WarmStart], logs: Sequence[Path]) -> None:
     """Raise SearchlabError if one of ``logs``, which are about to be written, is in one of ``warm_starts``."""
     written = {path.resolve() for path in logs}
-    for run in (run for warm in warm_starts for run in (*warm.own, *warm.others)):
+    for run in (run for warm in warm_starts for run in warm.runs):
         if run.log.path.resolve() in written:
             raise SearchlabError(f"{run.log.path} is a warm start, and cannot be the log too; choose another log file")
 
 
-OnTrial = Callable[[Trial, bool], object]
-"""Called with every trial of the log, in order, and with whether it is replayed: the log held it when the run began.
-
-A complete log is replayed as well. What it gives does not matter. An error that it raises ends the run and reaches the
-caller; the trial is in the log, so the run resumes after it.
-"""
-
-
 @dataclass(frozen=True)
 class Searched:
-    """A space to search, as a log names it.
-
-    label: its name in pictures and tables, if it is not the plug-in's. size: the number of its configs, if counted.
-    """
+    """A space to search."""
 
     space: Space
     plugin: Plugin
-    label: str = ""
-    size: int | None = None
+    label: str = ""  # its name in figures and tables, if it is not the plug-in's
+    size: int | None = None  # the number of its configs, if they were counted
 
     @classmethod
     def of(
@@ -254,12 +230,20 @@ class Searched:
         settings: Settings | None = None,
         base: Path = Path(),
     ) -> Searched:
-        """The space that ``spec`` names, for ``workload`` on ``target``; or ``spec`` itself, if it is a space.
+        """Create the space that ``spec`` names.
 
-        target: None for the target of that space. settings: a space without programs that is named without options has
-        those in the table of ``workload``; base: the directory from which the path of the table starts.
-        Raises SearchlabError if that space is for another workload or target, and UnsupportedWorkload if the named
-        space has no program for the workload.
+        Args:
+            spec: A plug-in; or the space itself, with its own target if ``target`` is None.
+            workload: The workload.
+            target: The target.
+            label: See the field.
+            settings: The measurement. A space without programs that is named without options has those of the table
+                that answers.
+            base: The directory that the path of the table starts from.
+
+        Raises:
+            SearchlabError: If the space itself is given, and has another workload or target.
+            UnsupportedWorkload: If the named space has no program for the workload.
         """
         if isinstance(spec, Space):
             if str(spec.workload) != str(workload):
@@ -271,11 +255,8 @@ class Searched:
             return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
         assert target is not None
         plugin, space_class = SPACES.named(spec)
-        if (
-            isinstance(settings, TableSettings)
-            and not plugin.options
-            and not getattr(space_class, "has_programs", True)
-        ):
+        without_programs = not getattr(space_class, "has_programs", True)
+        if isinstance(settings, TableSettings) and not plugin.options and without_programs:
             plugin = settings.space_of(plugin.name, str(workload), base) or plugin
         return cls(SPACES.make(plugin, workload, target), plugin, label)
 
@@ -286,25 +267,21 @@ class Searched:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A policy, with a cost model and its features if the policy takes a cost model.
-
-    label: its name in pictures and tables, if it is not the policy's.
-    """
+    """A policy, with a cost model and its features if the policy takes a cost model."""
 
     policy: Plugin
     policy_class: type[Policy]
     cost_model: Plugin | None = None
     features: str = ""
-    label: str = ""
+    label: str = ""  # its name in figures and tables, if it is not the policy's
 
     @classmethod
     def of(
         cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
     ) -> Strategy:
-        """The strategy of these names. Raises SearchlabError if there is no such policy or cost model.
+        """Return the strategy of these names; :meth:`~searchlab.policy.Traits.model` has the defaults.
 
-        cost_model, features: only for a policy that takes a cost model, which has by default those of
-            :meth:`~searchlab.policy.Traits.model`.
+        Raises SearchlabError if there is no such policy or cost model, or if the policy takes no cost model.
         """
         plugin, policy_class = POLICIES.named(policy)
         POLICIES.check_class(plugin.name, policy_class)
@@ -321,10 +298,7 @@ class Strategy:
         return one_line(self.label or self.policy.name)
 
     def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
-        """A new policy, and its cost model; None if it takes none.
-
-        Raises SearchlabError for an option that the policy or the cost model does not have.
-        """
+        """Create the policy and its cost model, if it takes one. Raises SearchlabError for an unknown option."""
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
         cost_model = None
@@ -337,24 +311,19 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Run:
-    """A space, searched by a strategy from a seed: ``trials`` trials, ``batch`` at a time, in the file ``log``.
-
-    seconds, stop_after: the other parts of its budget; see :class:`~searchlab.log.plan.Budget`.
-    effective: options that the policy replaces; see :attr:`~searchlab.policy.Policy.effective`. contrasts: the pairs
-    of strategies that its study registers. starts: see :attr:`Header.starts <searchlab.log.format.Header.starts>`.
-    """
+    """A space, searched by a strategy from a seed within a budget; everything about it is decided."""
 
     searched: Searched
     strategy: Strategy
     seed: int
-    batch: int
-    trials: int
+    batch: int  # configs that the policy is asked for at a time
+    trials: int  # with seconds and stop_after: see Budget
     settings: Settings
     log: Path
-    warm_start: WarmStart = NOTHING
-    effective: Mapping[str, Any] = field(default_factory=dict)
-    contrasts: tuple[tuple[str, str], ...] = ()
-    starts: str = ""
+    warm_start: WarmStart = field(default_factory=WarmStart)
+    effective: Mapping[str, Any] = field(default_factory=dict)  # see Policy.effective
+    contrasts: tuple[tuple[str, str], ...] = ()  # pairs of strategies that its study registers
+    starts: str = ""  # see Header.starts
     seconds: float | None = None
     stop_after: int | None = None
 
@@ -374,25 +343,16 @@ class Run:
         return str(self.space.workload)
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
-        """A new policy, and its cost model; see :meth:`Strategy.start`."""
+        """Create the policy and its cost model; see :meth:`Strategy.start`."""
         return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
-        """This run with other options of its policy; which of them the policy replaces is not known."""
+        """Return this run with other options of its policy, and with its effective options unknown."""
         policy = Plugin(self.strategy.policy.name, dict(options))
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
-    def header(
-        self,
-        workers: int,
-        optimum: float | None = None,
-        random: RandomDraws | None = None,
-    ) -> Header:
-        """The header of its log.
-
-        workers: the number of programs that its measurer builds at the same time. optimum: as its measurer knows it.
-        random: what random search finds there, if that is known.
-        """
+    def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
+        """Return the header of its log; the arguments depend on the measurer."""
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
         strategy = self.strategy
@@ -425,53 +385,65 @@ class Run:
 
 
 OnRun = Callable[[Run, int, int, int], OnTrial | None]
-"""Called as a run begins, with the run, its number (from 1), the number of runs, and the number of its job (from 0).
+"""Called when a run begins, with the run, its number (from 1), the number of runs, and its job (from 0).
 
-It returns the function to call with each trial, or None. The previous run of that job has ended by then. On an executor
-this is called, with all trials of the run at once, when a run that is short has ended.
+Returns the function to call with each trial, or None. The previous run of the job has ended by then. On an executor, a
+short run is reported when it has ended, with all its trials at once.
 """
 
 
 def own_seed(seed: int, name: str) -> int:
-    """The seed of a strategy called ``name`` whose draws are its own: equal for equal arguments, on every machine."""
-    return int.from_bytes(sha256(f"{name}:{seed}".encode("utf-8", "surrogatepass")).digest()[:4], "big")
+    """Return the seed of a strategy called ``name`` that has its own draws, the same on every machine."""
+    text = f"{name}:{seed}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
 def plan_run(
     searched: Searched,
     strategy: Strategy,
     settings: Settings,
+    budget: Budget,
     *,
     seed: int,
     batch: int,
-    trials: int,
     log: Path,
     earlier: Sequence[EarlierRun | StoredRuns] = (),
     base: Path = Path(),
 ) -> Run:
-    """The run of ``strategy`` in the space ``searched``. It starts from the ``earlier`` runs that it can use.
+    """Plan a run, which starts from those ``earlier`` runs that it can use; the plan is valid for other seeds, too.
 
-    base: the directory from which the path of a table starts.
-    The plan holds for other seeds too. Nothing is measured, but the policy is started once, which finds wrong options.
-    Raises SearchlabError for a wrong option, and UnsupportedSpace if the policy cannot search the space. Warns
-    (SearchlabWarning) of a policy that would not use what it learns.
+    Nothing is measured, but the policy is created once, which finds wrong options. ``base`` is the directory that the
+    path of a table starts from.
+
+    Raises:
+        SearchlabError: For a wrong option.
+        UnsupportedSpace: If the policy cannot search the space.
+
+    Warns:
+        SearchlabWarning: If the policy would not use what it learns.
     """
     if not (searched.space.has_programs or settings.replays):
         raise SearchlabError(
             f"the space {searched.plugin.name} has no programs of {searched.space.workload}, only recorded times; "
             f'measure with {{ kind = "table", path = ... }}'
         )
-    stores = tuple(one.store for one in earlier if isinstance(one, StoredRuns))
-    machine = settings.machine(searched.space.target, base) if stores else ""
-    runs = taken(earlier, searched.space, machine)
-    warm_start = replace(usable(runs, searched.plugin, searched.space, strategy.features), stores=stores)
-    run = Run(searched, strategy, seed, batch, trials, settings, log, warm_start)
+    runs = {one.digest: one for one in earlier if isinstance(one, EarlierRun)}
+    stored = [one for one in earlier if isinstance(one, StoredRuns)]
+    machine = settings.machine(searched.space.target, base) if stored else ""
+    for one in stored:
+        runs |= {run.digest: run for run in one.of(searched.space, machine) if run.digest not in runs}
+    warm_start = usable(list(runs.values()), searched.plugin, searched.space, strategy.features)
+    warm_start = replace(warm_start, stores=tuple(one.store for one in stored))
+    run = Run(
+        searched, strategy, seed, batch, budget.trials, settings, log, warm_start, seconds=budget.seconds,
+        stop_after=budget.stop_after,
+    )  # fmt: skip
     policy, _ = run.start()
-    told = len(warm_start.trials) + (trials - 1) // batch * batch  # before the last batch
+    told = len(warm_start.trials) + (run.trials - 1) // batch * batch  # before the last batch
     if told < policy.n_startup and not warm_start.others:
         warnings.warn(
             f"policy {strategy.policy.name!r} uses what it learns only after {policy.n_startup} trials (n_startup), "
-            f"and {trials} trials in batches of {batch} do not go beyond these: give it more trials, or a smaller "
+            f"and {run.trials} trials in batches of {batch} do not go beyond these: give it more trials, or a smaller "
             f"n_startup",
             SearchlabWarning,
             stacklevel=2,
@@ -480,10 +452,10 @@ def plan_run(
 
 
 def as_begun(runs: Sequence[Run]) -> list[Run]:
-    """``runs``, whose logs lie in one directory for each strategy; those that start from a store go on as they began.
+    """Return ``runs``, of which those that start from a store go on as they began.
 
-    The first log of a strategy that exists decides for all its runs, so that all seeds start from the same trials.
-    Raises SearchlabError if the log is damaged, or if its stores do not hold any more what it started from.
+    The logs of each strategy are in one directory. The first existing log decides for all runs there, so that all seeds
+    start from the same trials. Raises SearchlabError if it is damaged, or if its stores lack what it started from.
     """
     begun: dict[Path, Header] = {}
     for run in runs:
@@ -495,9 +467,9 @@ def as_begun(runs: Sequence[Run]) -> list[Run]:
 
 
 def _from(run: Run, header: Header) -> Run:
-    """``run`` with the warm start of ``header``. Logs that were named since are added, and so refused later."""
+    """Return ``run`` with the warm start of ``header``. Logs named since then are added, and so refused later."""
     warm = run.warm_start
-    known = {one.digest: one for one in (*warm.own, *warm.others)}
+    known = {one.digest: one for one in warm.runs}
     runs = [known.get(digest) or _stored(run, digest) for digest in header.warm_start]
     runs += [one for digest, one in known.items() if not one.stored and digest not in header.warm_start]
     again = usable(runs, run.searched.plugin, run.space, run.strategy.features)
@@ -516,10 +488,10 @@ def _stored(run: Run, digest: str) -> EarlierRun:
 
 
 def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
-    """The runs of the ``part``-th (from 1) of ``parts`` shards, in their order.
+    """Return the runs of the ``part``-th (from 1) of ``parts`` shards, in their order.
 
-    The shards of a study are as large as each other, but for one run, and each run is in one of them. Runs are dealt
-    out in the order of a hash of their names, so that no shard has the slow strategies.
+    Shards have equal sizes, but for one run. Runs are dealt in the order of a hash of their names, so that no shard has
+    the slow strategies.
     """
     if not 1 <= part <= parts:
         raise SearchlabError(f"the shard must be i/n with i from 1 to n, not {part}/{parts}")
@@ -529,8 +501,8 @@ def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """``"2/8"`` as (2, 8). Raises SearchlabError."""
+    """Parse ``"2/8"`` as (2, 8). Raises SearchlabError."""
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None:
-        raise SearchlabError(f"the shard must be i/n, as 1/4, not {text!r}")
+        raise SearchlabError(f"the shard must be i/n, for example 1/4, not {text!r}")
     return int(found[1]), int(found[2])

@@ -20,7 +20,7 @@ from .plan import OnRun, OnTrial, Run
 
 
 class RunProgress:
-    """A bar for each run. It is shown from the first run on, and not if that ends with an error of the input."""
+    """A bar for each run, shown from the first run on; it disappears if a run ends with a SearchlabError."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -34,7 +34,7 @@ class RunProgress:
         self._block: TaskID | None = None
 
     def start(self, workload: str, label: str, trials: int) -> OnTrial:
-        """Add a bar, to ``trials``, or without an end. The function returned moves it on by one."""
+        """Add a bar of ``trials`` trials, and return the function that advances it."""
         self._progress.start()
         searched = parse_workload(workload)
         task = self._progress.add_task(f"{workload}  {label}", total=_total(trials), best="")
@@ -51,7 +51,7 @@ class RunProgress:
         return on_trial
 
     def on_block(self, what: str, done: int, count: int) -> None:
-        """Show that ``done`` of ``count`` blocks of a table are timed."""
+        """Show that ``done`` of ``count`` blocks of a table have been timed."""
         self._progress.start()
         if done == 1 or self._block is None:
             self._block = self._progress.add_task(what, total=count, best="")
@@ -73,7 +73,7 @@ def _total(trials: int) -> int | None:
 
 
 class StudyProgress(RunProgress):
-    """A bar for the run of each job; and a bar for the whole study, if it has several runs."""
+    """A bar for the run of each job, and one for the study if it has several runs."""
 
     def __init__(self, console: Console, runs: Sequence[Run]) -> None:
         super().__init__(console)
@@ -101,7 +101,7 @@ class StudyProgress(RunProgress):
         return on_both
 
     def _end(self, run: Run, bar: TaskID) -> None:
-        """Count a run that has ended: it may have had fewer trials than planned, or more."""
+        """Count the trials of a run that has ended as planned, or as made if their number is unlimited."""
         done = next(int(task.completed) for task in self._progress.tasks if task.id == bar)
         self._ended += done if _total(run.trials) is None else run.trials
 
@@ -121,11 +121,11 @@ class StudyProgress(RunProgress):
 
 @contextmanager
 def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
-    """Within, what it gives shows the progress of ``runs``, and calls ``on_run``.
+    """Yield a function that shows the progress of ``runs`` and calls ``on_run``.
 
-    progress: True for bars on the standard error (in a notebook, below its cell), False for none; None for bars if that
-        is a terminal, or a notebook that has ipywidgets. Without ipywidgets a notebook shows how the bars ended, as
-        text. A console is where they are shown.
+    With ``progress`` True there are bars on the standard error (below the cell of a notebook), with False none, and
+    with None only in a terminal, or a notebook with ipywidgets. Without ipywidgets, a notebook shows the final state of
+    the bars as text. A console is where to show them.
     """
     if not isinstance(progress, Console):
         console = Terminal(stderr=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def tune(
         workload: A workload, or its spelling: ``"gemm:512x512x512"``.
         space: A registered name, ``"module:Class"``, a class, a mapping ``{"name": ..., "options": {...}}`` with one of
             these as its name, or a :class:`~searchlab.space.Space`.
-        policy: As ``space``, except for an object.
+        policy: As ``space``, but not an object.
         log: The file of the run.
         trials: The budget of trials. 64 by default, or unlimited if ``seconds`` or ``stop_after`` is given.
         seconds: The budget of charged time: proposing, training, building and running.
@@ -61,17 +60,17 @@ def tune(
         batch: The number of configs that the policy is asked for at a time.
         seed: Determines everything that is not a measurement.
         cost_model: For a policy that takes a cost model; as ``policy``. By default the policy's own, or ``xgboost``.
-        features: The features that the cost model sees. By default the policy's own, or ``knob``.
-        target: As :func:`resolve_target` takes it. By default this machine, or the target of the table.
+        features: The features of the cost model. By default the policy's own, or ``knob``.
+        target: See :func:`resolve_target`. By default this machine, or the target of the table.
         measure: The measurement, as in a study file: ``{"kind": "local", "repeat": 5}``.
         warm_start: Logs of earlier runs, directories of logs, results, or a :class:`Store`; ``"store"`` is the default
             store, ``"store:PATH"`` the one at PATH. The policy learns from the runs in the same space, on the same
-            machine if they come from a store. A cost model with features of programs is trained on all others too, one
-            with knob features on those of other shapes in the same space. A resumed run keeps the runs that it started
-            from, even if the store has grown.
-        on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order, where ``replayed`` says that the log
-            held the trial before. Raise an exception to stop the run: the trial is kept, the exception propagates, and
-            the same call resumes the run. The return value is ignored.
+            machine if they come from a store. A cost model with features of programs is also trained on all others, one
+            with knob features on other shapes in the same space. A resumed run keeps the runs that it started from,
+            even if the store has grown.
+        on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order, where ``replayed`` is whether the
+            log held the trial when the run began. Raise an exception to stop the run: the trial is kept, the exception
+            propagates, and the same call resumes the run. The return value is ignored.
         progress: False for no progress bar. By default there is one in a terminal, and in a notebook with ipywidgets. A
             rich console says where to show it.
 
@@ -102,7 +101,6 @@ def tune(
     checked("seconds", seconds, NonNegative | None)
     if seconds == 0:
         raise SearchlabError("option 'seconds' is 0; it must be more than 0")
-    budget = budget_of(trials, seconds, stop_after)
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
@@ -112,10 +110,9 @@ def tune(
     earlier = earlier_runs(sources, settings.statistic)
     run = plan_run(
         Searched.of(space, parse_workload(workload), resolved, settings=settings),
-        Strategy.of(policy, cost_model, features), settings,
-        seed=seed, batch=batch, trials=budget.trials, log=Path(log), earlier=earlier,
+        Strategy.of(policy, cost_model, features), settings, budget_of(trials, seconds, stop_after),
+        seed=seed, batch=batch, log=Path(log), earlier=earlier,
     )  # fmt: skip
-    run = replace(run, seconds=budget.seconds, stop_after=budget.stop_after)
     (run,) = as_begun([run])
     check_used(earlier, [run.warm_start])
     warn_of_a_busy_machine([run])

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
+from ..log.plan import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
@@ -78,9 +79,9 @@ class Replayer:
                 searched,
                 strategy,
                 table.table.settings(),
+                Budget(of.trials),
                 seed=recorded.seed,
                 batch=of.batch,
-                trials=of.trials,
                 log=log,
             )
             now = search(replace(run, starts=of.starts), measurer)

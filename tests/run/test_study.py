@@ -195,7 +195,7 @@ def test_registered_contrasts_are_in_the_logs_of_runs_that_begin(base: dict[str,
 
 @pytest.mark.parametrize(
     ("pair", "said"),
-    [(["gird", "random"], "the strategy 'gird'.*did you mean 'grid'"), (["grid", "grid"], "two strategies")],
+    [(["gird", "random"], "the strategy 'gird'.*did you mean 'grid'"), (["grid", "grid"], "two different strategies")],
 )
 def test_a_contrast_is_of_two_strategies_of_the_study(
     base: dict[str, Any], tmp_path: Path, pair: list[str], said: str
