@@ -379,11 +379,11 @@ class Study:
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         labels = [strategy.label for _, strategy in strategies]
         _check_distinct("policy", [_slug(label) for label in labels])
+        known = [*labels, *(self.suite.baseline_files if self.suite else ())]
         for name in (name for pair in spec.contrasts for name in pair):
-            if name not in labels:
-                raise SearchlabError(
-                    f"contrasts name the strategy {name!r}, which the study does not have{did_you_mean(name, labels)}"
-                )
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise SearchlabError(f"contrasts name the strategy {name!r}, which the study does not have{hint}")
         left_out: list[str] = []
         runs: list[Run] = []
         earlier: dict[tuple[str, ...], list[EarlierRun | StoredRuns]] = {}  # by the sources of a warm start
