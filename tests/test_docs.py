@@ -1,13 +1,15 @@
-"""What the README and CONTRIBUTING show is run."""
+"""What the README and the documentation show is run."""
 
 from __future__ import annotations
 
 import doctest
 import inspect
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 import typer
 
 import searchlab
-from searchlab.conformance import cost_model_checks, policy_checks, space_checks
+from searchlab.conformance import NotApplicable, cost_model_checks, policy_checks, space_checks
 from searchlab.run.study import Study
 
 ROOT = Path(__file__).parent.parent
@@ -36,50 +38,77 @@ def test_the_python_of_the_readme(
 ) -> None:
     (text,) = blocks("README.md", "python")
     monkeypatch.chdir(tmp_path)
-    exec(text.replace("512x512x512", "32x32x32").replace("trials=32", "trials=3"), scope := {})
+    exec(text, {})
     assert "T.prim_func" in capsys.readouterr().out
-    assert len(scope["frame"]) == 3 and scope["again"].best == scope["result"].best
+    assert (tmp_path / "convergence.png").exists() and (tmp_path / "report" / "report.html").exists()
 
 
-def test_the_plugins_of_contributing_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in blocks("CONTRIBUTING.md", "python"):
-        (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
+EXTEND = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "extend").glob("*.md"))
+
+
+def test_the_plugins_of_the_guide_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page with a plug-in names the file that holds it, and the command that checks it."""
     monkeypatch.syspath_prepend(tmp_path)
     kinds = {"policy": policy_checks, "space": space_checks, "costmodel": cost_model_checks}
-    commands = re.findall(r"^    searchlab check (\w+) (\S+)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
-    assert [kind for kind, _ in commands] == list(kinds)
-    for kind, plugin in commands:
-        for check in kinds[kind](plugin):
-            check()
+    checked = []
+    for page in EXTEND:
+        text = (ROOT / page).read_text()
+        for name, block in re.findall(r"<!-- test: file (\S+) -->\n```python\n(.*?)```", text, re.DOTALL):
+            (tmp_path / name).write_text(block)
+        for kind, plugin in re.findall(r"^\$ searchlab check (\w+) (acme\S+)", text, re.MULTILINE):
+            checked.append(kind)
+            for check in kinds[kind](plugin):
+                with suppress(NotApplicable):
+                    check()
+    assert set(checked) == set(kinds)
     scope: dict[str, Any] = {}
-    exec((tmp_path / "test_acme.py").read_text(), scope)
-    assert scope["TestHillClimb"].plugin == commands[0][1]
+    exec((tmp_path / "test_acme_policies.py").read_text(), scope)
+    assert scope["TestHillClimb"].plugin == "acme_policies:HillClimb"
 
 
-def test_the_entry_points_of_contributing_are_searchlabs() -> None:
-    groups = set(re.findall(r'"(searchlab\.\w+)"\]', (ROOT / "CONTRIBUTING.md").read_text()))
+def test_the_entry_points_of_the_guide_are_searchlabs() -> None:
+    named = "".join((ROOT / page).read_text() for page in EXTEND)
+    groups = set(re.findall(r'"(searchlab\.\w+)"\]', named))
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     assert groups and groups <= set(declared)
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    if "generated" not in path.parts and "_build" not in path.parts
+)
+OF_THE_SITE = ("catalogue/", "tutorials/", "reference/")
+"""Folders of ``docs`` whose pages are generated with the site."""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_what_a_document_links_to_is_there(document: str) -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text()):
-        assert link.startswith("https://") or (ROOT / link).exists(), link
+    folder = (ROOT / document).parent
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", (ROOT / document).read_text()):
+        assert (
+            link.startswith("https://")
+            or any(f"../{name}" in link for name in OF_THE_SITE)
+            or ((folder / link).exists())
+        ), link
 
 
-def test_commands_of_the_readme_exist() -> None:
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_of_a_document_exist(document: str) -> None:
     from searchlab.cli.app import app
 
-    def names(of: typer.Typer) -> set[str]:
-        return {command.name or command.callback.__name__ for command in of.registered_commands if command.callback}
-
-    known = {(name,) for name in names(app)}
-    for group in app.registered_groups:
-        known |= {(group.name, name) for name in names(group.typer_instance)}
-    groups = {group.name for group in app.registered_groups}
-    used = re.findall(r"^    searchlab (\w+)(?: (\w+))?", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert used and {(first, second) if first in groups else (first,) for first, second in used} <= known
+    root = typer.main.get_command(app)
+    for block in blocks(document, "console"):
+        for line in block.replace("\\\n", " ").splitlines():
+            if not line.startswith("$ searchlab "):
+                continue
+            words = shlex.split(line)[2:]
+            command: Any = root
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words.pop(0)]
+            options = {"--help"} | {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options, line
+            assert not hasattr(command, "commands") or words == ["--version"], line
 
 
 def test_the_results_hold_the_tables_that_the_code_declares() -> None:

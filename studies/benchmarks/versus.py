@@ -205,7 +205,7 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table for README, then the geometric means, and which library ran which kernels.
+    """The table for docs/results/kernels.md, then the geometric means, and which library ran which kernels.
 
     Building is the time of all builds of a search; some run side by side, so it may be more than that of the search.
     """

@@ -153,7 +153,7 @@ for dtype, result in zip(
 # %% The layers of ResNet-50
 # Each distinct GEMM that im2row makes of a convolution of ResNet-50 v1.5 at batch 1, and numpy's BLAS beside it. Ours
 # is what the search measured, numpy's is timed in this process afterwards: good enough to see what is to be expected.
-# studies/benchmarks/kernels.py times both in turn, on the same memory, and gives the figures of the README. Where
+# studies/benchmarks/kernels.py times both in turn, on the same memory: see docs/results/kernels.md. Where
 # OPENBLAS_CORETYPE is set, OpenBLAS has other kernels than those for this CPU.
 layers: dict[searchlab.Workload, str] = {}
 for preset in preset_names():
