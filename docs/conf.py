@@ -45,6 +45,7 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "searchlab"
