@@ -343,7 +343,8 @@ def line_of(error: BaseException, cls: type[Any]) -> str:
     foreign = own = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         package, file = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
-        if package != "searchlab" and not file.startswith(libraries):
+        exists = file.startswith("<") or os.path.isfile(file)  # TVM adds frames for its C++ code
+        if exists and package != "searchlab" and not file.startswith(libraries):
             foreign = f"{file}:{line}"
         if package in homes:
             own = f"{file}:{line}"
