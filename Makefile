@@ -4,12 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 
-.PHONY: help quickstart test lint clean
+.PHONY: help quickstart test lint docs clean
 
 help:
 	@echo "make quickstart   compare five policies on a GEMM and a convolution, with real programs (about three minutes)"
 	@echo "make test         run the tests"
 	@echo "make lint         ruff and mypy"
+	@echo "make docs         build the documentation site: docs/_build/html/index.html"
 	@echo "make clean        remove .venv and caches, but keep results/"
 
 # It is installed again when pyproject.toml changes.
@@ -35,6 +36,13 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+.venv/installed-docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+docs: .venv/installed-docs
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist docs/_build docs/generated *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The contract of a search space, and all that follows from its one primitive, :meth:`Space.decide`."""
+"""The contract of a search space, and everything that follows from its one primitive, :meth:`Space.decide`."""
 
 from __future__ import annotations
 
@@ -9,66 +9,248 @@ import json
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from .arrays import Floats, Ints
-from .config import Config as Config
 from .errors import InvalidConfig, SearchlabError
-from .knob import Kind as Kind
-from .knob import Knob as Knob
-from .knob import Value as Value
-from .knob import coordinates
 from .options import ChecksOptions
 from .plugins import PluginKind, place_of
 from .target import Target
 from .workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from tvm.s_tir import Schedule
 
+Value = bool | int | float | str | tuple[int, ...]
+"""A choice: a number, a word, or a tile (the factors of a loop, outermost first)."""
+
+Kind = Literal["number", "tile", "word", "mixed"]
+"""The kinds of knobs; see :attr:`Knob.kind`."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One open choice of a program.
+
+    Attributes:
+        name: Its name, unique within a config.
+        choices: Its possible values; their order defines the index of a choice. At least one, all different.
+        role: What the choice is for, if known: ``unroll``, ``location`` (where a stage is computed), ``parallel``,
+            ``sketch`` or ``tile``. :meth:`Space.mutate_by_role` uses it.
+
+    Raises:
+        InvalidConfig: If there is no choice.
+
+    Example:
+        >>> from searchlab import Knob
+        >>> Knob("tile", [(1, 64), (8, 8), (64, 1)]).kind
+        'tile'
+    """
+
+    name: str
+    choices: Sequence[Value]
+    role: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise InvalidConfig(f"knob {self.name!r} has no legal choice left")
+
+    @cached_property
+    def kind(self) -> Kind:
+        """How its choices compare.
+
+        ``number``: by value. ``tile``: by the logarithms of the factors. ``word``: equal or not; strings and booleans
+        are words. ``mixed``: its choices are of several kinds. A subclass whose tuples are not tiles but, for example,
+        permutations returns ``word``.
+        """
+        kinds = {_kind(value) for value in self.choices}
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+
+    def redrawn(self, value: Value, rng: np.random.Generator) -> Value:
+        """Draw a choice other than ``value``. The knob must have one."""
+        choices = self.choices
+        if value not in choices:
+            return choices[int(rng.integers(len(choices)))]
+        other = int(rng.integers(len(choices) - 1))
+        return choices[other + (other >= choices.index(value))]
+
+    def moved(self, value: Value, rng: np.random.Generator) -> Value:
+        """Move one factor, prime or composite, of the tile ``value`` from one level to another, within the choices.
+
+        First a pair of levels with such a factor is drawn, then the factor. If there is none, or if the knob is not a
+        tile, this is :meth:`redrawn`. Source: ``mutate_tile_size.cc`` of MetaSchedule.
+        """
+        if self.kind == "tile" and isinstance(value, tuple):
+            pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
+            while pairs:
+                x, y = pairs.pop(int(rng.integers(len(pairs))))
+                if (value, x, y) not in self._moves:
+                    moves = (_moved(value, x, y, factor) for factor in _divisors(value[x])[1:])
+                    self._moves[value, x, y] = [tile for tile in moves if tile in self.choices]
+                if legal := self._moves[value, x, y]:
+                    return legal[int(rng.integers(len(legal)))]
+        return self.redrawn(value, rng)
+
+    @cached_property
+    def _moves(self) -> dict[tuple[Value, int, int], list[tuple[int, ...]]]:
+        """(tile, level, other level) -> the choices that moving a factor leads to; filled on demand."""
+        return {}
+
+
+def _kind(value: Value) -> Kind:
+    if isinstance(value, bool | str):
+        return "word"
+    return "tile" if isinstance(value, tuple) else "number"
+
+
+def _moved(tile: tuple[int, ...], x: int, y: int, factor: int) -> tuple[int, ...]:
+    levels = list(tile)
+    levels[x] //= factor
+    levels[y] *= factor
+    return tuple(levels)
+
+
+@lru_cache(maxsize=4096)
+def _divisors(n: int) -> list[int]:
+    return [divisor for divisor in range(1, n + 1) if n % divisor == 0]
+
+
+def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
+    """Return a choice as numbers, each with the part that it describes: the index of a factor, or the word.
+
+    Args:
+        value: The choice.
+        is_word: Whether the knob's kind is ``word``, so that a tuple is not a tile.
+    """
+    if is_word and isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    if isinstance(value, tuple):
+        return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
+    return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
+
+
+class Config(Mapping[str, Value]):
+    """A point of a search space: the value of each knob, in the order in which the space asked for them.
+
+    It is an immutable, hashable mapping. Configs with the same values are equal, whatever their order.
+
+    Args:
+        values: The values by name. Lists become tuples, since JSON has no tuples.
+
+    Example:
+        >>> from searchlab import Config
+        >>> config = Config({"tile": [4, 8], "unroll": 16})
+        >>> config["tile"], config == Config({"unroll": 16, "tile": (4, 8)})
+        ((4, 8), True)
+    """
+
+    __slots__ = ("_hash", "_values")
+
+    def __init__(self, values: Mapping[str, Any] | Sequence[tuple[str, Any]] = ()) -> None:
+        items = values.items() if isinstance(values, Mapping) else values
+        self._values: dict[str, Value] = {k: tuple(v) if isinstance(v, list) else v for k, v in items}
+        self._hash: int | None = None
+
+    @classmethod
+    def of(cls, values: dict[str, Value]) -> Self:
+        """Return the config that wraps ``values`` itself, neither copied nor converted."""
+        config = cls.__new__(cls)
+        config._values, config._hash = values, None
+        return config
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    # Mapping derives the next four methods from the others; searches call them so often that their speed matters.
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._values.get(name, default)
+
+    def keys(self) -> KeysView[str]:
+        return self._values.keys()
+
+    def items(self) -> ItemsView[str, Value]:
+        return self._values.items()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._values.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Config):
+            return self._values == other._values
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Config({self._values})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain dictionary that :class:`Config` reads back."""
+        return dict(self._values)
+
+
 Choose = Callable[[Knob], Value]
+"""Returns one of the knob's choices."""
 
 
 class Space(ChecksOptions, ABC):
-    """A search space: a program with open choices.
+    """A search space: a program with open choices, for one workload and one target.
 
-    A subclass implements :meth:`decide` and :meth:`schedule`; sampling, mutation, crossover, neighbours, enumeration,
-    membership and Optuna's ``suggest`` follow from ``decide``. It must be picklable, since worker processes rebuild it.
+    A subclass implements :meth:`decide` and :meth:`schedule`. Sampling, mutation, crossover, neighbours, enumeration,
+    membership and Optuna's ``suggest`` follow from :meth:`decide`. A space must be picklable: worker processes get
+    a copy. Options are keyword arguments of the constructor, with defaults.
 
     Args:
         workload: The computation.
-        target: What to build for. Subclasses add options as keyword arguments.
+        target: What to build for.
+
+    Attributes:
+        builds_programs: Whether :meth:`decide` schedules a program, which takes milliseconds instead of microseconds.
+        has_programs: False if there are only recorded times, as for configs that another tuner measured.
+        error_factor: Programs may deviate from the reference by this factor times :meth:`Workload.tolerance`.
+        made_with: The options that were given to the constructor. The log records them.
 
     Raises:
         UnsupportedWorkload: If the space has no program for the workload or the target.
 
     Example:
         >>> import numpy as np, searchlab
-        >>> space = searchlab.load_log("gemm.jsonl").space
-        >>> config = space.sample(np.random.default_rng(0))
-        >>> sorted(config), space.schedule(config).mod is not None
-        (['pack_b', 'tile_i', 'tile_j', 'tile_k'], True)
+        >>> from tvm.s_tir import Schedule
+        >>> class Unroll(searchlab.Space):
+        ...     def decide(self, choose):
+        ...         return searchlab.Config({"unroll": choose(searchlab.Knob("unroll", [0, 16, 64]))})
+        ...     def schedule(self, config):
+        ...         self.knobs(config)  # raises InvalidConfig if it is not a member
+        ...         schedule = Schedule(self.workload.module)
+        ...         loop, *_ = schedule.get_loops(schedule.get_sblock("gemm"))
+        ...         schedule.annotate(loop, "pragma_auto_unroll_max_step", config["unroll"])
+        ...         return schedule
+        >>> space = Unroll(searchlab.gemm(8, 8, 8), searchlab.resolve_target("znver4"))
+        >>> space.size(), space.sample(np.random.default_rng(0)) in space
+        (3, True)
     """
 
     builds_programs = False
-    """Whether a decision schedules a program, which takes milliseconds and not microseconds."""
-
     has_programs = True
-    """Whether its configs have programs. A space of configs that another tuner measured has none: a table answers."""
-
     error_factor = 1.0
-    """How many times as far from the right result its programs may be as :meth:`Workload.tolerance` says."""
-
     made_with: Mapping[str, Any]
-    """The options that were given; a log holds them, so that the space can be made again."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         space = super().__new__(cls)
@@ -88,21 +270,29 @@ class Space(ChecksOptions, ABC):
 
     @abstractmethod
     def decide(self, choose: Choose) -> Config:
-        """Ask ``choose`` for the value of each knob in turn; a later knob may depend on an earlier choice.
+        """Ask ``choose`` for the value of each knob in turn, and return the config of these values.
 
-        After any choices, every later knob has a choice. The choices of a knob differ.
+        Later knobs, and their choices, may depend on earlier values, and on nothing else. Whatever was chosen, each
+        knob must have at least one choice, and its choices must differ.
+
+        Args:
+            choose: Returns one of the choices of a knob.
         """
 
     @abstractmethod
     def schedule(self, config: Config) -> Schedule:
-        """The workload's PrimFunc, transformed as ``config`` says. Raises InvalidConfig, which says why."""
+        """Return the workload's PrimFunc, transformed according to ``config``.
+
+        Raises:
+            InvalidConfig: If ``config`` is not a member of the space, or has no legal program; the message says why.
+        """
 
     def features(self, config: Mapping[str, Value]) -> Floats:
-        """The choices of ``config`` as numbers, for a policy with a model of its own. No program is built.
+        """Return the choices of ``config`` as numbers, for policies with a model of their own.
 
-        A tile is the log2 of each factor, a number is itself, and a word is a column for each word: 1 for the one that
-        is chosen, else 0. These are the numbers of the features ``knob`` of cost models, in columns that are the same
-        for all configs of the space.
+        A tile becomes the log2 of each factor, a number stays as it is, and a word becomes a 0/1 column for each word
+        (one-hot). The numbers are those of the cost models' features ``knob``; the columns are the same for all
+        configs of the space. No program is built.
 
         Args:
             config: A config of this space.
@@ -116,44 +306,37 @@ class Space(ChecksOptions, ABC):
             >>> space.features(next(space.enumerate())).shape
             (7,)
         """
-        row = np.full(len(self._columns), np.nan)
+        columns, words = self._layout
+        row = np.full(len(columns), np.nan)
         for name, value in config.items():
-            is_word = self._kinds.get(name) == "word"
-            if is_word:
-                row[self._words.get(name, [])] = 0.0
-            for part, number in coordinates(value, is_word):
-                if (name, part) in self._columns:
-                    row[self._columns[name, part]] = number
+            row[words.get(name, [])] = 0.0
+            for part, number in coordinates(value, name in words):
+                if (name, part) in columns:
+                    row[columns[name, part]] = number
         return row
 
     @cached_property
-    def _kinds(self) -> dict[str, Kind]:
-        return {name: knob.kind for name, knob in self.knobs_of(self.probe()).items()}
+    def _layout(self) -> tuple[dict[tuple[str, int | str], int], dict[str, list[int]]]:
+        """The column of each part of a choice in :meth:`features`, and the columns of each knob whose kind is word."""
+        knobs = self.knobs_of(self.probe())
+        columns: dict[tuple[str, int | str], int] = {}
+        words: dict[str, list[int]] = {name: [] for name, knob in knobs.items() if knob.kind == "word"}
+        for name, knob in knobs.items():
+            for part, _ in chain.from_iterable(coordinates(choice, name in words) for choice in knob.choices):
+                if (name, part) not in columns:
+                    columns[name, part] = len(columns)
+                    if isinstance(part, str) and name in words:
+                        words[name].append(columns[name, part])
+        return columns, words
 
-    @cached_property
-    def _columns(self) -> dict[tuple[str, int | str], int]:
-        """The place of each part of a choice in :meth:`features`."""
-        parts = [
-            (name, part)
-            for name, knob in self.knobs_of(self.probe()).items()
-            for choice in knob.choices
-            for part, _ in coordinates(choice, knob.kind == "word")
-        ]
-        return {part: place for place, part in enumerate(dict.fromkeys(parts))}
-
-    @cached_property
-    def _words(self) -> dict[str, list[int]]:
-        """The places of the words of each knob."""
-        words: dict[str, list[int]] = {}
-        for (name, part), place in self._columns.items():
-            if isinstance(part, str):
-                words.setdefault(name, []).append(place)
-        return words
-
-    # --- everything that follows is derived from ``decide`` -----------------------------------------
+    # --- derived from ``decide`` --------------------------------------------------------------------
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        """The knobs that are asked for on the way to ``config``. Raises InvalidConfig if it is no member."""
+        """Return the knobs of ``config``, in order.
+
+        Raises:
+            InvalidConfig: If ``config`` is not a member of the space.
+        """
         asked: list[Knob] = []
 
         def choose(knob: Knob) -> Value:
@@ -175,10 +358,7 @@ class Space(ChecksOptions, ABC):
         return asked
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
-        """The knobs of ``configs`` by name, each as it is in the first config that has it.
-
-        Configs that are no members are skipped.
-        """
+        """Return the knobs of ``configs`` by name, each from the first config that has it; non-members are skipped."""
         knobs: dict[str, Knob] = {}
         for config in configs:
             if any(name not in knobs for name in config):
@@ -187,22 +367,21 @@ class Space(ChecksOptions, ABC):
         return knobs
 
     def __contains__(self, config: object) -> bool:
-        try:
-            return isinstance(config, Mapping) and bool(self.knobs(config) or True)
-        except InvalidConfig:
-            return False
+        with suppress(InvalidConfig):
+            return isinstance(config, Mapping) and self.knobs(config) is not None
+        return False
 
     def sample(self, rng: np.random.Generator) -> Config:
-        """One config, each knob drawn uniformly from its choices."""
+        """Draw a config, each knob uniformly from its choices."""
         return self.decide(lambda knob: knob.choices[int(rng.integers(len(knob.choices)))])
 
     def probe(self, count: int = 64) -> list[Config]:
-        """``count`` fixed random configs, the same in every process: they show which knobs the space has."""
+        """Return ``count`` fixed random configs, the same in every process, which show what knobs the space has."""
         rng = np.random.default_rng(0)
         return [self.sample(rng) for _ in range(count)]
 
     def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
-        """Up to ``n`` distinct random configs that are not in ``seen``; fewer only if the space has no more."""
+        """Draw ``n`` distinct configs that are not in ``seen``; fewer only if the space has no more."""
         new: dict[Config, None] = {}
         misses = 0
         while len(new) < n and misses < 50 + 10 * n:
@@ -212,15 +391,15 @@ class Space(ChecksOptions, ABC):
             else:
                 new[config] = None
         if len(new) < n:
-            # The space is nearly exhausted, at least where most samples fall. So walk it in random order, skip the
-            # configs that are seen, and collect enough new ones to choose from.
+            # The space is nearly exhausted, at least where most samples fall: walk it in random order, and collect
+            # enough unseen configs to choose from.
             others = (config for config in self.enumerate(rng) if config not in seen and config not in new)
             rest = list(islice(others, max(n, 4096)))
             new.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(new)]))
         return list(new)
 
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        """The config that takes each value of ``wanted`` if it is legal, and else a random value."""
+        """Return the config with each value of ``wanted`` that is legal, and random values for the other knobs."""
 
         def choose(knob: Knob) -> Value:
             value = wanted.get(knob.name)
@@ -231,22 +410,27 @@ class Space(ChecksOptions, ABC):
         return self.decide(choose)
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
-        """``config`` with one random knob changed; later knobs that depend on it are repaired."""
+        """Change one random knob of ``config``, and repair the later knobs that depend on it."""
         open_knobs = [knob for knob in self.knobs(config) if len(knob.choices) > 1]
         if not open_knobs:
             return config
         knob = open_knobs[int(rng.integers(len(open_knobs)))]
-        wanted = dict(config.items())
-        wanted[knob.name] = knob.redrawn(config[knob.name], rng)
-        return self.repaired(wanted, rng)
+        return self.repaired({**config, knob.name: knob.redrawn(config[knob.name], rng)}, rng)
 
     def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
-        """As :meth:`mutate`, but roles of knobs are drawn by weight, and a tile moves one factor (:meth:`Knob.moved`).
+        """Change one knob as :meth:`mutate`, but draw its role by weight first, and move one factor of a tile.
 
-        weights: for each role, the weight of all its knobs together; ``"other"`` is for all roles without a weight.
-            Roles that the config does not have are left out. If no weight is left, all its knobs are drawn alike.
+        Args:
+            config: A member of the space.
+            rng: The source of randomness.
+            weights: Role -> the weight of its knobs together; ``"other"`` stands for all roles without a weight. Roles
+                that ``config`` lacks are ignored. If no weight is left, all its knobs are equally likely.
         """
-        roles = self.roles(config, weights)
+        roles: dict[str, list[Knob]] = {}
+        for knob in self.knobs(config):
+            if len(knob.choices) > 1:
+                role = knob.role or knob.kind
+                roles.setdefault(role if role in weights else "other", []).append(knob)
         if not roles:
             return config
         limits = list(accumulate(weights.get(role, 0.0) for role in roles))
@@ -255,34 +439,27 @@ class Space(ChecksOptions, ABC):
         else:
             knobs = list(chain(*roles.values()))
         knob = knobs[int(rng.integers(len(knobs)))]
-        wanted = dict(config.items())
-        wanted[knob.name] = knob.moved(config[knob.name], rng)
-        return self.repaired(wanted, rng)
-
-    def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
-        """The open knobs of ``config`` by role; ``"other"`` are those whose role is not in ``weights``."""
-        roles: dict[str, list[Knob]] = {}
-        for knob in self.knobs(config):
-            if len(knob.choices) > 1:
-                role = knob.role or knob.kind
-                roles.setdefault(role if role in weights else "other", []).append(knob)
-        return roles
+        return self.repaired({**config, knob.name: knob.moved(config[knob.name], rng)}, rng)
 
     def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
-        """A child that takes each knob from one parent or the other, repaired (uniform crossover)."""
+        """Take each knob from one of two parents at random, and repair the result (uniform crossover)."""
         take_b = {name for name in b if name not in a or rng.random() < 0.5}
         return self.repaired({**a, **{name: b[name] for name in take_b}}, rng)
 
     def neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
-        """Every config that differs from this one in one knob, and in the knobs that are then repaired."""
+        """Yield each config that differs in one knob from ``config``, and in the knobs that must then be repaired."""
         for knob in self.knobs(config):
             for value in knob.choices:
                 if value != config[knob.name]:
                     yield self.repaired({**config, knob.name: value}, rng)
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
-        """Every config once, depth first: the last knob fastest, choices in order, or in random order with ``rng``."""
-        path: list[tuple[int, Sequence[int]]] = []  # for each knob on the way: a position in the order of its choices
+        """Yield every config once, depth first: the last knob changes fastest.
+
+        Args:
+            rng: Shuffles the choices of each knob; None keeps their order.
+        """
+        path: list[tuple[int, Sequence[int]]] = []  # for each knob so far: the position in an order of its choices
         depth = 0
 
         def choose(knob: Knob) -> Value:
@@ -304,7 +481,7 @@ class Space(ChecksOptions, ABC):
             path[-1] = (path[-1][0] + 1, path[-1][1])
 
     def size(self, limit: int = 100_000) -> int | None:
-        """The number of configs, or None if they must be counted and are more than ``limit``."""
+        """Count the configs; None if counting exceeds ``limit``."""
         count = 0
         for count, _ in enumerate(self.enumerate(), 1):
             if count > limit:
@@ -313,40 +490,35 @@ class Space(ChecksOptions, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the space's structure: the knobs of 32 fixed random configs."""
+        """A hash of the structure: workload, target, and the knobs of 32 fixed random configs."""
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
         seen: set[tuple[str, tuple[Value, ...]]] = set()
+        for knob in chain.from_iterable(self._probed()):
+            mark = (knob.name, tuple(knob.choices))
+            if mark not in seen:
+                seen.add(mark)
+                digest.update(json.dumps([knob.name, list(knob.choices)]).encode())
+        return digest.hexdigest()[:16]
+
+    def check_repeats(self) -> None:
+        """Raise SearchlabError if :meth:`decide` rejects configs that it has returned."""
+        list(self._probed())
+
+    def _probed(self) -> Iterator[list[Knob]]:
         for config in self.probe(32):
             try:
                 knobs = self.knobs(config)
             except InvalidConfig as error:
-                raise self._varying(config, error) from None
-            for knob in knobs:
-                mark = (knob.name, tuple(knob.choices))
-                if mark not in seen:
-                    seen.add(mark)
-                    digest.update(json.dumps([knob.name, list(knob.choices)]).encode())
-        return digest.hexdigest()[:16]
-
-    def check_repeats(self) -> None:
-        """Raise SearchlabError if :meth:`decide` refuses configs that it gives."""
-        for config in self.probe(32):
-            try:
-                self.knobs(config)
-            except InvalidConfig as error:
-                raise self._varying(config, error) from None
-
-    def _varying(self, config: Config, error: InvalidConfig) -> SearchlabError:
-        """The error that says that ``decide`` gave ``config``, and then refused it with ``error``."""
-        return SearchlabError(
-            f"space {SPACES.name_of(type(self))!r} broke its contract: decide() gave the config {config.to_json()}, "
-            f"and later {error} ({place_of(inspect.unwrap(type(self).decide))}); its knobs may depend on the workload, "
-            f"the target, options and earlier choices only"
-        )
+                raise SearchlabError(
+                    f"space {SPACES.name_of(type(self))!r} broke its contract: decide() returned the config "
+                    f"{config.to_json()}, but later {error} ({place_of(inspect.unwrap(type(self).decide))}); its knobs "
+                    f"may depend on the workload, the target, options and earlier choices only"
+                ) from None
+            yield knobs
 
 
 def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose], Config]:
-    """``decide`` of a space, with the space named in whatever it raises."""
+    """Wrap ``decide`` so that the errors it raises name the space."""
 
     @functools.wraps(decide)
     def blaming(self: Space, choose: Choose) -> Config:
@@ -361,12 +533,15 @@ def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose],
 
 
 class ProductSpace(Space):
-    """A space with independent knobs: the product of their choices, indexed with the first knob fastest.
+    """A space with independent knobs: the Cartesian product of their choices, indexed with the first knob fastest.
 
     Args:
         workload: The computation.
         target: What to build for.
-        knobs: The knobs.
+        knobs: The knobs, in order.
+
+    Attributes:
+        axes: The knobs, as a tuple.
 
     Example:
         >>> import searchlab
@@ -386,71 +561,46 @@ class ProductSpace(Space):
 
     @property
     def independent(self) -> bool:
-        """Whether every choice goes with all others; a subclass with a ``decide`` of its own may leave some out."""
+        """Whether all combinations are members; a subclass that overrides ``decide`` may leave some out."""
         return type(self).decide is ProductSpace.decide
 
     def decide(self, choose: Choose) -> Config:
         return Config([(knob.name, choose(knob)) for knob in self.axes])
 
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
+        return list(self.axes) if self._holds(config) else super().knobs(config)
+
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        if not self.independent:
-            return super().repaired(wanted, rng)
-        if self._holds(wanted):
-            return Config.of({name: wanted[name] for name in self._names})
-        values: dict[str, Value] = {}
-        for knob, position in zip(self.axes, self._positions, strict=True):
-            value = wanted.get(knob.name)
-            if value is None or value not in position:
-                value = knob.choices[int(rng.integers(len(knob.choices)))]
-            values[knob.name] = value
-        return Config.of(values)
+        if self.independent and self._holds(wanted):
+            return Config.of({knob.name: wanted[knob.name] for knob in self.axes})
+        return super().repaired(wanted, rng)
 
-    def mutate(self, config: Config, rng: np.random.Generator) -> Config:
-        if not self.independent:
-            return super().mutate(config, rng)
-        self.knobs(config)  # says which knob is wrong
-        if not self._open:
-            return config
-        knob = self._open[int(rng.integers(len(self._open)))]
-        changed = knob.redrawn(config[knob.name], rng)
-        return Config.of({name: changed if name == knob.name else config[name] for name in self._names})
+    def _holds(self, config: Mapping[str, Value]) -> bool:
+        """Whether ``config`` is in the product."""
+        return len(config) == len(self.axes) and config.items() <= self._choices
 
     @cached_property
-    def _open(self) -> list[Knob]:
-        """The knobs that have more than one choice."""
-        return [knob for knob in self.axes if len(knob.choices) > 1]
-
-    def roles(self, config: Config, weights: Mapping[str, float]) -> Mapping[str, list[Knob]]:
-        if not self.independent:
-            return super().roles(config, weights)
-        self.knobs(config)  # says which knob is wrong
-        names = tuple(weights)
-        if names not in self._roles:
-            self._roles[names] = super().roles(config, weights)
-        return self._roles[names]
-
-    @cached_property
-    def _roles(self) -> dict[tuple[str, ...], Mapping[str, list[Knob]]]:
-        """The knobs by role, for the roles that have weights."""
-        return {}
+    def _choices(self) -> frozenset[tuple[str, Value]]:
+        return frozenset((knob.name, value) for knob in self.axes for value in knob.choices)
 
     def __len__(self) -> int:
-        """The same as :meth:`size`; for more than 2^63 - 1, Python raises OverflowError."""
+        """Return :meth:`size`. Python raises OverflowError if it exceeds 2^63 - 1."""
         return self.size()
 
     def __bool__(self) -> bool:
-        return True  # every knob has a choice; Python would ask for the length, which may be too large
+        return True  # without this, Python would ask for the length, which may be too large
 
     @property
     def range_length(self) -> int:
-        """How far indices go: the size, unless a subclass leaves some configs out."""
+        """The number of indices: the size, unless a subclass leaves some combinations out."""
         return math.prod(len(knob.choices) for knob in self.axes)
 
     def size(self, limit: int = 0) -> int:
+        """Return the number of configs; ``limit`` is ignored, since they need not be counted."""
         return self.range_length
 
     def config_at(self, index: int) -> Config:
-        """The config with this index, in [0, range_length)."""
+        """Return the config with a given index in [0, :attr:`range_length`)."""
         if not 0 <= index < self.range_length:
             raise IndexError(f"index {index} is outside [0, {self.range_length})")
         items = []
@@ -464,42 +614,31 @@ class ProductSpace(Space):
         return [{value: i for i, value in enumerate(knob.choices)} for knob in self.axes]
 
     def index_of(self, config: Mapping[str, Value]) -> int:
-        """The inverse of :meth:`config_at`. Raises InvalidConfig if ``config`` is no member."""
+        """Return the index of ``config``; the inverse of :meth:`config_at`.
+
+        Raises:
+            InvalidConfig: If ``config`` is not a member of the space.
+        """
         index, stride = 0, 1
         try:
             for knob, position in zip(self.axes, self._positions, strict=True):
                 index += stride * position[config[knob.name]]
                 stride *= len(knob.choices)
         except KeyError:
-            self.knobs(config)  # says which knob is wrong
+            self.knobs(config)  # raises InvalidConfig, which says which knob is wrong
             raise
         return index
 
-    def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
-        """Every config once, the first knob fastest, or in random order with ``rng``."""
-        return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
-
-    def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        return list(self.axes) if self._holds(config) else super().knobs(config)
-
-    def _holds(self, config: Mapping[str, Value]) -> bool:
-        """Whether ``config`` is in the product."""
-        return len(config) == len(self.axes) and config.items() <= self._choices
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return [knob.name for knob in self.axes]
-
-    @cached_property
-    def _choices(self) -> frozenset[tuple[str, Value]]:
-        return frozenset((knob.name, value) for knob in self.axes for value in knob.choices)
-
     def indices(self, configs: Sequence[Config]) -> Ints:
-        """The positions of the choices: an int array of shape (len(configs), number of knobs)."""
+        """Return the positions of the choices: an array (len(configs), number of knobs)."""
         return np.array(
             [[position[c[k.name]] for k, position in zip(self.axes, self._positions, strict=True)] for c in configs],
             dtype=np.int64,
         ).reshape(len(configs), len(self.axes))
+
+    def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
+        """Yield every config once, the first knob fastest, or in random order with ``rng``."""
+        return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
 
 
 SPACES = PluginKind("space", "searchlab.spaces", Space, positional=2)  # type: ignore[type-abstract]

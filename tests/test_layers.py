@@ -25,8 +25,6 @@ LAYERS = [
     {"options", "schema"},
     {"plugins"},
     {"workload", "machine", "target"},
-    {"knob"},
-    {"config"},
     {"space"},
     {"metaschedule", "records"},
     {"policy"},

@@ -40,8 +40,7 @@ def list_(
     from ..executors.contract import EXECUTORS
     from ..policy import POLICIES, origins
     from ..space import SPACES
-    from ..workload import parse_workload
-    from ..workload.resnet50 import preset_names
+    from ..workload import parse_workload, preset_names
 
     listed: dict[str, dict[str, str]] = {}
     kinds: dict[Kind, PluginKind[Any]] = {

@@ -1,4 +1,4 @@
-"""A computation of fixed shape: its spelling, PrimFunc and numpy reference. TVM is imported only to build."""
+"""The contract of a workload. TVM is imported only to build one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes  # noqa: F401  numpy then knows bfloat16
+import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
 
 from ..arrays import Array
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     import tvm
 
 ACCUMULATED_IN = {
-    "bfloat16": "float32",
-    "float16": "float16",
-    "float32": "float32",
-    "float64": "float64",
-    "int8": "int32",
-}
-"""dtype of the operands -> dtype of the sum and of the result."""
+    "bfloat16": "float32", "float16": "float16", "float32": "float32", "float64": "float64", "int8": "int32",
+}  # fmt: skip
+"""dtype of the operands -> dtype of the accumulator and of the result."""
 
 
 @dataclass(frozen=True)
 class Workload(ABC):
-    """A computation of fixed shape. ``parse_workload(str(w)) == w``.
+    """A computation of fixed shape and type, such as one GEMM.
+
+    It is a frozen dataclass with a spelling: ``parse_workload(str(workload)) == workload``.
 
     Attributes:
-        op: The operator: ``"gemm"``, ``"conv2d"`` or ``"kernel"``.
-        dtype: The type of the inputs.
-        bias: Whether a bias is added.
-        relu: Whether negative results are replaced by 0.
+        dtype: The type of the inputs, one of :data:`ACCUMULATED_IN`.
+        bias: Whether a bias is added to the result.
+        relu: Whether negative results are replaced by 0, after the bias.
+
+    Raises:
+        SearchlabError: If the dtype is unknown, or a size is too small.
 
     Example:
         >>> import searchlab
@@ -45,45 +45,52 @@ class Workload(ABC):
         [(64, 16), (16, 32), (64, 32)]
     """
 
-    @property
-    @abstractmethod
-    def op(self) -> str:
-        """``"gemm"``, ``"conv2d"`` or ``"kernel"``; also the name of the reduction's block in :meth:`prim_func`."""
-
     dtype: str
     bias: bool
     relu: bool
 
     @property
     @abstractmethod
-    def flops(self) -> int:
-        """Floating-point operations of one run: two per multiply-add; bias and ReLU are not counted.
+    def op(self) -> str:
+        """The operator, such as ``"gemm"``; also the name of the reduction block in :meth:`prim_func`."""
 
-        Where they are not known this is 10^9: a throughput in GFLOPS is then the number of runs a second.
+    @property
+    @abstractmethod
+    def flops(self) -> int:
+        """Floating-point operations of one execution, two per multiply-add, without bias and ReLU.
+
+        10^9 if they are unknown: a throughput in GFLOPS then equals the number of executions per second.
         """
 
     @property
     def unit(self) -> str:
-        """The unit of throughputs: ``"GFLOPS"``, or ``"runs/s"`` where :attr:`flops` are not known."""
+        """The unit of throughputs: ``"GFLOPS"``, or ``"runs/s"`` if :attr:`flops` are unknown."""
         return "GFLOPS"
 
     @property
     @abstractmethod
     def reduction(self) -> int:
-        """The number of products in the sum of one element of the result."""
+        """The number of products that are summed for one element of the result."""
 
     @property
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every argument of :meth:`prim_func`, by name, in order; the last is the result."""
+        """The shape of each argument of :meth:`prim_func` by name, in order; the result comes last."""
 
     @abstractmethod
     def reference(self, inputs: dict[str, Array]) -> Array:
-        """The result that numpy computes."""
+        """Compute the result with numpy.
+
+        Args:
+            inputs: The operands by name, as :meth:`inputs` returns them.
+
+        Returns:
+            An array with the last of :attr:`shapes`.
+        """
 
     @abstractmethod
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        """The computation for TVM; its blocks are named ``pad`` (where padded), :attr:`op`, ``bias``, ``relu``."""
+        """Return the computation for TVM, with blocks named ``pad`` (if padded), :attr:`op`, ``bias`` and ``relu``."""
 
     def __post_init__(self) -> None:
         if self.dtype not in ACCUMULATED_IN:
@@ -101,11 +108,12 @@ class Workload(ABC):
 
     @property
     def suffix(self) -> str:
+        """The end of the spelling, such as ``":float16:relu"``."""
         parts = ([] if self.dtype == "float32" else [self.dtype]) + ["bias"] * self.bias + ["relu"] * self.relu
         return "".join(f":{part}" for part in parts)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Random operands by name, the same for the same seed: standard normal, or in [-8, 8) for int8."""
+        """Return random operands by name: standard normal, or uniform in [-8, 8) for int8."""
         rng = np.random.default_rng(seed)
         operands: dict[str, Array] = {}
         for name, shape in list(self.shapes.items())[:-1]:
@@ -117,10 +125,10 @@ class Workload(ABC):
         return operands
 
     def tolerance(self) -> tuple[float, float]:
-        """(rtol, atol) within which a correct result lies, for any order of its sum.
+        """Return (rtol, atol) for comparing a result with :meth:`reference`, whatever the order of its sums.
 
-        Standard normal products: partial sums grow as sqrt(i), so the rounding errors of a sequential sum of
-        k terms add up to about eps k / 2 (rms); eight times that is beyond any element of any result here.
+        The partial sums of standard normal products grow as sqrt(i), so the rounding errors of a sequential sum of k
+        terms add up to about eps k / 2 (rms); eight times that is beyond any element of a correct result.
         """
         if self.dtype == "int8":
             return 0.0, 0.0
@@ -129,13 +137,13 @@ class Workload(ABC):
 
     @cached_property
     def module(self) -> tvm.IRModule:
-        """:meth:`prim_func` as the ``main`` function of a module."""
+        """A module with :meth:`prim_func` as its function ``main``."""
         import tvm
 
         return tvm.IRModule({"main": self.prim_func().with_attr("global_symbol", "main")})
 
     def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
-        """``args -> relu(result + bias)``, each if this workload has it; ``channel`` is the axis of the bias."""
+        """Return the function of ``args`` and ``result`` with bias and ReLU; ``channel`` is the axis of the bias."""
         import tvm
         from tvm import te
 
@@ -150,17 +158,15 @@ class Workload(ABC):
             result = te.compute(before.shape, lambda *i: tvm.tirx.max(before(*i), zero), name="relu")
         return te.create_prim_func([*args, result])
 
-    def _finished(self, result: Array, inputs: dict[str, Array], channel: int) -> Array:
-        """The numpy twin of :meth:`epilogue`."""
+    def numpy_epilogue(self, result: Array, inputs: dict[str, Array]) -> Array:
+        """Do the same as :meth:`epilogue` with numpy; the axis of the bias is 1."""
         if self.bias:
-            shape = [1] * result.ndim
-            shape[channel] = -1
-            result = result + inputs["bias"].reshape(shape)
+            result = result + inputs["bias"].reshape(-1, *[1] * (result.ndim - 2))
         if self.relu:
             result = np.maximum(result, 0)
         return result.astype(self.out_dtype, copy=False)
 
     @property
-    def _exact(self) -> str:
-        """The dtype of numpy's sums; the error of the reference is then far below the tolerance."""
+    def exact(self) -> str:
+        """The dtype in which :meth:`reference` sums, so that its error is far below the tolerance."""
         return {"int8": "int32", "bfloat16": "float32", "float16": "float32"}.get(self.dtype, self.dtype)

@@ -23,8 +23,7 @@ import psutil
 from searchlab.measure.code import compile_program, device_of
 from searchlab.space import SPACES, Config
 from searchlab.target import Target
-from searchlab.workload import Workload, parse_workload
-from searchlab.workload.resnet50 import preset_names
+from searchlab.workload import Workload, parse_workload, preset_names
 
 if TYPE_CHECKING:
     import tvm

@@ -33,7 +33,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 import searchlab
-from searchlab.workload.resnet50 import preset_names
+from searchlab.workload import preset_names
 from searchlab_spaces.guided.blis_model import blocking, kc_for, mc_for, nc_for
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, UNROLLED
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from ...arrays import Floats
 from ...errors import InvalidConfig
-from ...knob import coordinates
-from ...space import Config, Space, Value
+from ...space import Config, Space, Value, coordinates
 from .base import Columns, Features
 
 _Cells = tuple[list[int], list[float]]

@@ -18,8 +18,7 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
-from searchlab.workload import conv2d, gemm, parse_workload
-from searchlab.workload.resnet50 import preset_names
+from searchlab.workload import conv2d, gemm, parse_workload, preset_names
 from searchlab_spaces.guided.common import registers
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.conv2d_common import accumulators, even_shares

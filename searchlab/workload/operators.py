@@ -1,18 +1,90 @@
-"""conv2d: a 2-D convolution, with optional bias and ReLU."""
+"""The built-in workloads: GEMM, conv2d, and kernels of other tuners, of which only times are known."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import numpy as np
 
-from ..errors import SearchlabError
+from ..arrays import Array
+from ..errors import SearchlabError, UnsupportedWorkload
+from .base import Workload
 
 if TYPE_CHECKING:
     import tvm
-from ..arrays import Array
-from .base import Workload
+
+UNKNOWN_FLOPS = 10**9
+
+
+@dataclass(frozen=True)
+class Gemm(Workload):
+    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]`` and ReLU."""
+
+    m: int = 1
+    n: int = 1
+    k: int = 1
+
+    @property
+    def op(self) -> str:
+        return "gemm"
+
+    def __str__(self) -> str:
+        return f"gemm:{self.m}x{self.n}x{self.k}{self.suffix}"
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def reduction(self) -> int:
+        return self.k
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        bias = {"bias": (self.n,)} if self.bias else {}
+        return {"A": (self.m, self.k), "B": (self.k, self.n), **bias, "C": (self.m, self.n)}
+
+    def reference(self, inputs: dict[str, Array]) -> Array:
+        return self.numpy_epilogue(inputs["A"].astype(self.exact) @ inputs["B"].astype(self.exact), inputs)
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from tvm import te
+
+        a = te.placeholder((self.m, self.k), name="A", dtype=self.dtype)
+        b = te.placeholder((self.k, self.n), name="B", dtype=self.dtype)
+        p = te.reduce_axis((0, self.k), "p")
+        c = te.compute(
+            (self.m, self.n),
+            lambda i, j: te.sum(a[i, p].astype(self.out_dtype) * b[p, j].astype(self.out_dtype), axis=p),
+            name="gemm",
+        )
+        return self.epilogue([a, b], c, 1)
+
+
+def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, relu: bool = False) -> Gemm:
+    """Return the matrix product ``C[m, n] = A[m, k] B[k, n]``.
+
+    Args:
+        m: Rows of A and C.
+        n: Columns of B and C.
+        k: Columns of A, rows of B.
+        dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        bias: Add a vector (n,) to each row of C.
+        relu: Replace negative results by 0.
+
+    Raises:
+        SearchlabError: If a size is below 1, or ``dtype`` is unknown.
+
+    Example:
+        >>> import searchlab
+        >>> searchlab.gemm(512, 512, 512, bias=True)
+        Gemm(dtype='float32', bias=True, relu=False, m=512, n=512, k=512)
+        >>> searchlab.gemm(512, 512, 512).flops
+        268435456
+    """
+    return Gemm(dtype, bias, relu, m, n, k)
 
 
 @dataclass(frozen=True)
@@ -58,7 +130,7 @@ class Conv2d(Workload):
 
     @property
     def out_size(self) -> tuple[int, int]:
-        """(height, width) of the result."""
+        """The height and width of the result."""
         (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
         return (
             (self.h + 2 * py - (self.kh - 1) * dy - 1) // sy + 1,
@@ -87,15 +159,15 @@ class Conv2d(Workload):
     def reference(self, inputs: dict[str, Array]) -> Array:
         (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
         oh, ow = self.out_size
-        data = np.pad(inputs["data"].astype(self._exact), ((0, 0), (0, 0), (py, py), (px, px)))
-        weight = inputs["weight"].astype(self._exact)
-        out = np.zeros((self.n, oh, ow, self.co), self._exact)
+        data = np.pad(inputs["data"].astype(self.exact), ((0, 0), (0, 0), (py, py), (px, px)))
+        weight = inputs["weight"].astype(self.exact)
+        out = np.zeros((self.n, oh, ow, self.co), self.exact)
         for i in range(self.kh):
             for j in range(self.kw):
                 y, x = i * dy, j * dx
                 window = data[:, :, y : y + (oh - 1) * sy + 1 : sy, x : x + (ow - 1) * sx + 1 : sx]
                 out += np.tensordot(window, weight[:, :, i, j], axes=([1], [1]))
-        return self._finished(np.ascontiguousarray(out.transpose(0, 3, 1, 2)), inputs, 1)
+        return self.numpy_epilogue(np.ascontiguousarray(out.transpose(0, 3, 1, 2)), inputs)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from tvm import te
@@ -120,7 +192,7 @@ class Conv2d(Workload):
         return self.epilogue([data, weight], conv, 1)
 
     def padded(self, data: tvm.te.Tensor) -> tvm.te.Tensor:
-        """An image with zeros around it, the block ``pad``; or itself, if there is no padding."""
+        """Return ``data`` surrounded by zeros (the block ``pad``), or ``data`` itself if there is no padding."""
         import tvm
         from tvm import te
 
@@ -155,7 +227,7 @@ def conv2d(
     bias: bool = False,
     relu: bool = False,
 ) -> Conv2d:
-    """The 2-D convolution of an image [n, ci, h, w] with co kernels of [ci, kh, kw], in NCHW layout.
+    """Return the 2-D convolution of images (n, ci, h, w) with weights (co, ci, kh, kw), in NCHW layout.
 
     Args:
         n: Batch size.
@@ -165,15 +237,15 @@ def conv2d(
         ci: Input channels.
         kh: Height of a kernel.
         kw: Width of a kernel.
-        stride: One number, or (height, width); so are ``padding`` and ``dilation``.
+        stride: One number, or (vertical, horizontal); the same holds for ``padding`` and ``dilation``.
         padding: Zeros added on each side.
-        dilation: Distance of the elements of a kernel.
-        dtype: The type of image and kernels: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
-        bias: Add a vector (co,) to the channels.
+        dilation: Distance between adjacent elements of a kernel.
+        dtype: The type of image and weights: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        bias: Add a vector (co,) along the channels.
         relu: Replace negative results by 0.
 
     Raises:
-        SearchlabError: If a size is impossible, or ``dtype`` is unknown.
+        SearchlabError: If a size is too small, the kernel exceeds the padded image, or ``dtype`` is unknown.
 
     Example:
         >>> import searchlab
@@ -185,3 +257,66 @@ def conv2d(
         return v if isinstance(v, tuple) else (v, v)
 
     return Conv2d(dtype, bias, relu, n, h, w, co, ci, kh, kw, pair(stride), pair(padding), pair(dilation))
+
+
+@dataclass(frozen=True)
+class Kernel(Workload):
+    """A kernel that another tuner has measured, often with the device in its name: ``kernel:convolution@A4000``.
+
+    It has no program: only recorded times can be searched.
+    """
+
+    name: str = ""
+    operations: int | None = None  # floating-point operations of one execution, if known
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not re.fullmatch(r"[\w.@+-]+", self.name):
+            raise SearchlabError(
+                f"kernel: the name {self.name!r} must consist of letters, digits and any of _ . @ + -; "
+                f"for example kernel:convolution@A4000"
+            )
+
+    @property
+    def op(self) -> str:
+        return "kernel"
+
+    def __str__(self) -> str:
+        return f"kernel:{self.name}" + (f":{self.operations}flop" if self.operations else "")
+
+    @property
+    def flops(self) -> int:
+        return self.operations or UNKNOWN_FLOPS
+
+    @property
+    def unit(self) -> str:
+        return "GFLOPS" if self.operations else "runs/s"
+
+    @property
+    def reduction(self) -> int:
+        self._refuse()
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        self._refuse()
+
+    def reference(self, inputs: dict[str, Array]) -> Array:
+        self._refuse()
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        self._refuse()
+
+    def _refuse(self) -> Never:
+        raise UnsupportedWorkload(
+            f"{self} is a kernel of another tuner and has no program here; use the space parameters with a table of "
+            f"recorded times"
+        )
+
+
+def kernel(name: str, operations: int | None = None) -> Kernel:
+    """Return the kernel ``name``.
+
+    Raises:
+        SearchlabError: If the name has other characters than letters, digits and ``_.@+-``, or ``operations`` < 1.
+    """
+    return Kernel("float32", False, False, name, operations)

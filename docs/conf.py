@@ -1,0 +1,87 @@
+"""Configuration of the documentation site: ``make docs`` builds it, offline, with warnings as errors."""
+
+import os
+import re
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))
+
+import generate  # noqa: E402
+
+generate.write_all()
+
+project = "searchlab"
+author = "the searchlab authors"
+copyright = "the searchlab authors, Apache-2.0"
+version = release = version_of("searchlab")
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+    "sphinx_design",
+]
+exclude_patterns = ["_build", "generated"]
+nitpicky = False
+
+myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
+myst_heading_anchors = 3
+suppress_warnings = ["myst.header"]  # an included file begins below the level of its page
+
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_execution_in_temp = True
+nb_ipywidgets_js = {}  # they would come from a CDN
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "searchlab"
+html_static_path = ["_static"]
+html_css_files = ["searchlab.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "header_links_before_dropdown": 8,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"index": []}
+
+
+def relative_links(app: Sphinx, path: Path, parent: str, content: list[str]) -> None:
+    """Make the links of an included file, which are relative to that file, relative to the page that includes it."""
+    folder = (DOCS / path).resolve().parent
+    if folder.name == "generated":
+        return
+    page = (DOCS / app.env.docname).parent
+
+    def rewritten(link: re.Match[str]) -> str:
+        image, text, target, anchor = link.groups("")
+        if image or not target or "://" in target:
+            return link[0]
+        file = (folder / target).resolve()
+        there = os.path.relpath(file, page)
+        if file.suffix == ".md" and not file.is_relative_to(DOCS):
+            return f"{{download}}`{text} <{there}>`"
+        return f"[{text}]({there}{anchor})"
+
+    content[0] = re.sub(r"(!?)\[([^\[\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)", rewritten, content[0])
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("include-read", relative_links)
