@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlab.analysis.claims import claims, equivalence_claim, headline
-from searchlab.analysis.stats.bayes import Equivalence
-from searchlab.analysis.stats.inference import Difference, paired_difference
+from searchlab.analysis.stats.inference import Difference, Equivalence, paired_difference
+from searchlab.analysis.verdict import claims, equivalence_claim, headline
 
 
 def difference(workloads: int, seeds: int) -> Difference:

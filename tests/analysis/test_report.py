@@ -229,7 +229,7 @@ class Block:
 sys.meta_path.insert(0, Block())
 import pkgutil, importlib, searchlab.analysis
 for module in pkgutil.walk_packages(searchlab.analysis.__path__, "searchlab.analysis."):
-    if module.name != "searchlab.analysis.charts.picture":  # the figure itself, which is imported to draw
+    if module.name != "searchlab.analysis.charts.pictures":  # which is imported to draw
         importlib.import_module(module.name)
 assert "matplotlib" not in sys.modules
 searchlab.analysis.report(sys.argv[1])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, binom, ttest_1samp
 
-from searchlab.analysis.stats.aggregates import Sample
 from searchlab.analysis.stats.intervals import (
     Interval,
+    Sample,
     improvement_interval,
     interquartile_interval,
     mean_interval,
