@@ -388,7 +388,7 @@ class StrategySummary(Row):
         "The cost model, if there is one.", lambda runs: runs.header.cost_model.name if runs.header.cost_model else None
     )
     batch = OnWorkload(
-        "The configs that the policy was asked for at a time.", lambda runs: runs.header.batch,
+        "The number of configs that the policy is asked for at a time.", lambda runs: runs.header.batch,
         Column("batch", "batch", Shown.TABLES, if_differs=True),
     )  # fmt: skip
     seeds = OnWorkload(
@@ -411,7 +411,7 @@ class StrategySummary(Row):
     trials_by_seed = OnWorkload("The trials of each run.", lambda runs: runs.lengths)
     complete = OnWorkload(
         "Whether all runs have the same number of trials, but for those that ended by themselves, by their seconds or "
-        "for want of a gain.",
+        "without a gain.",
         _complete,
         Column("complete"),
     )

@@ -71,7 +71,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     logs = read_logs(directory, [path for path, _ in paths.values()], {}, readings)
     within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
-        _warn(more, "only the trials that the study now has are reported, of logs that hold more")
+        _warn(more, "some logs hold more trials than the study has now, which are left out")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
     return compared(
         zip(within, names, strict=True),
@@ -118,7 +118,7 @@ def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
     if not place.exists():
         raise SearchlabError(f"there is no directory or log {place} to report on")
     if not place.name.endswith((".jsonl", ".jsonl.gz")):
-        raise SearchlabError(f"{place} is no log: the name of a log ends in .jsonl or .jsonl.gz")
+        raise SearchlabError(f"{place} is not a log: the name of a log ends in .jsonl or .jsonl.gz")
     return [(place, Budget())]
 
 
@@ -143,13 +143,13 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
             f"Python, everything=True)"
         )
     if left_out:
-        _warn(left_out, "logs of runs that the study does not have now are left out")
+        _warn(left_out, "logs of runs that the study no longer has are left out")
     return logs
 
 
 def _warn(paths: Sequence[Path], what: str) -> None:
     logs = "1 log" if len(paths) == 1 else f"{len(paths)} logs"
-    warnings.warn(f"{what}: {logs}, such as {paths[0]} (--all reports on all that lies there)", SearchlabWarning, 4)
+    warnings.warn(f"{what}: {logs}, such as {paths[0]} (--all reports on everything there)", SearchlabWarning, 4)
 
 
 def _strategy(log: Columns, several_spaces: bool) -> str:
@@ -225,8 +225,8 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     if again := sum(run.log.final is not None for run in runs):
         whose = "1 run" if again == 1 else f"{again} runs"
         notes.append(
-            f"The fastest trials of {whose} were timed once more after the search. The best programs go by that; the "
-            f"comparison goes by the trials as they were measured during the search."
+            f"The fastest trials of {whose} were measured again after the search. The best programs have these times; "
+            f"the comparison uses the trials as they were measured during the search."
         )
     by_strategy: dict[str, list[LoggedRun]] = {}
     for run in runs:
@@ -240,5 +240,5 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
         if near.any():
             shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")
     if shares:
-        notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
+        notes.append(f"Not in the table, so the nearest config in it answered: {', '.join(shares)}.")
     return notes

@@ -88,7 +88,7 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     common = first.keys() & second.keys()
     there = sum(hits[seed] <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common)
     seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
-    return f"; in {seeds} the random start that they share got there" if there else ""
+    return f"; in {seeds} their shared random start reached it" if there else ""
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
@@ -99,7 +99,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
         notes.append(f"{listed(waiting)} {has} no trial yet and {are} not counted.")
     if running := [run.file for run in item.runs if run.running]:
         are, their = ("is", "its trials") if len(running) == 1 else ("are", "their trials")
-        notes.append(f"{listed(running)} {are} still running: this is of {their} up to now.")
+        notes.append(f"{listed(running)} {are} still running: this covers {their} up to now.")
     for row in rows:
         notes += _ended_notes(item, row.strategy)
     if len({row.trials for row in rows}) > 1:
@@ -112,7 +112,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
             end = "did not come to" if any(run.running for run in runs) else f"{was} stopped before"
             notes.append(
                 f"{listed([run.file for run in runs])} {end} trial {item.horizon}: {it_is} left out of the comparison, "
-                f"but for ERT."
+                f"except for ERT."
             )
         if row.one_run:
             notes.append(

@@ -133,7 +133,7 @@ def standing(
     ahead = [name for name in others if about[name].ahead(name, leader)]
     tied = [] if ahead else [name for name in others if name not in behind]
     if ahead:  # the leader has the better median, and these the better runs on the whole
-        better = f"run against run {listed(ahead, None)} {'does' if len(ahead) == 1 else 'do'} better, significantly"
+        better = f"{listed(ahead, None)} {'is' if len(ahead) == 1 else 'are'} significantly better, run for run"
         said = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
     elif tied:
         said = by + _no_difference(leader, tied, behind, about, unit, tests)

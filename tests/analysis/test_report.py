@@ -173,7 +173,7 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, un
         (["none"], "there is no directory or log none to report on"),
         (["logs", "none.jsonl"], "there is no directory or log none.jsonl to report on"),
         (["logs", "empty"], "empty holds no log"),
-        (["notes.txt"], "notes.txt is no log: the name of a log ends in .jsonl or .jsonl.gz"),
+        (["notes.txt"], "notes.txt is not a log: the name of a log ends in .jsonl or .jsonl.gz"),
         (["bad.jsonl"], "bad.jsonl is not a searchlab log"),
         (["logs", "copy.jsonl"], "copy.jsonl are two logs of one run"),
         ([], "name a directory of logs, or a log"),

@@ -374,7 +374,7 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
         key="runs", title="Distribution of runs", views=[view], ends=False,
         brief="how many of all runs have a larger area under the curve",
         says="The part of all runs of all workloads whose area under the convergence curve is above a value. A line "
-        "that lies above another everywhere is better whatever one asks of it.",
+        "that is above another everywhere is better by any criterion.",
     )  # fmt: skip
 
 

@@ -288,7 +288,7 @@ def _subtitle(item: WorkloadSummary) -> str:
     shown = "one seed each" if most == 1 else f"median and quartiles of {seeds} seeds"
     if all(row.complete for row in item.strategies):
         return shown
-    return f"{shown}; * seeds differ in trials: drawn as far as all go"
+    return f"{shown}; * seeds differ in trials: drawn up to where all end"
 
 
 def figure_picture(workload: str, figure: Figure, view: View, names: Sequence[str]) -> Picture:
@@ -445,8 +445,8 @@ def time_picture(item: WorkloadSummary) -> Picture:
     bars = time_bars(item)
     return _draw_bars(
         f"{item.workload}: where the time went",
-        "seconds charged for all trials, a seed on average; building is divided by its workers",
-        "seconds a seed",
+        "seconds charged for all trials, average per seed; building is divided by its workers",
+        "seconds per seed",
         bars,
         [bar.values for bar in bars.rows],
         [number_text(bar.total) for bar in bars.rows],
@@ -458,7 +458,7 @@ def failures_picture(item: WorkloadSummary) -> Picture:
     bars = failure_bars(item)
     return _draw_bars(
         f"{item.workload}: failures",
-        "trials that gave no program that runs and answers rightly, by kind, over all seeds",
+        "trials without a program that runs and gives the right answer, by kind, over all seeds",
         "% of all trials",
         bars,
         [[100 * count / bar.total for count in bar.values] for bar in bars.rows],

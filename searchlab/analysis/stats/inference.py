@@ -99,7 +99,7 @@ def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
         return no_answer(value, "The strategies have no seed in common on any workload.")
     counts = np.array([len(differences) for differences in paired])
     if counts.min() < 2:
-        return no_answer(value, "A claim on these workloads takes 2 seeds in common on each.")
+        return no_answer(value, "A claim about these workloads needs 2 seeds in common on each.")
     variances = np.array([differences.var(ddof=1) for differences in paired]) / counts
     if not variances.any():
         return no_answer(value, "All seeds give the same difference: they do not show how it varies.")
@@ -109,7 +109,7 @@ def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
 def _on_others(value: float, means: Floats) -> Answer:
     if len(means) < FEWEST_WORKLOADS:
         there = "is 1" if len(means) == 1 else f"are {len(means)}"
-        takes = f"A claim on other workloads takes {FEWEST_WORKLOADS} workloads that both strategies ran on"
+        takes = f"A claim about other workloads needs {FEWEST_WORKLOADS} workloads that both strategies ran on"
         return no_answer(value, f"{takes}; there {there}.")
     if (means == means[0]).all():
         return no_answer(value, "All workloads give the same difference: they do not show how it varies.")

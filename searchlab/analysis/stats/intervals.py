@@ -77,7 +77,7 @@ def mean_interval(values: Floats) -> Interval:
     """Return Student's t interval of the mean of independent runs: shape (runs,), at least 2 that differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
-        return Interval.none(value, f"An interval of a mean takes 2 runs; there {_are(len(values))}.")
+        return Interval.none(value, f"An interval of a mean needs 2 runs; there {_are(len(values))}.")
     if not np.round(np.ptp(values), DECIMALS):
         return Interval.none(value, f"All {len(values)} runs give the same number: they do not show how it varies.")
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
@@ -107,7 +107,7 @@ def mean_of_means_interval(sample: Sample) -> Interval:
     counts = np.array([len(runs) for runs in sample])
     if counts.min() < 2:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
-        return Interval.none(value, f"An interval of a mean takes {runs}.")
+        return Interval.none(value, f"An interval of a mean needs {runs}.")
     # The mean of equal numbers may differ from them in its last bit; their variance is 0 all the same.
     rounded = [np.round(runs, DECIMALS) for runs in sample]
     variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded]) / counts
@@ -138,7 +138,7 @@ def interquartile_interval(sample: Sample) -> Interval:
     value = interquartile_mean(sample)
     counts = np.array([len(runs) for runs in sample])
     if counts.min() < 2:
-        return Interval.none(value, "An interval of an interquartile mean takes 2 runs on each workload.")
+        return Interval.none(value, "An interval of an interquartile mean needs 2 runs on each workload.")
     pooled = np.sort(np.concatenate(sample))
     number, cut = len(pooled), len(pooled) // 4
     kept = number - 2 * cut
@@ -161,7 +161,7 @@ def median_interval(values: Floats) -> Interval:
     """
     number, value = len(values), float(np.median(values))
     if number < 5:
-        return Interval.none(value, f"An interval of a median takes 5 runs; there {_are(number)}.")
+        return Interval.none(value, f"An interval of a median needs 5 runs; there {_are(number)}.")
     ordered = np.sort(values)
     places = np.arange(1, number // 2 + 1)
     coverage = 1 - 2 * betaincc(places, number + 1 - places, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)

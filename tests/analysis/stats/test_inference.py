@@ -51,7 +51,7 @@ def test_too_few_workloads_carry_no_claim_on_others(suite: tuple[Floats, Floats]
     first, second = suite
     found = paired_difference(first[: FEWEST_WORKLOADS - 1], second[: FEWEST_WORKLOADS - 1])
     assert found.on_others.p is None and found.on_others.difference.lower is None
-    assert "takes 11 workloads" in found.on_others.difference.note and "there are 10" in found.on_others.difference.note
+    assert "needs 11 workloads" in found.on_others.difference.note and "there are 10" in found.on_others.difference.note
     assert paired_difference(first[:FEWEST_WORKLOADS], second[:FEWEST_WORKLOADS]).on_others.p is not None
 
 
