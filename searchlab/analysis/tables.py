@@ -17,10 +17,10 @@ _NAME_WIDTH = 30
 def summary_table(summary: Summary) -> list[RenderableType]:
     """Return tables and sentences for the terminal.
 
-    For each workload: how fast each strategy converges (the best in bold), the verdict, and the costs in seconds and
-    failed trials. Then the table over all workloads, and its verdict.
+    First the answers to registered contrasts. For each workload: how fast each strategy converges (the best in bold),
+    the verdict, and the costs in seconds and failed trials. Then the table over all workloads, and its verdict.
     """
-    shown: list[RenderableType] = []
+    shown: list[RenderableType] = [Text(answer.says, "bold") for answer in summary.answers]
     for item in summary.workloads:
         words = item.words(summary.target)
         costs = measures.table(item.strategies, Shown.COSTS, **words)

@@ -12,14 +12,14 @@ from .model import Contrast
 from .stats.inference import ROPE, Answer, Difference, Equivalence
 from .stats.intervals import Interval
 from .stats.ranks import ALPHA
-from .words import listed, number_text, p_text
+from .words import listed, number_text, p_equals
 
 DIGITS = 3  # after the point, of differences of the area under the curve
-
-_ANSWERS = {
-    "better": "is better than", "worse": "is worse than", "level": "is level with",
-    "undecided": "cannot be told from", "untested": "is not tested against",
+WORDS = {
+    "better": "better than", "worse": "worse than", "level": "level with",
+    "undecided": "not distinguishable from", "untested": "not tested against",
 }  # fmt: skip
+"""Each verdict on a contrast, as it follows "is"."""
 
 
 def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
@@ -261,16 +261,12 @@ def _answer(where: str, answer: Answer, first: str, second: str) -> str:
     interval = answer.difference
     if interval.lower is None or interval.upper is None or answer.p is None:
         return interval.note
-    ends = f"95 % interval {_ends(interval)}; corrected {_p_says(answer)}"
+    ends = f"95 % interval {_ends(interval)}; corrected {p_equals(answer.p)}"
     return f"{where} {first} less {second} is {number_text(interval.value, DIGITS)} ({ends})."
 
 
 def _ends(interval: Interval) -> str:
     return f"{number_text(interval.lower, DIGITS)} to {number_text(interval.upper, DIGITS)}"
-
-
-def _p_says(answer: Answer) -> str:
-    return "" if answer.p is None else f"p {'' if answer.p < 0.001 else '= '}{p_text(answer.p)}"
 
 
 def answer_word(difference: Difference) -> str:
@@ -290,12 +286,13 @@ def answer(first: str, second: str, word: str, difference: Difference) -> str:
     ends = "" if interval.lower is None else f", 95 % interval {_ends(interval)}"
     these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
     tested = [(f"on {these}", difference.on_these), ("on workloads like these", difference.on_others)]
-    p = "; ".join(f"{_p_says(answer)} {where}" for where, answer in tested if answer.p is not None)
+    p = "; ".join(f"{p_equals(answer.p)} {where}" for where, answer in tested if answer.p is not None)
     return (
-        f"{first} {_ANSWERS[word]} {second}: area under the curve {signed(difference.value)}{ends}"
+        f"{first} is {WORDS[word]} {second}: area under the curve {signed(difference.value)}{ends}"
         f"{f'; {p}' if p else f'. {interval.note}'.removesuffix('.')}."
     )
 
 
 def signed(value: float) -> str:
-    return f"{value:+.{DIGITS}f}".replace(f"-{0:.{DIGITS}f}", f"+{0:.{DIGITS}f}")
+    """Return a difference of areas with its sign; zero has a plus."""
+    return f"{value:+z.{DIGITS}f}"
