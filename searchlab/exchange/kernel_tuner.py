@@ -227,7 +227,6 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
     if not parameters:
         raise SearchlabError(f"{path} has no tuning parameter, so there is nothing to search")
     positions = {name: {value: value for value in given} for name, given in parameters.items()}
-    unit = UNITS["ms"]
     rows = []
     for number, entry in enumerate(file.cache.values(), 1):
         problem = f"{path}, record {number} is damaged"
@@ -240,15 +239,8 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
                     f"{problem}: its {name} is {entry.get(name)!r}, which is not among the values in tune_params"
                 )
             config[name] = known[value]  # 1, 1.0 and true are one value
-        repeats = _seconds(given.times, unit)
-        run_seconds = unit * (given.benchmark_time or 0) or math.fsum(repeats)
-        record = Record(
-            index=0, config=config, time=_timestamp(given.timestamp), build_seconds=unit * (given.compile_time or 0),
-            run_seconds=run_seconds + unit * (given.verification_time or 0),
-            propose_seconds=unit * (given.strategy_time or 0), train_seconds=unit * (given.framework_time or 0),
-        )  # fmt: skip
-        time = _time(given.error if isinstance(given.error, str) else given.time, unit, problem)
-        rows.append(_Row(number, record, time, repeats, _rate(entry.items())))
+        time = _time(given.error if isinstance(given.error, str) else given.time, UNITS["ms"], problem)
+        rows.append(_row(number, config, given, UNITS["ms"], time, entry.items()))
     shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
     sizes = "-" + "x".join(map(str, shape)) if all(type(one) is int for one in shape) and shape else ""
     device = str(file.device_name or "")
@@ -267,31 +259,28 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
     for number, one in enumerate(results, 1):
         problem = f"{path}, record {number} is damaged"
         result = _converted(one, _Result, problem)
-        config = {name: _value(value) for name, value in result.configuration.items()}
+        config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
         if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
             raise SearchlabError(
                 f"{problem}: its configuration is {result.configuration!r}, which has other parameters, or no values"
             )
         _check_objective(path, result.objectives)
         times = result.times
-        repeats = _seconds(times.runtimes, unit)
-        build = times.compilation_time if times.compilation is None else times.compilation
-        record = Record(
-            index=0, config=cast("dict[str, Any]", config), time=_timestamp(result.timestamp),
-            build_seconds=unit * (build or 0), propose_seconds=unit * (times.search_algorithm or 0),
-            run_seconds=(unit * (times.benchmark or 0) or math.fsum(repeats)) + unit * (times.validation or 0),
-            train_seconds=unit * (times.framework or 0),
+        entry = _Entry(
+            times=times.runtimes, timestamp=result.timestamp, benchmark_time=times.benchmark,
+            compile_time=times.compilation_time if times.compilation is None else times.compilation,
+            verification_time=times.validation, strategy_time=times.search_algorithm, framework_time=times.framework,
         )  # fmt: skip
         measured = {str(one.name): one for one in result.measurements}
-        time: Any = statistics.fmean(repeats) if repeats else None
-        its_unit = 1.0
+        time: Any = statistics.fmean(one or 0.0 for one in times.runtimes) if times.runtimes else None
+        its_unit = unit
         if "time" in measured and measured["time"].value is not msgspec.UNSET:
             time = measured["time"].value
-            its_unit = _unit(path, measured["time"].unit) if measured["time"].unit else unit
+            its_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
         if result.invalidity != "correct" or result.correctness == 0:
             time = str(result.invalidity) if result.invalidity != "correct" else "correctness"
-        rates = _rate((name, one.value) for name, one in measured.items())
-        rows.append(_Row(number, record, _time(time, its_unit, problem), repeats, rates))
+        rates = [(name, one.value) for name, one in measured.items()]
+        rows.append(_row(number, config, entry, unit, _time(time, its_unit, problem), rates))
     parameters: dict[str, list[Any]] = {}
     for parameter in rows[0].record.config if rows else ():
         values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
@@ -307,8 +296,17 @@ def _unit(path: Path, given: Any) -> float:
     return UNITS[str(given).lower()]
 
 
-def _seconds(times: list[Time] | None, unit: float) -> tuple[float, ...]:
-    return tuple(unit * (time or 0.0) for time in times or ())
+def _row(
+    number: int, config: dict[str, Any], entry: _Entry, unit: float, time: float | str,
+    measurements: Iterable[tuple[str, Any]],
+) -> _Row:  # fmt: skip
+    repeats = tuple(unit * (one or 0.0) for one in entry.times or ())
+    record = Record(
+        index=0, config=config, time=_timestamp(entry.timestamp), build_seconds=unit * (entry.compile_time or 0),
+        run_seconds=(unit * (entry.benchmark_time or 0) or math.fsum(repeats)) + unit * (entry.verification_time or 0),
+        propose_seconds=unit * (entry.strategy_time or 0), train_seconds=unit * (entry.framework_time or 0),
+    )  # fmt: skip
+    return _Row(number, record, time, repeats, _rate(measurements))
 
 
 def _time(given: Any, unit: float, problem: str) -> float | str:

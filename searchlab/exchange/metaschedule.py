@@ -26,7 +26,7 @@ from ..errors import InvalidConfig, SearchlabError, first_line
 from ..log.format import FORMAT, Header, Record
 from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE
-from ..space import Config, Space, Value
+from ..space import Config, Space
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
 from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, lines, value_of
 

@@ -102,7 +102,7 @@ def test_a_file_of_kernel_tuner_is_of_one_log_and_new(tmp_path: Path) -> None:
 
 
 def runs_of(meta: Path) -> list[tuple[dict[str, Any], list[list[float]]]]:
-    """Each run of a JSON file with its rows in the data file: evaluations, raw_y, elapsed."""
+    """Return each run of a JSON file with its rows in the data file: evaluations, raw_y, elapsed."""
     found = []
     for scenario in json.loads(meta.read_text())["scenarios"]:
         blocks = (meta.parent / scenario["path"]).read_text().split("evaluations raw_y elapsed\n")[1:]

@@ -1,4 +1,4 @@
-"""Files that are truncated, foreign or hostile: one sentence with the line, and nothing is run or written."""
+"""Files that are truncated, foreign or hostile: an error that names the line, and nothing is executed or written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(path: Path, why: str, **wanted: Any) -> None:
 
 
 def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
-    """``source`` with its second line changed."""
+    """Write ``source`` with its second line changed."""
     lines = source.read_text().splitlines()
     changed = change(json.loads(lines[1]))
     lines[1] = changed if isinstance(changed, str) else json.dumps(changed)
@@ -49,7 +49,7 @@ def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
 
 
 def put(*where: Any) -> Callable[[Any], Any]:
-    """Sets what is at the place that all but the last name to the last."""
+    """Return a function that sets the item at a path to the last argument."""
 
     def change(record: Any) -> Any:
         inner = record

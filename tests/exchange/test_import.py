@@ -257,7 +257,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
-    """The same decisions, but the program was finished in another way than the space finishes it."""
+    """The decisions are the same, but the remaining steps differ from those of the space."""
     from searchlab.exchange import metaschedule
 
     (task,) = metaschedule.read(DATABASE)
