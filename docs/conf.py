@@ -2,12 +2,18 @@
 
 import os
 import re
+import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))
+
+import generate  # noqa: E402
+
+generate.write_all()
 
 project = "searchlab"
 author = "the searchlab authors"
@@ -39,6 +45,7 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "searchlab"
@@ -59,6 +66,8 @@ html_sidebars = {"index": []}
 def relative_links(app: Sphinx, path: Path, parent: str, content: list[str]) -> None:
     """Make the links of an included file, which are relative to that file, relative to the page that includes it."""
     folder = (DOCS / path).resolve().parent
+    if folder.name == "generated":
+        return
     page = (DOCS / app.env.docname).parent
 
     def rewritten(link: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
 """searchlab: which search strategy finds a fast tensor program soonest?
 
-``import searchlab`` imports neither TVM nor any plug-in; the names below are imported when they are first used.
+``import searchlab`` imports neither TVM nor any plug-in: each name below is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -48,50 +48,20 @@ _HOMES = {
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_ROOMS = ("analysis", "apply", "conformance")
+_PACKAGES = ("analysis", "apply", "conformance")
 
 __all__ = [
-    "BoundCostModel",
-    "Comparison",
-    "Config",
-    "CostModel",
-    "InvalidConfig",
-    "Knob",
-    "Measurement",
-    "NeverTwice",
-    "Policy",
-    "ProductSpace",
-    "Result",
-    "Results",
-    "RunExecutor",
-    "SearchlabError",
-    "Space",
-    "Store",
-    "Study",
-    "Target",
-    "Trial",
-    "UnsupportedSpace",
-    "UnsupportedWorkload",
-    "Workload",
-    "__version__",
-    "apply_best",
-    "apply_history_best",
-    "build_best",
-    "compare",
-    "conv2d",
-    "gemm",
-    "load_log",
-    "parse_workload",
-    "resolve_target",
-    "trusting",
-    "tune",
-]
+    "BoundCostModel", "Comparison", "Config", "CostModel", "InvalidConfig", "Knob", "Measurement", "NeverTwice",
+    "Policy", "ProductSpace", "Result", "Results", "RunExecutor", "SearchlabError", "Space", "Store", "Study", "Target",
+    "Trial", "UnsupportedSpace", "UnsupportedWorkload", "Workload", "__version__", "apply_best", "apply_history_best",
+    "build_best", "compare", "conv2d", "gemm", "load_log", "parse_workload", "resolve_target", "trusting", "tune",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("searchlab")
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f".{name}", __name__)
     if name not in _HOME_OF:
         raise AttributeError(f"module 'searchlab' has no attribute {name!r}")
@@ -99,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__, *_ROOMS]
+    return [*globals(), *__all__, *_PACKAGES]

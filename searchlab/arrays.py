@@ -1,4 +1,4 @@
-"""The types of arrays: every module has them from here."""
+"""Types of arrays."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ import numpy as np
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Array = np.ndarray[Any, np.dtype[Any]]
-"""Of any type, as the operands of a program."""
+"""An array of any dtype, such as an operand of a program."""

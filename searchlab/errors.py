@@ -1,4 +1,4 @@
-"""The errors that searchlab raises on purpose."""
+"""The errors that searchlab raises, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class SearchlabError(Exception):
-    """Invalid input. The message says what is wrong, with which value, and what to do. The CLI exits with 2.
+    """Invalid input. The message says what is wrong, with which value, and what to do. The CLI exits with code 2.
 
     Example:
         >>> import searchlab
@@ -23,17 +23,17 @@ class SearchlabError(Exception):
 
 
 class RunEnded(SearchlabError):
-    """A plug-in tried to end the process in the middle of a run; the CLI exits 1."""
+    """A plug-in tried to end the process during a run. The CLI exits with code 1."""
 
     exit_code = 1
 
 
 class SearchlabWarning(UserWarning):
-    """Something a user should know about a run that goes on nevertheless. The CLI prints it as one sentence."""
+    """Something that users should know, although the run continues. The CLI prints it as one sentence."""
 
 
 class InvalidConfig(SearchlabError):
-    """A config that is not in its space, or has no legal program. The message says why.
+    """A config is not a member of its space, or has no legal program. The message says why.
 
     Example:
         >>> import searchlab
@@ -47,7 +47,7 @@ class InvalidConfig(SearchlabError):
 
 
 class UnsupportedWorkload(SearchlabError):
-    """A space has no program for a workload or a target. The message names those that it supports.
+    """A space has no program for a workload or a target. The message names what it supports.
 
     Example:
         >>> import searchlab
@@ -76,9 +76,11 @@ class UnsupportedSpace(SearchlabError):
 
 
 class RunsFailed(SearchlabError):
-    """Some runs of a study failed, the others are complete; the CLI exits 1.
+    """Some runs of a study failed; the others are complete. The CLI exits with code 1.
 
-    reasons: the log of each run that failed -> why, in the order of the runs.
+    Args:
+        reasons: The log of each failed run -> why it failed, in the order of the runs.
+        count: The number of all runs.
     """
 
     exit_code = 1
@@ -98,11 +100,11 @@ class RunsFailed(SearchlabError):
 
 
 SHOWN = 5
-"""How many reasons a message lists, in :class:`RunsFailed` and for logs that are left out."""
+"""The most reasons that a message lists."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'grid'?"`` if a ``known`` word is near, else a list of at most twelve known words."""
+    """Return ``"; did you mean 'grid'?"`` if a ``known`` word is similar, else a list of at most 12 known words."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -113,21 +115,21 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of the text of ``error``; the name of its type if it has no text."""
+    """Return the first line of the text of ``error``, or the name of its type if it has no text."""
     return _lines(error)[0]
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of the text of ``error``, where TVM and compilers name the cause; its type if it has no text."""
+    """Return the last line of the text of ``error``, where TVM and compilers name the cause, or its type."""
     return _lines(error)[-1]
 
 
 LONGEST_TEXT = 4000
-"""The most characters that are kept of the text of a failure."""
+"""The most characters of a failure's text that a log keeps."""
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """``text``; or its beginning and its end, ``longest`` characters in all, with the length that it had."""
+    """Shorten ``text`` to ``longest`` characters: its beginning, a note of its length, and its end."""
     if len(text) <= longest:
         return text
     mark = f" ... [{len(text)} characters, cut] ... "
@@ -136,7 +138,7 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """``str(error)``, fit for UTF-8; a sentence if the error of a plug-in cannot even be printed."""
+    """Return ``str(error)``, :func:`encodable`, even if its ``__str__`` raises."""
     try:
         return encodable(str(error))
     except Exception as other:
@@ -144,13 +146,13 @@ def text_of(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> str:
-    """The name of the type of ``error``, and the first line of its text: ``"ValueError: no such file"``."""
+    """Return the type of ``error`` and the first line of its text, as in ``"ValueError: no such file"``."""
     kind, line = type(error).__name__, first_line(error)
     return kind if line == kind else f"{kind}: {line}"
 
 
 def encodable(text: str) -> str:
-    """``text`` from outside, which UTF-8 can encode: a lone surrogate becomes the characters ``\\ud800``."""
+    """Escape what UTF-8 cannot encode: a lone surrogate becomes the characters ``\\ud800``."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

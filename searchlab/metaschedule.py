@@ -1,4 +1,4 @@
-"""The parts of ``tvm.s_tir.meta_schedule`` that spaces, features and policies share, without its slow import."""
+"""What spaces, features and policies share of ``tvm.s_tir.meta_schedule``, without its slow import."""
 
 from __future__ import annotations
 
@@ -15,22 +15,29 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TracedSpace(Protocol):
-    """A space that TVM's own search can search: it has these methods too, and its samples are TVM's."""
+    """A space that MetaSchedule's own search can search, since its programs come from sampled traces."""
 
     def draw(self, seed: int) -> Schedule:
-        """A random program, whose samples TVM draws from a ``seed`` of at least 1.
+        """Return a random program, whose decisions TVM samples from ``seed`` >= 1.
 
-        Raises InvalidConfig if the samples make no program. They may belong to no config of the space.
+        The decisions may correspond to no config of the space.
+
+        Raises:
+            InvalidConfig: If they make no program.
         """
 
     def config_of(self, schedule: Schedule) -> Config:
-        """The config of the decisions in the trace of ``schedule``. Raises InvalidConfig if it is no member.
+        """Return the config of the decisions in the trace of ``schedule``.
 
-        schedule: made by :meth:`draw` or by ``schedule``; its decisions may have been changed.
+        Args:
+            schedule: A result of :meth:`draw` or ``schedule``; its decisions may have been changed since.
+
+        Raises:
+            InvalidConfig: If the config is not a member of the space.
         """
 
     def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
-        """The target for TVM's rules, and the steps that finish a program after its trace, in order."""
+        """Return the target for TVM's rules, and the postprocessors that finish a program, in order."""
 
 
 def tune_context(
@@ -41,11 +48,17 @@ def tune_context(
     strategy: Any = None,
     logger: Callable[..., None] | None = None,
 ) -> Any:
-    """A ``TuneContext`` of one thread.
+    """Create a ``TuneContext`` with one thread.
 
-    logger: called with (level, file, line, message); without a logger, TVM writes to the standard error.
+    This calls its FFI constructor: the Python one imports every tensor intrinsic of TVM, which takes 15 s.
 
-    It is made by its FFI constructor: the Python one imports every tensor intrinsic of TVM, which takes 15 s.
+    Args:
+        module: The module to schedule.
+        target: TVM's target.
+        generator: MetaSchedule's space generator, if any.
+        seed: The random seed, >= 1.
+        strategy: MetaSchedule's search strategy, if any.
+        logger: Called with (level, file, line, message); without one, TVM writes to the standard error.
     """
     from tvm.s_tir.meta_schedule import _ffi_api
 

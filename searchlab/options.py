@@ -1,9 +1,9 @@
-"""Options of plug-ins, declared in the signatures of their constructors, and checked against what is declared there.
+"""Options of plug-ins: the constructor's annotations declare them, and values are checked against these.
 
     def __init__(self, space, *, seed, restart: Annotated[float, Between(0, 1)] = 0.2, kind: Literal["a", "b"] = "a")
 
 ``bool``, ``int``, ``float``, ``str``, ``None``, ``Literal``, sequences of these, and unions of all of them are checked.
-Any other annotation says nothing of the values, and neither does one with a name that only type checkers know.
+Other annotations, and those with names that are imported for type checkers only, accept any value.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from msgspec.inspect import BoolType, FloatType, IntType, ListType, LiteralType,
 from .errors import SearchlabError, did_you_mean
 
 SUPPLIED = ("seed", "cost_model")
-"""Keyword parameters of a constructor that are no options: searchlab supplies them."""
+"""Keyword parameters of a constructor that searchlab supplies; they are not options."""
 
 
 def Between(low: float, high: float | None = None) -> msgspec.Meta:
-    """Bounds of a number, as in ``Annotated[int, Between(2, 1024)]``; both are allowed. None leaves the range open."""
+    """Bound a number, both ends included: ``Annotated[int, Between(2, 1024)]``. None leaves the range open."""
     return msgspec.Meta(ge=low, le=high)
 
 
@@ -35,9 +35,9 @@ UnitInterval = Annotated[float, Between(0, 1)]
 
 
 class ChecksOptions:
-    """A base class that checks the options which the constructors of its subclasses are given by keyword.
+    """A base class that wraps the constructors of its subclasses, to check the options given by keyword.
 
-    It wraps each constructor, so that scripts get the same errors as study files.
+    So scripts get the same errors as study files.
     """
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -58,12 +58,12 @@ def _checking(constructor: Callable[..., None]) -> Callable[..., None]:
 
 @functools.cache
 def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of the options of ``constructor`` that can be checked, evaluated, by name."""
+    """Return the evaluated annotations of the options that can be checked, by name."""
     constructor = inspect.unwrap(constructor)
     names = getattr(constructor, "__globals__", {})
     declared = {}
     for name, annotation in getattr(constructor, "__annotations__", {}).items():
-        try:  # one by one: another parameter may have a name that is imported for type checkers alone
+        try:  # one by one: an annotation may have a name that is imported for type checkers only
             hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
         except Exception:  # whatever evaluating an annotation raises
             continue
@@ -73,22 +73,22 @@ def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
 
 
 def checked(name: str, value: Any, declared: Any) -> Any:
-    """``value`` of the option ``name``, as a float where a float is declared.
+    """Return ``value``, as a float where a float is declared.
 
     Args:
-        name: The name of the option, for the error.
-        value: The value that was given.
-        declared: The annotation of the option. One that says nothing of the values takes any.
+        name: The name of the option, for the error message.
+        value: The value.
+        declared: The annotation of the option. If it cannot be checked, any value is accepted.
 
     Raises:
-        SearchlabError: ``value`` is none that ``declared`` allows.
+        SearchlabError: If ``declared`` does not allow ``value``.
     """
     alternatives = _alternatives(declared)
+    if not alternatives:
+        return value
     for kind in alternatives:
         if _fits(value, kind):
             return float(value) if isinstance(kind, FloatType) else value
-    if not alternatives:
-        return value
     words = list(map(str, _words(declared)))
     if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
         raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
@@ -96,17 +96,17 @@ def checked(name: str, value: Any, declared: Any) -> Any:
 
 
 def in_words(declared: Any) -> str:
-    """What an option may be: ``a whole number of at least 1, or null``; empty if ``declared`` says nothing of it."""
+    """Describe the values of an option, as in ``a whole number of at least 1, or null``; empty if any is accepted."""
     return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
 
 
 def number_of(declared: Any) -> IntType | FloatType | None:
-    """The numbers that an option may be, with their bounds ``ge`` and ``le``; None if it may be none."""
+    """Return the type of number that an option accepts, with its bounds ``ge`` and ``le``; None if it accepts none."""
     return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
 
 
 def _alternatives(declared: Any) -> Sequence[Type]:
-    """The types that ``declared`` allows; none if it, or a part of it, cannot be checked."""
+    """Return the types that ``declared`` allows; none if it, or a part of it, cannot be checked."""
     try:
         kind = msgspec.inspect.type_info(declared)
     except Exception:  # a type that msgspec does not know
@@ -118,7 +118,7 @@ def _alternatives(declared: Any) -> Sequence[Type]:
 
 
 def _words(declared: Any) -> tuple[Any, ...]:
-    """The values of ``Literal`` in ``declared``, in their order there: msgspec sorts them."""
+    """Return the values of ``Literal`` in ``declared``, in order (msgspec sorts them)."""
     parts = get_args(declared)
     return parts if get_origin(declared) is Literal else tuple(word for part in parts for word in _words(part))
 

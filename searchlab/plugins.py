@@ -1,4 +1,4 @@
-"""Plug-ins by name, from entry points: they are listed from metadata, and imported only when they are named."""
+"""Plug-ins by name: entry points are listed from metadata, and a plug-in is imported only when it is named."""
 
 from __future__ import annotations
 
@@ -27,13 +27,17 @@ T = TypeVar("T")
 
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The name of a space, policy or cost model, with its options."""
+    """The name of a plug-in, and its options."""
 
     name: str
     options: dict[str, Any] = {}
 
     def spelled(self) -> Plugin:
-        """The plug-in as a log holds it, a function as ``"module:name"``. Raises SearchlabError for other objects."""
+        """Return the plug-in with plain options, as logs record it: a function becomes ``"module:name"``.
+
+        Raises:
+            SearchlabError: If an option is neither a plain value nor a function.
+        """
         spelled = {
             name: f"{value.__module__}:{value.__qualname__}" if callable(value) else value
             for name, value in self.options.items()
@@ -45,28 +49,24 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
-"""How a user names a plug-in: a name, the class, or ``{"name": ..., "options": {...}}`` with one of them."""
+"""How users name a plug-in: by name, ``"module:Class"``, class, or ``{"name": ..., "options": {...}}``."""
 
 
 @dataclass(frozen=True)
 class PluginKind(Generic[T]):
-    """A kind of plug-in: its contract, and the group of entry points where the classes that keep it are registered.
+    """A kind of plug-in, such as policies."""
 
-    title: its name in messages. positional: searchlab gives this number of parameters of a constructor, the first ones;
-    it also gives ``seed`` and ``cost_model``; all others are options.
-    """
-
-    title: str
-    group: str
-    contract: type[T]
-    positional: int
+    title: str  # its name in messages
+    group: str  # the group of entry points that registers its classes
+    contract: type[T]  # their base class
+    positional: int  # how many constructor parameters come before the options
 
     def installed(self) -> dict[str, EntryPoint]:
-        """The registered plug-ins by name; nothing is imported."""
+        """Return the registered plug-ins by name, without importing them."""
         return {point.name: point for point in entry_points_of(self.group)}
 
     def check_name(self, name: str) -> None:
-        """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``; nothing is imported."""
+        """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``, without importing it."""
         points = self.installed()
         if name not in points and ":" not in name:
             hint = did_you_mean(name, points)
@@ -76,7 +76,7 @@ class PluginKind(Generic[T]):
             )
 
     def load(self, name: str) -> type[T]:
-        """The class registered as ``name``, or the class ``module:Class``. Raises SearchlabError if there is none."""
+        """Import the class ``name``, registered or ``module:Class``. Raises SearchlabError if there is none."""
         self.check_name(name)
         points = self.installed()
         spelled = points[name].value if name in points else name
@@ -86,7 +86,7 @@ class PluginKind(Generic[T]):
         return cast(type[T], loaded)
 
     def named(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
-        """The plug-in, by its registered name if it has one, and its class. Raises SearchlabError for a wrong spec."""
+        """Return the plug-in, by its registered name if it has one, and its class. Raises SearchlabError."""
         if isinstance(spec, type):
             return Plugin(self.name_of(spec)), spec
         if isinstance(spec, str):
@@ -104,18 +104,15 @@ class PluginKind(Generic[T]):
         return Plugin(self.name_of(cls), dict(spec.get("options", {}))), cls
 
     def name_of(self, cls: type[Any]) -> str:
-        """The name that ``cls`` is registered as, else ``module:Class``."""
-        return self._registered(cls) or f"{cls.__module__}:{cls.__qualname__}"
-
-    def _registered(self, cls: type[Any]) -> str:
+        """Return the name that ``cls`` is registered as, else ``module:Class``."""
         spelled = f"{cls.__module__}:{cls.__qualname__}"
         for point in self.installed().values():
             if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
-        return ""
+        return spelled
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
-        """The parameters of the constructor that are options, by name; an annotation is evaluated if it is checked."""
+        """Return the options by name; the annotations of those that can be checked are evaluated."""
         declared = declared_options(cls.__init__)
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
         return {
@@ -125,15 +122,15 @@ class PluginKind(Generic[T]):
         }
 
     def check_class(self, name: str, cls: type[Any]) -> None:
-        """Raise SearchlabError if ``cls`` does not keep the contract of this kind."""
+        """Raise SearchlabError if ``cls`` does not derive from the contract."""
         if not issubclass(cls, self.contract):
             raise SearchlabError(
-                f"{self.title} {name!r} is not a searchlab.{self.contract.__name__}: derive its class from that, or "
-                f"name one that `searchlab list` shows"
+                f"{self.title} {name!r} is not a searchlab.{self.contract.__name__}: derive it from that, or choose "
+                f"one that `searchlab list` shows"
             )
 
     def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
-        """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``."""
+        """Raise SearchlabError if ``cls`` does not have one of ``options``."""
         known = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
             return
@@ -142,26 +139,26 @@ class PluginKind(Generic[T]):
                 raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, known)}")
 
     def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
-        """Raise SearchlabError if the constructor of ``cls`` does not take one of ``options``, or not its value."""
+        """Raise SearchlabError if ``cls`` does not have one of ``options``, or rejects its value."""
         self.check_names(name, cls, options)
         for option, parameter in self.options_of(cls).items():
             if option in options:
                 checked(option, options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
-        """An instance, with ``args``, ``given`` and its options. Raises SearchlabError for a wrong option."""
+        """Instantiate ``plugin`` with ``args``, ``given`` and its options. Raises SearchlabError."""
         cls = self.load(plugin.name)
-        self.check_class(plugin.name, cls)  # before it is called: the name may come from a stranger's file
+        self.check_class(plugin.name, cls)  # before calling it: the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.blamed(cls, "its constructor"):
             return cls(*args, **given, **plugin.options)
 
     @contextmanager
     def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
-        """Make a SearchlabError, which names the plug-in and the line, of whatever the code of ``cls`` raises.
+        """Turn whatever the plug-in raises into a SearchlabError that names the plug-in and the line.
 
-        A call of ``os._exit`` counts as an error, too. A SearchlabError passes as it is; so do an interrupt, and
-        exceptions that searchlab or a test raises to stop a plug-in.
+        A call of ``os._exit`` counts as an error. A SearchlabError passes unchanged; so do interrupts, and exceptions
+        that searchlab or pytest raises to stop a plug-in.
 
         Args:
             cls: The class of the plug-in.
@@ -178,18 +175,18 @@ class PluginKind(Generic[T]):
                 raise self.failure(cls, doing, error) from error
 
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
-        """The error that says that ``cls`` raised ``error`` in its method ``doing``, and at which line."""
-        where = _line_of(error, cls) or place_of(getattr(cls, doing, cls))
+        """Return the error that reports that the method ``doing`` of ``cls`` raised ``error``, and at which line."""
+        where = line_of(error, cls) or place_of(getattr(cls, doing, cls))
         kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
         return kind(
             f"{self.title} {self.name_of(cls)!r} failed in {doing}: {described(error)} ({where}); "
-            f"--traceback shows all of it"
+            f"--traceback shows the traceback"
         )
 
     def registered(self, plugin: Plugin) -> Plugin | None:
-        """``plugin`` by its registered name; None if making it would import what no installed package registers.
+        """Return ``plugin`` by its registered name; None if it would import code that no installed package registers.
 
-        That is a class ``module:Class`` of no entry point, or an option ``"module:function"`` of none.
+        Such code is a class ``module:Class``, or an option ``"module:function"``, without an entry point.
         """
         points = self.installed()
         name = plugin.name
@@ -200,10 +197,11 @@ class PluginKind(Generic[T]):
         return None if names_code(plugin.options) else Plugin(name, plugin.options)
 
     def of_file(self, plugin: Plugin, path: Path) -> Plugin:
-        """``plugin``, which the file at ``path`` names, fit to be made: see :meth:`registered`.
+        """Return ``plugin``, which the file ``path`` names, if it may be imported: see :meth:`registered`.
 
-        Raises SearchlabError for any other, except within :func:`trusting`. A name that no package registers imports
-        nothing: :meth:`load` says what to install.
+        Raises:
+            SearchlabError: If it names unregistered code, except within :func:`trusting`. An unknown name without a
+                colon imports nothing; :meth:`load` reports it.
         """
         registered = self.registered(plugin)
         if registered is None and not trusts() and (":" in plugin.name or names_code(plugin.options)):
@@ -221,10 +219,10 @@ _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
 
 @contextmanager
 def trusting(yes: bool = True) -> Iterator[None]:
-    """Within this context, import plug-ins that a file names although no installed package registers them.
+    """Within this context, allow files to name plug-ins that no installed package registers; they are imported.
 
     Args:
-        yes: False changes nothing.
+        yes: False leaves the present setting unchanged.
 
     Example:
         >>> import searchlab
@@ -239,25 +237,22 @@ def trusting(yes: bool = True) -> Iterator[None]:
 
 
 def trusts() -> bool:
-    """Whether this is within :func:`trusting`."""
+    """Whether a :func:`trusting` context is active."""
     return _trusts.get()
 
 
 def names_code(value: Any) -> bool:
-    """Whether ``value``, the options of a plug-in, holds at any depth a ``"module:function"`` of no entry point."""
+    """Whether options contain, at any depth, a ``"module:function"`` without an entry point."""
     if isinstance(value, dict):
         return any(names_code(item) for item in value.values())
     if isinstance(value, list | tuple):
         return any(names_code(item) for item in value)
-    return isinstance(value, str) and ":" in value and not _is_registered(value)
-
-
-def _is_registered(spelled: str) -> bool:
-    return any(point.value == spelled for group in _GROUPS for point in entry_points_of(group))
+    registered = (point.value for group in _GROUPS for point in entry_points_of(group))
+    return isinstance(value, str) and ":" in value and value not in registered
 
 
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a group, in order; read again if Python's path, or a directory on it, has changed."""
+    """Return the entry points of a group, sorted; cached until ``sys.path``, or a directory on it, changes."""
     return _read_entry_points(group, tuple((path, _changed(path)) for path in sys.path))
 
 
@@ -267,7 +262,7 @@ def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[
 
 
 def _changed(path: str) -> int:
-    """When the directory ``path`` was changed last, in nanoseconds; 0 if it is none."""
+    """Return the modification time of the directory ``path`` in nanoseconds; 0 if there is none."""
     try:
         return os.stat(path or ".").st_mtime_ns
     except (OSError, ValueError):
@@ -275,21 +270,20 @@ def _changed(path: str) -> int:
 
 
 def load_attribute(spelled: str, title: str) -> Any:
-    """The object that ``module:name`` names. Raises SearchlabError, which calls it ``title``, if there is none."""
+    """Import and return the object ``module:name``. Raises SearchlabError, which calls it ``title``."""
     module, _, attribute = spelled.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?") from None
-    except (Exception, SystemExit) as error:  # the module may do anything as it is imported
+    except (Exception, SystemExit) as error:  # importing may raise anything
         raise SearchlabError(
-            f"{title} cannot be loaded: its module {module} cannot be imported: {described(error)}, raised at "
-            f"{_place(error)}"
+            f"{title} cannot be loaded: importing its module {module} raised {described(error)} at {place_in(error)}"
         ) from error
 
 
 class PluginExit(Exception):
-    """A plug-in has called ``os._exit``, which would end the process as if all were done."""
+    """A plug-in has called ``os._exit``, which would end the process as if it had succeeded."""
 
 
 _calling = threading.local()
@@ -299,12 +293,12 @@ _exit = os._exit
 def _guarded_exit(status: int) -> NoReturn:
     if getattr(_calling, "process", None) == os.getpid():
         raise PluginExit(f"it called os._exit({status})")
-    _exit(status)  # of a child process, or of nobody's plug-in
+    _exit(status)  # called by a child process, or outside any plug-in
 
 
 @contextmanager
 def _not_exiting() -> Iterator[None]:
-    """Within, ``os._exit`` raises PluginExit in this thread of this process."""
+    """Within this context, ``os._exit`` raises PluginExit in this thread of this process."""
     os._exit = _guarded_exit
     before = getattr(_calling, "process", None)
     _calling.process = os.getpid()
@@ -315,7 +309,7 @@ def _not_exiting() -> Iterator[None]:
 
 
 def _stops(error: BaseException) -> bool:
-    """Whether ``error`` was raised to stop a plug-in, by a signal, by searchlab or by pytest, and not by it."""
+    """Whether a signal, searchlab or pytest raised ``error`` to stop a plug-in."""
     if isinstance(error, Exception | SystemExit):
         return False
     return isinstance(error, KeyboardInterrupt | GeneratorExit) or _package(type(error).__module__) in (
@@ -324,37 +318,37 @@ def _stops(error: BaseException) -> bool:
 
 
 def place_of(function: Any) -> str:
-    """The file and the line where a function of a plug-in is defined; empty where that is not known."""
+    """Return ``file:line`` of the definition of a function; empty if it is unknown."""
     try:
-        return f"{inspect.getsourcefile(function)}, line {inspect.getsourcelines(function)[1]}"
+        return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
     except (OSError, TypeError):
         return ""
 
 
-def _place(error: BaseException) -> str:
-    """Where in the source ``error`` arose."""
+def place_in(error: BaseException) -> str:
+    """Return ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{last.filename}:{last.lineno}"
 
 
-def _line_of(error: BaseException, cls: type[Any]) -> str:
-    """The file and the line where ``error`` arose: in the code of a plug-in rather than in a library that it calls.
+def line_of(error: BaseException, cls: type[Any]) -> str:
+    """Return ``file:line`` of the innermost call in the code of a plug-in, not in libraries that it calls.
 
-    Empty where no line of the plug-in was executed, as where it gave an object of the wrong kind.
+    Empty if no line of the plug-in was executed, for example because it returned an object of the wrong type.
     """
-    libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-    frames = list(traceback.walk_tb(error.__traceback__))
-    packages = [_package(str(frame.f_globals.get("__name__", ""))) for frame, _ in frames]
-    files = [frame.f_code.co_filename for frame, _ in frames]
-    outside = ("<frozen", *libraries)
-    foreign = [i for i, file in enumerate(files) if packages[i] != "searchlab" and not file.startswith(outside)]
-    own = [i for i, package in enumerate(packages) if package == _package(cls.__module__)]
-    if not (foreign or own):
-        return ""
-    deepest = (foreign or own)[-1]
-    return f"{files[deepest]}, line {frames[deepest][1]}"
+    libraries = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+    homes = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
+    foreign = own = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        package, file = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
+        exists = file.startswith("<") or os.path.isfile(file)  # TVM adds frames for its C++ code
+        if exists and package != "searchlab" and not file.startswith(libraries):
+            foreign = f"{file}:{line}"
+        if package in homes:
+            own = f"{file}:{line}"
+    return foreign or own
 
 
 def _package(module: str) -> str:

@@ -18,12 +18,15 @@ from .space import Config, Space
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a strategy comes from, and in which points it differs.
+    """The published algorithm that a strategy comes from, and how it differs.
 
-    name: what it is called there. version: of the system, or the year of the paper. source: its files, or the paper.
-    kind: ``reproduction`` is that algorithm, written anew; ``original`` is its own code, called; ``relative`` has the
-        idea of it, but is another algorithm: a result of one says nothing about the other.
-    deviations: each a phrase that says one difference.
+    Attributes:
+        name: Its name there.
+        version: The version of the system, or the year of the paper.
+        source: Its source files, or the paper.
+        kind: ``reproduction`` is the same algorithm, reimplemented. ``original`` calls the original code. ``relative``
+            shares the idea but is another algorithm, so that results of one say nothing about the other.
+        deviations: The differences, one phrase each.
     """
 
     name: str
@@ -35,13 +38,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The cost model that belongs to an algorithm: a study's other cost models are not tried with it.
+    """The cost model that belongs to an algorithm. A study does not combine the policy with its other cost models.
 
-    An entry of a study that names a cost model for the policy takes that one instead.
+    An entry of a study may still name another cost model for the policy.
 
     Attributes:
-        cost_model: A registered name, or a :class:`~searchlab.plugins.Plugin` with its options.
-        features: The features that it sees.
+        cost_model: A registered name, or a :class:`~searchlab.plugins.Plugin` with options.
+        features: The features that it is trained on.
     """
 
     cost_model: PluginSpec
@@ -50,18 +53,18 @@ class OwnModel:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a policy declares of itself, by keywords of its class: ``class Grid(NeverTwice, uses_seed=False)``.
+    """Properties of a policy, declared by keywords of its class: ``class Grid(NeverTwice, uses_seed=False)``.
 
     A class inherits the traits that it does not declare.
 
     Attributes:
         takes_cost_model: The constructor takes ``cost_model``, a :class:`~searchlab.costmodel.BoundCostModel`: the cost
-            model that the study chose, with its features. A class that declares ``own_model`` takes one as well.
+            model that the study names, with its features. Declaring ``own_model`` implies it.
         own_model: The cost model that belongs to the algorithm.
-        uses_seed: False if the policy proposes the same configs for any seed, for example grid.
-        needs_asks: The policy must know which ask proposed a trial, for example bandit, to credit its arms. Its state
-            is then a function of the asks too. Its runs still resume, since a resumed run asks again.
-        stops: The strategy may end although its space is not exhausted, for example at a local optimum.
+        uses_seed: False if the policy proposes the same configs for every seed, as a grid does.
+        needs_asks: Whether the policy must know which ask proposed a trial, as a bandit that credits its arms. Its
+            state then depends on the asks too. Its runs still resume, since a resumed run repeats them.
+        stops: Whether the strategy may end before the space is exhausted, for example at a local optimum.
     """
 
     takes_cost_model: bool = False
@@ -71,18 +74,28 @@ class Traits:
     stops: bool = False
 
     def model(self, cost_model: PluginSpec | None = None, features: str | None = None) -> tuple[PluginSpec, str]:
-        """The cost model and the features to search with: those given, else its own, else ``xgboost`` and ``knob``."""
+        """Return the cost model and features to use: those given, else its own, else ``xgboost`` and ``knob``."""
         own = self.own_model or OwnModel("xgboost", "knob")
         return own.cost_model if cost_model is None else cost_model, features or own.features
 
 
 class Policy(ChecksOptions, ABC):
-    """A search strategy: it is asked for configs, and told their costs.
+    """A search strategy: it proposes configs, and learns from their measurements.
 
-    Its state is a function of (space, options, seed, the trials told so far in order) and of nothing else:
-    no clock, no global random state, no thread count. So a run is resumed by running it again.
+    Its state is a function of the space, the options, the seed, and the trials told so far, in order. It must not
+    depend on a clock, on a global random state, or on the number of threads: an interrupted run resumes by
+    repeating it. Options are keyword arguments of the constructor, with defaults. Keywords of the class declare its
+    :class:`Traits`. Most policies derive from :class:`NeverTwice`, which is simpler.
 
-    Options are keyword arguments of the constructor, with defaults. Keywords of the class declare its :class:`Traits`.
+    Args:
+        space: The space to search.
+        seed: Determines everything random.
+
+    Attributes:
+        traits: What the class declares about itself.
+        origin: The published algorithm that this class implements or resembles. Subclasses do not inherit it.
+        n_startup: The number of trials before an instance uses what it has learned; until then it proposes at random.
+        effective: Options that an instance cannot use as given -> the values used. Logs and reports show them.
 
     Example:
         >>> import searchlab
@@ -100,19 +113,9 @@ class Policy(ChecksOptions, ABC):
     """
 
     traits: ClassVar[Traits] = Traits()
-    """What the class declares of itself; see :meth:`__init_subclass__`."""
-
     origin: ClassVar[Origin | None] = None
-    """The published strategy that this one is, or is related to; None if it claims none.
-
-    It is of the class that declares it, and not of those derived from it: see :func:`origins`.
-    """
-
     n_startup: int = 0
-    """Trials before an instance uses what it learns; up to there it goes by chance."""
-
     effective: Mapping[str, Any] = {}
-    """Options that an instance cannot use as they are -> the values that it uses. The log and reports show them."""
 
     def __init_subclass__(
         cls,
@@ -124,7 +127,7 @@ class Policy(ChecksOptions, ABC):
         stops: bool | None = None,
         **others: Any,
     ) -> None:
-        """Declare the :class:`Traits` of a class; None for those of its base."""
+        """Declare the :class:`Traits` of a class. None inherits a trait."""
         super().__init_subclass__(**others)
         declared: dict[str, Any] = {
             "takes_cost_model": True if own_model else takes_cost_model, "own_model": own_model,
@@ -138,31 +141,42 @@ class Policy(ChecksOptions, ABC):
 
     @abstractmethod
     def ask(self, n: int) -> Sequence[Config]:
-        """Up to ``n`` configs to measure next, none of them proposed before.
+        """Propose the configs to measure next.
 
-        None if the space is exhausted or the strategy has ended: the run ends then, whatever its budget.
+        Args:
+            n: The most configs to propose, >= 0.
+
+        Returns:
+            At most ``n`` members of the space, none of them proposed or told before. An empty list ends the run: the
+            space is exhausted, or the strategy has finished.
         """
 
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from the measured trials of this run: those of the last ask, in order."""
+        """Learn from the measured trials of the last :meth:`ask`.
+
+        Args:
+            trials: In the order in which they were proposed. Failures have an infinite cost. Must not be modified.
+        """
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
-        """Learn from measured trials of other runs in this space, before the first ask.
+        """Learn from trials of earlier runs, before the first :meth:`ask`; by default, :meth:`tell` them.
 
-        By default the policy is told them. Override this if :meth:`tell` relies on an ask, or counts trials as its own.
-        What it is given must not be proposed again. It may hold configs that are no members of the space; they must do
-        no harm.
+        Override this if :meth:`tell` depends on a preceding ask, or counts trials. The configs must not be proposed
+        again.
+
+        Args:
+            trials: Measured trials. Some of their configs may not be members of the space; they must do no harm.
         """
         self.tell(trials)
 
 
 class NeverTwice(Policy):
-    """A policy that may :meth:`propose` any config: those seen before are replaced by random new ones.
+    """A policy whose :meth:`propose` may repeat itself: random new configs replace those that were seen before.
 
     Attributes:
-        trials: All trials told, in order, except those whose config is not in the space.
-        seen: All configs told or proposed, in order. A dict, since the order of a set would depend on hashing.
+        trials: All trials told so far, in order, except those whose config is not in the space.
+        seen: All configs told or proposed so far, in order (a dict, since the order of a set depends on hashing).
 
     Example:
         >>> import searchlab
@@ -185,17 +199,21 @@ class NeverTwice(Policy):
 
     @abstractmethod
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
-        """Configs worth measuring next, best first; about ``n`` of them, new or not. ``n`` is at least 1.
+        """Propose configs, best first, seen or not.
 
-        No more are taken once ``n`` are new, so the number of configs may be infinite. But if only seen configs remain,
-        it must end: any space may be exhausted. A policy that declares ``stops`` ends where none of them is new; no
-        random configs fill its batches.
+        Iteration stops after ``n`` new configs, so that a generator may be endless; but it must end once it can only
+        repeat itself, since any space may be exhausted. If fewer than ``n`` are new, random configs fill the batch,
+        except for a policy that declares ``stops``: its run ends if none is new.
+
+        Args:
+            n: The number of new configs that are wanted, >= 1.
+            rng: A random stream for this ask, a function of the seed and the number of configs seen.
         """
 
     def ask(self, n: int) -> Sequence[Config]:
         if n < 1 or self._exhausted:
             return []
-        # Each ask has its own stream: the same trials give the same numbers, however they were asked for.
+        # Each ask has its own stream: after the same trials it is the same, however they were batched.
         rng = np.random.default_rng([self.seed, len(self.seen)])
         batch: list[Config] = []
         for config in self.propose(n, rng):
@@ -213,10 +231,7 @@ class NeverTwice(Policy):
         return batch
 
     def renewed(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
-        """``config``, mutated until it is neither seen nor in ``besides``.
-
-        The mutations end after two for each knob, even at a seen config: there may be no new config near it.
-        """
+        """Mutate ``config`` until it is neither seen nor in ``besides``, at most twice for each of its knobs."""
         for _ in range(2 * len(config)):
             if config not in self.seen and config not in besides:
                 break
@@ -230,10 +245,10 @@ class NeverTwice(Policy):
 
 
 def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
-    """A random stream that no ask uses: one for each ``tag`` and each value of the ``counters``.
+    """Return a random stream that no ask uses, one for each ``tag`` and each value of the ``counters``.
 
-    ``default_rng([seed, 1, counter])`` could be the stream of an ask, ``default_rng([seed, 1])``, since it ignores
-    trailing zeros. A spawn key is kept apart from the seed, and its zeros count.
+    ``default_rng([seed, 1, counter])`` may equal the stream of an ask, ``default_rng([seed, 1])``, since trailing zeros
+    are ignored. A spawn key is separate from the seed, and its zeros count.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(tag.encode()), *counters)))
 
@@ -242,9 +257,9 @@ POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # t
 
 
 def origins() -> dict[str, Origin]:
-    """The origin of each registered policy whose class itself declares one, by name. All of them are imported.
+    """Return the origin of each registered policy whose own class declares one, by name.
 
-    A policy that cannot be imported is left out: it is told when it is used.
+    This imports all policies. One that cannot be imported is skipped: using it reports the error.
     """
     declared: dict[str, Origin] = {}
     for name in POLICIES.installed():

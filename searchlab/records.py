@@ -1,4 +1,4 @@
-"""The frozen records that pass between space, policy, measurer and log."""
+"""The records that pass between policy, measurer and log."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Statistic = Literal["median", "mean"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """The measurement of one config: the time of each repeat, or one failure.
+    """The measurement of one config: the times of its program, or one failure.
 
     Attributes:
-        seconds: The time of one execution of the program, for each repeat; empty if it failed.
+        seconds: The time of one execution of the program in seconds, one value per repeat; empty if it failed.
         failure: One of :data:`FAILURES`, or None.
-        message: The text of the failure, or "".
-        build_seconds: CPU time of scheduling and compiling; elapsed time if building timed out or crashed.
+        message: The text of the failure, at most 4,000 characters.
+        build_seconds: CPU time of scheduling and compiling, or elapsed time if building timed out or crashed.
         run_seconds: Elapsed time of checking and timing.
-        program: The structural hash of the scheduled module, or "" without a module.
-        reused: Whether it is an earlier measurement of the same program.
-        nearest: Whether it is the measurement of the nearest config in a table that does not hold this one.
-        pruned: Whether it was not repeated, since its first reading was much slower than the best of its run.
+        program: The structural hash of the scheduled module, or "" if there is none.
+        reused: Whether it repeats an earlier measurement of the same program.
+        nearest: Whether a table answered with its nearest config, since it does not contain this one.
+        pruned: Whether it was timed only once, because it was much slower than the best of its run.
         statistic: The statistic of ``seconds`` that is used as the cost.
-        connect_seconds: Elapsed time until a device of a fleet was connected and had the inputs; not charged.
+        connect_seconds: Elapsed time of connecting to a device of a fleet and uploading the inputs; not charged.
 
     Example:
         >>> from searchlab import Measurement
@@ -57,17 +57,17 @@ class Measurement:
     connect_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.message:  # of a plug-in, a compiler or a candidate
+        if self.message:  # from a plug-in, a compiler or a candidate: any length, any characters
             object.__setattr__(self, "message", encodable(cut(self.message)))
 
     @cached_property
     def cost(self) -> float:
-        """The ``statistic`` of the repeats in seconds; infinity if it failed."""
+        """The ``statistic`` of ``seconds``; infinity for a failure."""
         return cost_of(self.seconds, self.failure, self.statistic)
 
 
 def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
-    """The ``statistic`` of ``seconds``; infinity without any, or for a failure."""
+    """Return the ``statistic`` of ``seconds``; infinity for a failure, or if there are none."""
     if not seconds or failure is not None:
         return math.inf
     return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)
@@ -75,12 +75,12 @@ def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statis
 
 @dataclass(frozen=True)
 class Trial:
-    """A config of a run, with its measurement.
+    """A config that a run has measured.
 
     Attributes:
         index: Its place in the run, from 0.
         config: The config.
-        measurement: What measuring it gave.
+        measurement: Its times, or its failure.
 
     Example:
         >>> from searchlab import Config, Measurement, Trial

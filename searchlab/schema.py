@@ -1,4 +1,4 @@
-"""Reading settings from plain data; an error names the key, its value, and the values it may have."""
+"""Convert plain data to settings; errors name the key, its value, and the values that are allowed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from .errors import SearchlabError, did_you_mean
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding JSON from outside raises: it is no JSON, or of wrong types; it is no Unicode; it is nested too deep."""
+"""The errors of decoding JSON from outside: invalid JSON or types, invalid Unicode, nesting that is too deep."""
 
 
 def explained(data: Any, kind: Any, source: str) -> Any:
-    """``data`` as a ``kind``. Raises SearchlabError, which names the wrong place in ``source``."""
+    """Convert ``data`` to a ``kind``. Raises SearchlabError, which names the invalid place in ``source``."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -22,7 +22,7 @@ def explained(data: Any, kind: Any, source: str) -> Any:
 
 
 def _explain(data: Any, kind: Any, where: str, text: str) -> str:
-    """Say what is wrong with ``data`` at the place ``where``: msgspec's ``text``, or better what is wrong within it."""
+    """Describe what is wrong with ``data`` at ``where``: within it if possible, else msgspec's ``text``."""
     within: list[tuple[str, Any, Any]] = []
     if isinstance(data, dict) and (structs := _structs(kind)):
         inside = f" in {where.lstrip('.')}" if where else ""
@@ -61,7 +61,7 @@ def _wrong(data: Any, where: str, allowed: list[Any], text: str) -> str:
 
 
 def _belongs_in(key: str, fields: dict[str, Any]) -> str:
-    """``"; it belongs in an entry of 'policies'"`` if structs within ``fields`` have the key ``key``, else nothing."""
+    """Return ``"; it belongs in an entry of 'policies'"`` if structs within ``fields`` have the key, else ""."""
     places = []
     for name, field in fields.items():
         for title, kinds in ((repr(name), [field.type]), (f"an entry of {name!r}", _items(field.type))):
@@ -83,5 +83,5 @@ def _structs(kind: Any) -> list[type[msgspec.Struct]]:
 
 
 def _items(kind: Any) -> list[Any]:
-    """The types of the items, where ``kind`` may be a list, or a tuple whose items are alike."""
+    """Return the types of the items if ``kind`` may be a list, or a tuple of equal types."""
     return [get_args(t)[0] for t in _alternatives(kind) if get_origin(t) in (list, tuple)]

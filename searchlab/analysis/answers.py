@@ -11,14 +11,15 @@ from .measures import AREA
 from .model import PAIRED_T, ContrastAnswer, WorkloadSummary
 from .overall import OTHERS, Together, paired_areas
 from .stats.bayes import ROPE
-from .stats.inference import Answer, Difference, paired_difference
+from .stats.inference import Difference, paired_difference
 from .stats.ranks import ALPHA
-from .words import number_text, p_text
+from .words import number_text, p_equals
 
 WORDS = {
-    "better": "is better than", "worse": "is worse than", "level": "is level with",
-    "undecided": "cannot be told from", "untested": "is not tested against",
+    "better": "better than", "worse": "worse than", "level": "level with",
+    "undecided": "not distinguishable from", "untested": "not tested against",
 }  # fmt: skip
+"""Each verdict as it follows "is"."""
 
 
 def answers(
@@ -68,19 +69,16 @@ def sentence(first: str, second: str, word: str, difference: Difference) -> str:
         ends = f", 95 % interval {number_text(interval.lower, DIGITS)} to {number_text(interval.upper, DIGITS)}"
     these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
     tested = [(f"on {these}", difference.on_these), ("on workloads like these", difference.on_others)]
-    p = "; ".join(f"{p_says(answer)} {where}" for where, answer in tested if answer.p is not None)
+    p = "; ".join(f"{p_equals(answer.p)} {where}" for where, answer in tested if answer.p is not None)
     return (
-        f"{first} {WORDS[word]} {second}: area under the curve {signed(difference.value)}{ends}"
+        f"{first} is {WORDS[word]} {second}: area under the curve {signed(difference.value)}{ends}"
         f"{f'; {p}' if p else f'. {interval.note}'.removesuffix('.')}."
     )
 
 
-def p_says(answer: Answer) -> str:
-    return "" if answer.p is None else f"p {'' if answer.p < 0.001 else '= '}{p_text(answer.p)}"
-
-
 def signed(value: float) -> str:
-    return f"{value:+.{DIGITS}f}".replace(f"-{0:.{DIGITS}f}", f"+{0:.{DIGITS}f}")
+    """A difference of areas with its sign; zero has a plus."""
+    return f"{value:+z.{DIGITS}f}"
 
 
 def _over_all(first: str, second: str, together: Together, adjusted: Mapping[Key, float]) -> Difference | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .stats.bayes import Equivalence
 from .stats.inference import Answer, Difference
-from .words import number_text, p_text
+from .words import number_text, p_equals
 
 DIGITS = 3
 """After the point, of differences of the area under the curve."""
@@ -48,8 +48,8 @@ def _answer(where: str, answer: Answer, first: str, second: str) -> str:
     if interval.lower is None or interval.upper is None or answer.p is None:
         return interval.note
     ends = f"{number_text(interval.lower, DIGITS)} to {number_text(interval.upper, DIGITS)}"
-    p = f"corrected p {'' if answer.p < 0.001 else '= '}{p_text(answer.p)}"
-    return f"{where} {first} less {second} is {number_text(interval.value, DIGITS)} (95 % interval {ends}; {p})."
+    value = number_text(interval.value, DIGITS)
+    return f"{where} {first} less {second} is {value} (95 % interval {ends}; corrected {p_equals(answer.p)})."
 
 
 def _more(value: float) -> str:

@@ -182,13 +182,13 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What a reader must know first; the verdict over all workloads, if there is one; and that of each workload."""
+        """The answers to registered contrasts, the verdict over all workloads, and that of each workload."""
         if len(self.verdicts) == 1:
             sentences = list(self.verdicts.values())
         else:
             sentences = [f"{workload}: {said}" for workload, said in self.verdicts.items()]
         over_all = [self.summary.overall.verdict] if self.summary.overall else []
-        return "\n".join([*over_all, *sentences])
+        return "\n".join([*(answer.says for answer in self.summary.answers), *over_all, *sentences])
 
     def strategies_frame(self) -> pd.DataFrame:
         """A row for each strategy on each workload: GFLOPS, trials and seconds to the target, area, score, failures."""

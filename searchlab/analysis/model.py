@@ -150,8 +150,8 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     Attributes:
         first: The strategy that the study registered first.
         second: The strategy that it is compared with.
-        verdict: ``better`` or ``worse`` if a test over all workloads says so; ``level`` if none does and the interval
-            is within the zone of practical equivalence; ``undecided`` otherwise; ``untested`` if there is no test.
+        verdict: ``better`` or ``worse`` if a test over all workloads is significant; ``level`` if none is and the
+            interval is within the zone of practical equivalence; ``untested`` if there is no test; else ``undecided``.
         says: The answer in a sentence: effect, interval, and p on these workloads and on workloads like these.
         difference: The difference of the area, ``first`` less ``second``; its p-values are corrected for all tests of
             the report, its intervals are not.

@@ -15,11 +15,13 @@ _NAME_WIDTH = 30
 
 
 def summary_table(summary: Summary) -> list[RenderableType]:
-    """First, what a reader must know. For each workload: how fast each strategy converges (the best in bold), the
-    verdict in words, and the costs: seconds charged, by part, and failed trials. Then a table over all workloads, and
-    its verdict.
+    """The report for the terminal.
+
+    First, the answers to the registered contrasts. For each workload: how fast each strategy converges (the best in
+    bold), the verdict in words, and the costs (seconds charged, by part, and failed trials). Then a table over all
+    workloads, and its verdict.
     """
-    shown: list[RenderableType] = []
+    shown: list[RenderableType] = [Text(answer.says, "bold") for answer in summary.answers]
     for item in summary.workloads:
         words = item.words(summary.target)
         costs = measures.table(item.strategies, Shown.COSTS, **words)

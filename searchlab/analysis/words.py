@@ -21,6 +21,11 @@ def p_text(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
+def p_equals(value: float) -> str:
+    """A p-value in a sentence: "p < 0.001", "p = 0.02"."""
+    return f"p {'' if value < 0.001 else '= '}{p_text(value)}"
+
+
 def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:
     """Names in a sentence: "a, b, c and 3 more"; all of them if ``most`` is None. word: before the last of all."""
     shown = list(names[:most])

@@ -63,8 +63,8 @@ def _show_plugin(kind: Shown, name: str) -> None:
     options = kinds[kind].options_of(cls)
     table = Table("option", "default", "what it may be", box=None)
     for option, parameter in options.items():
-        default = "" if parameter.default is parameter.empty else _shown(parameter.default)
-        table.add_row(Text(option, "bold"), default, _allowed(parameter))
+        default = "" if parameter.default is parameter.empty else default_text(parameter.default)
+        table.add_row(Text(option, "bold"), default, allowed_text(parameter))
     out.print(table if options else "It has no options.")
     if kind is Shown.policy and (own := cls.traits.own_model):
         _say(f"its cost model: {COST_MODELS.named(own.cost_model)[0].name}, with the features {own.features}")
@@ -75,14 +75,16 @@ def _show_plugin(kind: Shown, name: str) -> None:
             _say(f"- {deviation}")
 
 
-def _shown(value: Any) -> str:
+def default_text(value: Any) -> str:
+    """Return the default of an option as a study file would spell it."""
     try:
         return json.dumps(value)
     except TypeError:
         return repr(value)
 
 
-def _allowed(parameter: inspect.Parameter) -> str:
+def allowed_text(parameter: inspect.Parameter) -> str:
+    """Return in words the values that an option may have; empty if it declares none."""
     from ..options import in_words
 
     if parameter.annotation is parameter.empty:

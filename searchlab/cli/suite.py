@@ -141,7 +141,7 @@ def suite_run(
     from ..measure.suite import find_suite
     from ..policy import POLICIES
     from ..suite.answer import SuiteAnswer
-    from ..suite.compare import compare, default_baselines, label_for, run_policy, suite_study
+    from ..suite.compare import compare, default_baselines, label_for, run_policy, searched, suite_study
     from ..suite.trajectories import baselines, write_trajectories
     from ..suite.uses import count_use
     from ..suite.verify import RESULT
@@ -174,6 +174,13 @@ def suite_run(
                     f"asks for one, chosen on the dev split, and the result says how many there were",
                     soft_wrap=True,
                 )
+        if unregistered := [name for name in chosen if (new.strategy, name) not in new.contrasts]:
+            notes.print(
+                f"note: the runs in {directory} began before they were registered to be compared with "
+                f"{', '.join(unregistered)}; use another --out to register this",
+                soft_wrap=True,
+            )
+        found = searched(found, new)
         comparison = compare(found, [new], shipped, study.spec.seed_list)
         if directory is None:
             summary = summarize(comparison)

@@ -1,4 +1,4 @@
-"""The contracts as checks, for the author of a policy, space or cost model.
+"""The contracts as checks, for authors of policies, spaces and cost models.
 
 ``searchlab check policy acme_policies:Bandit`` runs them on the command line, the classes of
 :mod:`searchlab.conformance.pytest` in a test suite, and the functions here anywhere::
@@ -10,16 +10,11 @@ A plug-in is given as a registered name, as ``"module:Class"``, as ``{"name": ..
 """
 
 from .check import Check, CheckFailed, NotApplicable, Outcome, run_checks, selected
-from .checks import cost_model_checks, policy_checks, space_checks
+from .costmodels import cost_model_checks
+from .policies import policy_checks
+from .spaces import space_checks
 
 __all__ = [
-    "Check",
-    "CheckFailed",
-    "NotApplicable",
-    "Outcome",
-    "cost_model_checks",
-    "policy_checks",
-    "run_checks",
-    "selected",
+    "Check", "CheckFailed", "NotApplicable", "Outcome", "cost_model_checks", "policy_checks", "run_checks", "selected",
     "space_checks",
-]
+]  # fmt: skip

@@ -1,25 +1,34 @@
-"""One named check of a plug-in: how it is run, and what it says where it fails."""
+"""One named check of a plug-in: how it runs, how it observes the plug-in, and what it reports on failure."""
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import random
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
+
+import numpy as np
 
 from ..errors import SearchlabError, described, did_you_mean
+from ..plugins import Plugin, line_of, place_in
 
 
 class CheckFailed(AssertionError):
-    """A plug-in broke a rule; the text says what was expected, what happened and where, and the likely fix."""
+    """A plug-in broke a rule. The text says what was expected, what happened and where, and the likely fix."""
 
 
 class Breach(Exception):
-    """Raised by the body of a rule: what happened, and the likely fix if the rule's own is less likely."""
+    """Raised by the body of a rule: what happened, and a fix that is likelier than the rule's own."""
 
     def __init__(self, happened: str, fix: str = "") -> None:
         super().__init__(happened)
@@ -31,27 +40,42 @@ class NotApplicable(Exception):
 
 
 class Refused(SearchlabError):
-    """A plug-in that does not take the space, workload or options it is to be checked with."""
+    """A plug-in rejects the space, workload or options that it is to be checked with."""
 
 
 class OutOfTime(BaseException):
-    """Raised in the middle of a check that does not end; no ``except Exception`` of a plug-in may stop it."""
+    """Raised inside a check that takes too long; no ``except Exception`` of a plug-in can catch it."""
 
 
-class Subject(Protocol):
-    """A plug-in that is checked, with all that it needs to be started."""
+@dataclass(frozen=True)
+class Subject:
+    """A plug-in to check, with everything needed to instantiate it, here or in another process."""
 
-    @property
-    def cls(self) -> type[Any]: ...
+    plugin: Plugin
+    cls: type[Any]
 
-    @property
-    def time_limit(self) -> float:
-        """Seconds that one check may take."""
+    seed: int
+    time_limit: float  # seconds that one check may take
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process gets no cached instance or run.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def make(self, contract: type[Any], refused: str, *args: Any, **given: Any) -> Any:
+        """Instantiate the plug-in. Raises Refused, which begins with ``refused``, and Breach for a foreign class."""
+        try:
+            instance = self.cls(*args, **given)
+        except SearchlabError as error:
+            raise Refused(f"{refused}: {error}") from error
+        if not isinstance(instance, contract):
+            fix = f"derive the class from searchlab.{contract.__name__}"
+            raise Breach(f"{self.plugin.name} creates a {type(instance).__name__}", fix)
+        return instance
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a contract. It is checked only if all rules in ``needs`` hold: without these it means nothing."""
+    """One rule of a contract. It is checked only if all rules in ``needs`` hold: otherwise it means nothing."""
 
     name: str
     expected: str
@@ -61,7 +85,7 @@ class Rule:
 
 
 def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
-    """Make a rule of a function of the subject that raises :class:`Breach`; its docstring is what is expected."""
+    """Make a rule from a function of a subject that raises :class:`Breach`; its docstring says what is expected."""
 
     def make(body: Callable[[Any], None]) -> Rule:
         expected = " ".join(inspect.cleandoc(body.__doc__ or "").split()).removesuffix(".")
@@ -72,7 +96,11 @@ def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Check:
-    """A rule and the plug-in that must keep it. Called, it raises CheckFailed if the rule is broken."""
+    """A rule, and the plug-in that must obey it.
+
+    Calling it raises CheckFailed if the rule is broken, NotApplicable if it does not apply, and SearchlabError if
+    the plug-in cannot be instantiated for the check.
+    """
 
     rule: Rule
     subject: Subject
@@ -85,7 +113,6 @@ class Check:
         return self.rule.name
 
     def __call__(self) -> None:
-        """Raises CheckFailed, NotApplicable, or SearchlabError for a plug-in that refuses to start."""
         try:
             with time_limit(self.subject.time_limit):
                 self.rule.body(self.subject)
@@ -106,7 +133,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one check went; ``text`` says why it did not pass."""
+    """The result of one check; ``text`` says why it did not pass."""
 
     name: str
     status: Literal["pass", "FAIL", "n/a", "not run"]
@@ -114,7 +141,7 @@ class Outcome:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
-    """The outcome of each check, one after another. A check is not run if it needs another that failed."""
+    """Run checks one after another, and yield their outcomes. A check that needs a failed one is not run."""
     lost: set[str] = set()
     for check in checks:
         if missing := [name for name in check.rule.needs if name in lost]:
@@ -133,7 +160,7 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
 
 
 def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
-    """The checks that ``names`` names, or all of them if it is empty. Raises SearchlabError for an unknown name."""
+    """Return the checks called ``names``, or all if it is empty. Raises SearchlabError for an unknown name."""
     known = {check.name: check for check in checks}
     for name in names:
         if name not in known:
@@ -141,29 +168,14 @@ def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
     return [check for name, check in known.items() if not names or name in names]
 
 
-# --- what a failure says ----------------------------------------------------------------------------
-
-
 def innermost(error: BaseException, cls: type[Any]) -> str:
-    """``file:line`` of the innermost frame in the package of ``cls`` or of its bases; else of the innermost frame."""
-    homes = {base.__module__.partition(".")[0] for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
-    where = "no line that is known"
-    ours = False
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        in_plugin = module.partition(".")[0] in homes and code.co_filename != __file__
-        if in_plugin or not ours:
-            where = f"{code.co_filename}:{trace.tb_lineno}"
-        ours = ours or in_plugin
-        trace = trace.tb_next
-    return where
+    """Return ``file:line`` of the innermost call in the code of ``cls``, else of the innermost call."""
+    return line_of(error, cls) or place_in(error)
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in this thread after ``seconds``, if it is the main thread: only that can be interrupted."""
+    """Raise OutOfTime after ``seconds`` in the main thread, the only one that can be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -178,3 +190,114 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, left, interval)
         signal.signal(signal.SIGALRM, handler)
+
+
+# --- observing a plug-in -----------------------------------------------------------------------------
+
+
+def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
+    """Raise Breach unless a constructor has ``fixed`` positional parameters, and options by name with defaults.
+
+    ``seed`` (required if ``seeded``) and ``cost_model`` need no default.
+    """
+    parameters = list(inspect.signature(cls).parameters.values())
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    for parameter in parameters[:fixed]:
+        if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+            raise Breach(f"its constructor takes {parameter.name!r} as {parameter}, not by position")
+    if len(parameters) < fixed:
+        raise Breach(f"its constructor is {inspect.signature(cls)}")
+    for parameter in parameters[fixed:]:
+        if parameter.kind not in by_name:
+            raise Breach(f"its constructor takes {parameter}: a misspelled option would be accepted silently")
+        if parameter.default is inspect.Parameter.empty and parameter.name not in ("seed", "cost_model"):
+            raise Breach(f"its option {parameter.name!r} has no default")
+    if seeded and "seed" not in [parameter.name for parameter in parameters]:
+        raise Breach("its constructor takes no 'seed'")
+
+
+@contextmanager
+def global_streams(seed: int) -> Iterator[None]:
+    """Seed the global random streams of Python and numpy, and restore them at the end."""
+    before = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+
+
+@contextmanager
+def global_streams_untouched() -> Iterator[None]:
+    """Raise Breach if the body draws from a global random stream, or seeds it."""
+    before = random.getstate(), repr(np.random.get_state())
+    yield
+    for name, old, new in (
+        ("random", before[0], random.getstate()),
+        ("numpy.random", before[1], repr(np.random.get_state())),
+    ):
+        if old != new:
+            raise Breach(f"it drew from the global random stream of {name}, or seeded it")
+
+
+def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:
+    """Return ``function(argument)`` as JSON data twice: from here, and from a process with other hashes and one thread.
+
+    Raises Breach if that process fails.
+    """
+    import cloudpickle
+
+    code = (
+        "import cloudpickle, json, sys\n"
+        "function, argument = cloudpickle.load(sys.stdin.buffer)\n"
+        "print('\\n' + json.dumps(function(argument)))\n"
+    )
+    hashes = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "PYTHONHASHSEED": hashes, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1",
+        },
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdin
+        process.stdin.write(cloudpickle.dumps((function, argument)))
+        process.stdin.close()
+        process.stdin = None
+        here = json.loads(json.dumps(function(argument)))
+        text, said = process.communicate()
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode:
+        lines = said.decode(errors="replace").strip().splitlines() or ["without a message"]
+        raise Breach(f"in a new process it ended with exit code {process.returncode}: {lines[-1]}")
+    return here, json.loads(text.decode().strip().rpartition("\n")[2])
+
+
+@contextmanager
+def other_clock(cls: type[Any]) -> Iterator[None]:
+    """Make the clocks of :mod:`time` run a thousand times as fast, also where the plug-in imported them by name."""
+
+    def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
+        start = clock()
+        return lambda: start + offset + (clock() - start) * 1000
+
+    quick: dict[int, Callable[[], float]] = {}
+    for name in ("time", "monotonic", "perf_counter", "process_time"):
+        for clock, offset in ((getattr(time, name), 1e6), (getattr(time, f"{name}_ns"), 10**15)):
+            quick[id(clock)] = faster(clock, offset)
+    home = cls.__module__.partition(".")[0]
+    modules = [time, *(module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home)]
+    clocks = [(module, key, value) for module in modules for key, value in vars(module).items() if id(value) in quick]
+    for module, key, value in clocks:
+        setattr(module, key, quick[id(value)])
+    try:
+        yield
+    finally:
+        for module, key, value in clocks:
+            setattr(module, key, value)

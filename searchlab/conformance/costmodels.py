@@ -1,4 +1,4 @@
-"""The rules of :class:`~searchlab.costmodel.CostModel`, one small function each."""
+"""The checks of a cost model: the rules of :class:`~searchlab.costmodel.CostModel`, one small function each."""
 
 from __future__ import annotations
 
@@ -7,16 +7,42 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Floats, Ints
-from .check import Breach, rule
-from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
-from .subjects import CostModelSubject
+from ..costmodel import COST_MODELS, CostModel
+from ..plugins import PluginSpec
+from .check import (
+    Breach,
+    Check,
+    Subject,
+    check_constructor,
+    global_streams,
+    global_streams_untouched,
+    in_two_processes,
+    rule,
+)  # fmt: skip
 
 RUNS = ("signature", "starts", "learns")
 STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")
 
 
+class CostModelSubject(Subject):
+    """A cost model."""
+
+    def start(self) -> CostModel:
+        """Instantiate the model. Raises Refused if it rejects the options."""
+        refused = f"cost model {self.plugin.name!r} rejects its options"
+        model: CostModel = self.make(CostModel, refused, seed=self.seed, **self.plugin.options)
+        return model
+
+    def trained(self, n: int = 100) -> tuple[CostModel, Floats]:
+        """Instantiate the model and train it on ``n`` rows of :func:`data`; return it with their features."""
+        instance = self.start()
+        features, scores = data(n)
+        instance.fit(features, scores, one_task(features))
+        return instance, features
+
+
 def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
-    """Features with a tenth of NaN in them, and scores in [0, 1] that follow the first two, a fifth of them 0."""
+    """Return features (n, d), 10 % NaN, and scores (n,) in [0, 1] that depend on two of them, 20 % of them 0."""
     rng = np.random.default_rng(seed)
     features = rng.random((n, max(d, 2)))
     scores = (features[:, 0] + features[:, 1] * (features[:, 0] > 0.5)) / 2
@@ -26,7 +52,7 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
 
 
 def predicted(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> Floats:
-    """The predictions of a fresh model, trained on the data, for these and for 20 rows that it never saw."""
+    """Train a new model on the data, and return its predictions for these and for 20 new rows."""
     with global_streams(0):
         instance = model.start()
         instance.fit(features, scores, one_task(features) if groups is None else groups)
@@ -39,51 +65,47 @@ def one_task(features: Floats) -> Ints:
 
 @rule("give every option a default, take no *args or **kwargs: def __init__(self, *, seed, rounds=100)")
 def signature(model: CostModelSubject) -> None:
-    """The constructor takes (*, seed, and options by name, each with a default)."""
+    """The constructor takes seed and options by keyword, each option with a default."""
     check_constructor(model.cls, 0, seeded=True)
 
 
-@rule("look at the line")
+@rule("see the line that is named")
 def starts(model: CostModelSubject) -> None:
-    """It starts."""
+    """It can be instantiated."""
     model.start()
 
 
-@rule("look at the line; features are (n, d), scores and groups (n,)", ["starts"])
+@rule("see the line that is named; features are (n, d), scores and groups (n,)", ["starts"])
 def learns(model: CostModelSubject) -> None:
     """It learns from a hundred trials of one task, and predicts."""
     predicted(model, *data(100))
 
 
-@rule("give one number a row, as float64: return np.asarray(..., dtype=np.float64).reshape(len(features))", RUNS)
+@rule("return one float64 per row: return np.asarray(..., dtype=np.float64).reshape(len(features))", RUNS)
 def shape(model: CostModelSubject) -> None:
-    """predict gives an array of floats of shape (n,)."""
+    """predict returns an array of floats of shape (n,)."""
     with global_streams(0):
-        instance = model.start()
-        features, scores = data(100)
-        instance.fit(features, scores, one_task(features))
+        instance, features = model.trained()
         for count in (100, 7, 1):
             scored: Any = instance.predict(features[:count])
             if not isinstance(scored, np.ndarray) or scored.shape != (count,) or scored.dtype.kind != "f":
                 is_array = isinstance(scored, np.ndarray)
                 form = f"{scored.dtype} of shape {scored.shape}" if is_array else type(scored).__name__
-                raise Breach(f"for {count} rows it gives {form}")
+                raise Breach(f"for {count} rows it returns {form}")
 
 
-@rule("return np.zeros(0) where features has no row", [*RUNS, "shape"])
+@rule("return np.zeros(0) if features has no row", [*RUNS, "shape"])
 def nothing_to_predict(model: CostModelSubject) -> None:
-    """predict gives no scores for no rows."""
+    """predict returns no scores for no rows."""
     with global_streams(0):
-        instance = model.start()
-        features, scores = data(50)
-        instance.fit(features, scores, one_task(features))
+        instance, features = model.trained(50)
         if len(scored := instance.predict(features[:0])):
-            raise Breach(f"it gives {len(scored)} scores")
+            raise Breach(f"it returns {len(scored)} scores")
 
 
-@rule("clip what may overflow, and divide by nothing that may be 0", RUNS)
+@rule("clip what may overflow, and guard divisions by 0", RUNS)
 def finite(model: CostModelSubject) -> None:
-    """Its predictions are finite, also for rows that it never saw."""
+    """Its predictions are finite, for new rows too."""
     _check_finite(model, *data(100))
 
 
@@ -94,44 +116,44 @@ def few_rows(model: CostModelSubject) -> None:
         _check_finite(model, *data(count))
 
 
-@rule("predict that label; divide by no spread of the scores", [*RUNS, "finite"])
+@rule("predict that score; do not divide by the spread of the scores", [*RUNS, "finite"])
 def constant_scores(model: CostModelSubject) -> None:
     """It learns from trials that were all equally fast."""
     features, _ = data(40)
     _check_finite(model, features, np.full(40, 1.0))
 
 
-@rule("predict 0; divide by no maximum or sum of the scores", [*RUNS, "finite"])
+@rule("predict 0; do not divide by the maximum or the sum of the scores", [*RUNS, "finite"])
 def all_failed(model: CostModelSubject) -> None:
     """It learns from trials that all failed, whose scores are 0."""
     features, _ = data(40)
     _check_finite(model, features, np.zeros(40))
 
 
-@rule("fill NaN in with the mean of its column, and 0 where a column has nothing else", [*RUNS, "finite"])
+@rule("replace NaN by the mean of its column, or by 0 if the whole column is NaN", [*RUNS, "finite"])
 def nan_features(model: CostModelSubject) -> None:
-    """It learns from features that are NaN, a whole column or all of them."""
+    """It learns from features of which a column, or all, are NaN."""
     features, scores = data(40)
     features[:, 2] = np.nan
     _check_finite(model, features, scores)
     _check_finite(model, np.full((40, 3), np.nan), scores)
 
 
-@rule("divide by no spread of a column", [*RUNS, "finite"])
+@rule("do not divide by the spread of a column", [*RUNS, "finite"])
 def constant_features(model: CostModelSubject) -> None:
     """It learns from features that are all the same."""
     _check_finite(model, np.ones((40, 3)), data(40)[1])
 
 
-@rule("predict the mean of the scores where features has no column: a space may have no knob", [*RUNS, "finite"])
+@rule("predict the mean of the scores if features has no column: a space may have no knob", [*RUNS, "finite"])
 def no_columns(model: CostModelSubject) -> None:
-    """It learns from features without a column."""
+    """It learns from features without columns."""
     _check_finite(model, np.empty((5, 0)), np.array([0.0, 0.2, 0.5, 1.0, 1.0]))
 
 
-@rule("compare trials of one group with each other only; one may have a single row, or equal scores", [*RUNS, "finite"])
+@rule("compare trials within a group only; a group may have a single row, or equal scores", [*RUNS, "finite"])
 def several_tasks(model: CostModelSubject) -> None:
-    """It learns from several tasks at once, the groups, one of them with a single trial and one that all failed."""
+    """It learns from several tasks (groups) at once, one with a single trial and one in which all trials failed."""
     features, scores = data(61)
     scores[40:60] = 0.0
     _check_finite(model, features, scores, np.repeat([0, 1, 2], [40, 20, 1]))
@@ -144,15 +166,15 @@ def _check_finite(model: CostModelSubject, features: Floats, scores: Floats, gro
         raise Breach(f"trained on features of shape {features.shape}, it predicts {told}")
 
 
-@rule("pass the seed on to whatever draws, and use one thread where the order of sums matters", RUNS)
+@rule("pass the seed on to everything random, and use one thread where the order of sums matters", RUNS)
 def same_seed(model: CostModelSubject) -> None:
     """The same data and seed give the same predictions."""
     _check_same(predicted(model, *data(100)), predicted(model, *data(100)), "trained again it predicts")
 
 
-@rule("start afresh in fit", [*RUNS, "same-seed", "global-random-state"])
+@rule("reset the model in fit", [*RUNS, "same-seed", "global-random-state"])
 def forgets(model: CostModelSubject) -> None:
-    """fit forgets the data of an earlier fit."""
+    """fit discards the data of earlier fits."""
     features, scores = data(100)
     with global_streams(0):
         once, twice = model.start(), model.start()
@@ -163,22 +185,20 @@ def forgets(model: CostModelSubject) -> None:
 
 
 @rule(
-    "predict row by row: no statistics of the rows that happen to be predicted together", [*RUNS, "shape", "same-seed"]
+    "predict each row by itself: no statistics of the rows that are predicted together", [*RUNS, "shape", "same-seed"]
 )
 def a_row_alone(model: CostModelSubject) -> None:
     """The prediction for a row does not depend on the other rows."""
-    features, scores = data(100)
     with global_streams(0):
-        instance = model.start()
-        instance.fit(features, scores, one_task(features))
+        instance, features = model.trained()
         together = instance.predict(features)
         _check_same(together[10:20], instance.predict(features[10:20]), "asked for ten rows alone, it predicts", 1e-6)
         _check_same(together[::-1], instance.predict(features[::-1]), "asked in another order, it predicts", 1e-6)
 
 
-@rule("copy before changing: features = np.nan_to_num(features), not copy=False", RUNS)
+@rule("copy arrays before changing them: features = np.nan_to_num(features), not copy=False", RUNS)
 def leaves_its_input(model: CostModelSubject) -> None:
-    """It does not change the arrays that it is given."""
+    """It does not change its arguments."""
     features, scores = data(100)
     groups = one_task(features)
     before = {"features": features.copy(), "scores": scores.copy(), "groups": groups.copy()}
@@ -191,20 +211,18 @@ def leaves_its_input(model: CostModelSubject) -> None:
             raise Breach(f"it changed {name}")
 
 
-@rule("draw from a stream of your own: np.random.default_rng(seed)", [*RUNS, "same-seed"])
+@rule("draw from your own generator: np.random.default_rng(seed)", [*RUNS, "same-seed"])
 def global_random_state(model: CostModelSubject) -> None:
-    """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
-    features, scores = data(100)
+    """It neither draws from the global random streams of Python and numpy, nor seeds them."""
     scored = []
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
-            instance = model.start()
-            instance.fit(features, scores, one_task(features))
+            instance, features = model.trained()
             scored.append(instance.predict(features))
-    _check_same(scored[0], scored[1], "when the global random streams start elsewhere, it predicts")
+    _check_same(scored[0], scored[1], "with other global random streams, it predicts")
 
 
-@rule("use one thread, or a sum that does not depend on their number; go through no set", STEADY)
+@rule("use one thread, or sums that do not depend on their number; do not iterate over sets", STEADY)
 def every_process(model: CostModelSubject) -> None:
     """Its predictions are the same in every process, on any number of threads."""
     first, second = in_two_processes(_predictions, model)
@@ -216,13 +234,13 @@ def _predictions(model: CostModelSubject) -> list[float]:
 
 
 def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0) -> None:
-    """Raise Breach where predictions differ; by more than ``tolerance``, where the order of sums may be another."""
+    """Raise Breach if predictions differ by more than ``tolerance``."""
     if before.shape != after.shape:
         raise Breach(f"{when} {after.shape} scores, not {before.shape}")
     off = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
     if (off > tolerance).any():
         row = int(np.argmax(off))
-        raise Breach(f"{when} {after[row]} of row {row}, not {before[row]}")
+        raise Breach(f"{when} {after[row]} for row {row}, not {before[row]}")
 
 
 RULES = (
@@ -230,3 +248,19 @@ RULES = (
     constant_features, no_columns, several_tasks, leaves_its_input, same_seed, global_random_state, forgets,
     a_row_alone, every_process,
 )  # fmt: skip
+
+
+def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:
+    """Return the checks of a cost model, in order.
+
+    Args:
+        plugin: The cost model.
+        seed: Its seed.
+
+    Raises:
+        SearchlabError: If there is no such plug-in or option.
+    """
+    named, cls = COST_MODELS.named(plugin)
+    COST_MODELS.check_options(named.name, cls, named.options)
+    subject = CostModelSubject(named, cls, seed, 120.0)
+    return [Check(rule, subject) for rule in RULES]

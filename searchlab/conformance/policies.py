@@ -1,62 +1,123 @@
-"""The rules of :class:`~searchlab.policy.Policy`, one small function each."""
+"""The checks of a policy: the rules of :class:`~searchlab.policy.Policy`, one small function each."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidConfig
-from ..policy import Policy
+from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
+from ..costmodel.features import make_features
+from ..errors import InvalidConfig, SearchlabError
+from ..plugins import Plugin, PluginSpec
+from ..policy import POLICIES, Policy, Traits
 from ..records import Trial
 from ..space import Config
-from .check import Breach, NotApplicable, rule
-from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes, other_clock
-from .subjects import PolicySubject
+from ..target import Target, resolve_target
+from ..workload import Workload, parse_workload
+from . import toys
+from .check import (
+    Breach,
+    Check,
+    NotApplicable,
+    Subject,
+    check_constructor,
+    global_streams,
+    global_streams_untouched,
+    in_two_processes,
+    other_clock,
+    rule,
+)  # fmt: skip
+from .spaces import SpaceSubject
 from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, timed, trials_of
+
+TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
+"""Workloads for which a space may be small enough to exhaust it."""
+FEW = 300
+"""The most configs of a space that a policy must exhaust."""
+
+
+@dataclass(frozen=True)
+class PolicySubject(Subject):
+    """A policy, with the spaces to check it in, and the cost model that it gets if it takes one."""
+
+    spaces: Mapping[str, SpaceSubject]
+    small: Mapping[str, SpaceSubject]  # those that it must exhaust
+    cost_model: Plugin
+    features: str
+
+    @property
+    def traits(self) -> Traits:
+        # A class that is no Policy declares nothing; another check reports it.
+        return self.cls.traits if issubclass(self.cls, Policy) else Traits()
+
+    def start(self, where: SpaceSubject, seed: int | None = None) -> Policy:
+        """Instantiate the policy. Raises Refused if it rejects the space or the options."""
+        seed = self.seed if seed is None else seed
+        options = dict(self.plugin.options)
+        if self.traits.takes_cost_model:
+            model = make_cost_model(self.cost_model, seed)
+            options["cost_model"] = BoundCostModel(model, make_features(self.features, where.space))
+        refused = (
+            f"policy {self.plugin.name!r} cannot start in space {where.plugin.name!r} (if it supports certain spaces "
+            f"only, name one, as in: --space sketch --workload gemm:64x64x64)"
+        )
+        policy: Policy = self.make(Policy, refused, where.space, seed=seed, **options)
+        return policy
+
+    def run(self, where: SpaceSubject, cost: Cost = flaky, *, seed: int | None = None, trials: int = 32) -> list[Trial]:
+        """Run a new policy in batches of eight. Each run seeds the global random streams alike."""
+        with global_streams(0):
+            return run(self.start(where, seed), cost, trials)
+
+    @cached_property
+    def runs(self) -> dict[str, list[Trial]]:
+        """An ordinary run in each of ``spaces``."""
+        return {name: self.run(where) for name, where in self.spaces.items()}
+
 
 RUNS = ("signature", "starts", "runs")
 WARM = (*RUNS, "warm-start")
 STEADY = (*RUNS, "same-seed", "global-random-state")
 
-NUDGE = "give every option a default, take no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)"
 
-
-@rule(NUDGE)
+@rule("give every option a default, take no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)")
 def signature(policy: PolicySubject) -> None:
-    """The constructor takes (space, *, seed, and options by name, each with a default)."""
+    """The constructor takes space, and by keyword seed and options, each option with a default."""
     check_constructor(policy.cls, 1, seeded=True)
     if "cost_model" in inspect.signature(policy.cls).parameters and not policy.traits.takes_cost_model:
         raise Breach(
-            "its constructor takes a cost_model, which it does not declare, and so is not given",
+            "its constructor takes a cost_model, but the class does not declare it, and so gets none",
             "declare it: class Mine(NeverTwice, takes_cost_model=True)",
         )
 
 
-@rule("look at the line; a space may have a single config, and even no knob at all")
+@rule("see the line that is named; a space may have a single config, and even no knob")
 def starts(policy: PolicySubject) -> None:
-    """It starts in every space."""
+    """It can be instantiated in every space."""
     for where in (*policy.spaces.values(), *policy.small.values()):
         policy.start(where)
 
 
-@rule("look at the line; ask(n) gives a list of configs, tell(trials) takes a list of trials", ["starts"])
+@rule("see the line that is named; ask(n) returns a list of configs, tell(trials) takes a list of trials", ["starts"])
 def runs(policy: PolicySubject) -> None:
-    """It asks and is told, batch after batch."""
+    """It proposes and learns, batch after batch."""
     for name, trials in policy.runs.items():
         if not trials:
             raise Breach(
-                f"its first ask in space {policy.spaces[name].plugin.name!r} was empty, which says that nothing is left"
+                f"its first ask in space {policy.spaces[name].plugin.name!r} returned nothing, which ends a run"
             )
 
 
 @rule("make configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", RUNS)
 def members(policy: PolicySubject) -> None:
-    """Every proposal is a Config that its space holds, and that a log can hold."""
+    """Every proposal is a Config, a member of its space, and plain JSON."""
     for name, trials in policy.runs.items():
         space = policy.spaces[name].space
         for trial in trials:
@@ -70,23 +131,23 @@ def members(policy: PolicySubject) -> None:
             try:
                 json.dumps(config.to_json())
             except TypeError as error:
-                raise Breach(f"it proposed {config}, which no log can hold: {error}") from None
+                raise Breach(f"it proposed {config}, which a log cannot hold: {error}") from None
 
 
-@rule("cut the batch off at n: list(islice(proposals, n)); and give [] where n is 0", RUNS)
+@rule("cut the batch off at n: list(islice(proposals, n)); return [] if n is 0", RUNS)
 def batch_size(policy: PolicySubject) -> None:
-    """ask(n) gives at most n configs."""
+    """ask(n) returns at most n configs."""
     for n in (8, 1, 0, 40, 7):
         instance = policy.start(policy.spaces["large"])
         for _ in range(2):
             got = len(instance.ask(n))
             if got > n:
-                raise Breach(f"ask({n}) gave {got}")
+                raise Breach(f"ask({n}) returned {got}")
 
 
-@rule("keep what was proposed and told in a set, or derive from searchlab.NeverTwice, which does", RUNS)
+@rule("remember what was proposed and told in a set, or derive from searchlab.NeverTwice, which does", RUNS)
 def no_repeats(policy: PolicySubject) -> None:
-    """It never proposes a config twice, also before it is told the first trial of it."""
+    """It never proposes a config twice, even before it is told the first trial."""
     for trials in policy.runs.values():
         _check_repeats([trial.config for trial in trials])
     for where in policy.spaces.values():
@@ -98,50 +159,50 @@ def _check_repeats(configs: Sequence[Config]) -> None:
     first: dict[Config, int] = {}
     for number, config in enumerate(configs):
         if config in first:
-            raise Breach(f"proposal {number} was proposal {first[config]} again: {config.to_json()}")
+            raise Breach(f"proposal {number} repeats proposal {first[config]}: {config.to_json()}")
         first[config] = number
 
 
-@rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() differs every time', RUNS)
+@rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() always differs', RUNS)
 def same_seed(policy: PolicySubject) -> None:
     """The same seed and measurements give the same proposals."""
     for name, where in policy.spaces.items():
         _check_same(policy.runs[name], policy.run(where), "with the same seed")
 
 
-@rule("seed the random stream with the seed given; if it truly changes nothing, declare uses_seed=False", STEADY)
+@rule("seed the random stream with the given seed; if the policy is not random, declare uses_seed=False", STEADY)
 def other_seed(policy: PolicySubject) -> None:
-    """Another seed gives other proposals, unless the class declares uses_seed=False."""
+    """Another seed leads to other proposals, unless the class declares uses_seed=False."""
     first = _configs(policy.runs["large"])
     others = [_configs(policy.run(policy.spaces["large"], seed=policy.seed + i)) for i in (1, 2)]
     differs = any(other != first for other in others)
     if policy.traits.uses_seed and not differs:
         raise Breach(f"the first {len(first)} proposals are the same from three seeds")
     if not policy.traits.uses_seed and differs:
-        raise Breach("it declares uses_seed=False, and its proposals differ with the seed", "leave uses_seed out")
+        raise Breach("it declares uses_seed=False, but its proposals depend on the seed", "leave uses_seed out")
 
 
-@rule('draw from a stream of your own: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
+@rule('draw from your own generator: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
 def global_random_state(policy: PolicySubject) -> None:
-    """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
+    """It neither draws from the global random streams of Python and numpy, nor seeds them."""
     where = policy.spaces["large"]
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
             trials = run(policy.start(where), flaky, 32)
-        _check_same(policy.runs["large"], trials, "when the global random streams start elsewhere")
+        _check_same(policy.runs["large"], trials, "with other global random streams")
 
 
-@rule("bound the search by steps, not by seconds; take no seed and no decision from the time", STEADY)
+@rule("limit the search by steps, not by seconds; derive no seed and no decision from the time", STEADY)
 def clock(policy: PolicySubject) -> None:
     """Its proposals do not depend on the clock."""
     with other_clock(policy.cls):
         trials = policy.run(policy.spaces["large"])
-    _check_same(policy.runs["large"], trials, "on a clock that is a thousand times as fast")
+    _check_same(policy.runs["large"], trials, "with a clock that runs a thousand times as fast")
 
 
-@rule("sort sets before going through them, or use a dict for its order; sum in one thread", STEADY)
+@rule("sort sets before iterating over them, or use a dict for its order; sum in one thread", STEADY)
 def every_process(policy: PolicySubject) -> None:
-    """Its proposals are the same in every process, whatever strings hash to and on any number of threads."""
+    """Its proposals are the same in every process, for any hash seed and number of threads."""
     first, second = in_two_processes(_proposals, policy)
     if first != second:
         number = next(i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
@@ -153,14 +214,14 @@ def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
 
 
 @rule(
-    "seed the stream of each ask anew, from the seed and how many are told, and keep nothing of an ask; "
-    "if it must know which trials were asked for together, declare it: class Mine(NeverTwice, needs_asks=True)",
+    "seed each ask from the seed and the number of trials told, and keep no state from an ask; "
+    "if it must know which trials were proposed together, declare it: class Mine(NeverTwice, needs_asks=True)",
     [*STEADY, "warm-start"],
 )
 def state_is_what_was_told(policy: PolicySubject) -> None:
-    """A policy that was only told the trials goes on like the policy that proposed them, in batches of any size."""
+    """A policy that was only told the trials, in batches of any size, continues like the one that proposed them."""
     if policy.traits.needs_asks:
-        raise NotApplicable("it declares needs_asks=True: it resumes by being asked again, and same-seed checks that")
+        raise NotApplicable("it declares needs_asks=True: it resumes by repeating its asks, which same-seed checks")
     for name, where in policy.spaces.items():
         lived = policy.start(where)
         trials = run(lived, flaky, 32)
@@ -174,16 +235,16 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
                 again = list(other.ask(8))
                 if again != asked:
                     other_first = _first_other(again, asked)
-                    raise Breach(f"told {len(trials)} trials of space {name!r} {how}, it goes on with {other_first}")
+                    raise Breach(f"told {len(trials)} trials of space {name!r} {how}, it continues with {other_first}")
             told = trials_of(asked, flaky, len(trials))
             for instance in (lived, at_once, singly):
                 instance.tell(list(told))
             trials += told
 
 
-@rule("copy what is to be changed: self.trials += trials, not self.trials = trials", RUNS)
+@rule("copy lists before changing them: self.trials += trials, not self.trials = trials", RUNS)
 def leaves_what_it_is_told(policy: PolicySubject) -> None:
-    """The lists and records that it is told stay as they are."""
+    """It does not change the lists and records that it is told."""
     instance = policy.start(policy.spaces["large"])
     told: list[tuple[list[Trial], list[Trial]]] = []
     for batch in range(4):
@@ -192,12 +253,12 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
         instance.tell(trials)
         for trials, before in told:
             if trials != before:
-                raise Breach(f"a list of {len(before)} trials that it was told has changed since: it has {len(trials)}")
+                raise Breach(f"it changed a list of {len(before)} trials that it was told: it now has {len(trials)}")
 
 
-@rule("accept every trial in warm_start, which tells them by default; and do not propose them again", RUNS)
+@rule("accept every trial in warm_start, which tells them by default, and do not propose them again", RUNS)
 def warm_start(policy: PolicySubject) -> None:
-    """It starts from the trials of another run, and does not propose them again."""
+    """It learns from the trials of another run, and does not propose them again."""
     for where in policy.spaces.values():
         known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
         instance = policy.start(where)
@@ -205,14 +266,14 @@ def warm_start(policy: PolicySubject) -> None:
         left = where.space.size(64)
         trials = run(instance, flaky, 24)
         if not trials and (left is None or left > len(known)) and not policy.traits.stops:
-            raise Breach(f"started from {len(known)} trials of a space that has more, it proposes nothing")
+            raise Breach(f"after a warm start with {len(known)} trials of a larger space, it proposes nothing")
         if again := {trial.config for trial in trials} & {trial.config for trial in known}:
-            raise Breach(f"it proposes a config that it started from: {next(iter(again)).to_json()}")
+            raise Breach(f"it proposes a config of its warm start: {next(iter(again)).to_json()}")
 
 
-@rule("learn from what warm_start is given and the seed alone: a resumed run starts again", [*STEADY, "warm-start"])
+@rule("let a warm start depend on its trials and the seed only: a resumed run repeats it", [*STEADY, "warm-start"])
 def same_warm_start(policy: PolicySubject) -> None:
-    """The same seed and warm start give the same proposals, and the list that it starts from stays as it is."""
+    """The same seed and warm start give the same proposals; the list of trials is not changed."""
     where = policy.spaces["large"]
     known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
     runs = []
@@ -221,14 +282,14 @@ def same_warm_start(policy: PolicySubject) -> None:
         instance = policy.start(where)
         instance.warm_start(given)
         if given != known:
-            raise Breach(f"the list of {len(known)} trials that it starts from has changed: it has {len(given)}")
+            raise Breach(f"it changed the list of {len(known)} trials of its warm start: it now has {len(given)}")
         runs.append(run(instance, flaky, 24))
     _check_same(runs[0], runs[1], "after the same warm start")
 
 
-@rule("leave out trials whose config is not in the space (searchlab.NeverTwice does): another log may hold some", WARM)
+@rule("skip trials whose config is not in the space (searchlab.NeverTwice does): another log may have some", WARM)
 def foreign_trials(policy: PolicySubject) -> None:
-    """It goes on after trials whose configs its space does not hold."""
+    """It continues after trials whose configs are not in its space."""
     for where in policy.spaces.values():
         own = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
         strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
@@ -238,15 +299,15 @@ def foreign_trials(policy: PolicySubject) -> None:
         run(instance, smooth, 24)
 
 
-@rule("keep to random configs while nothing has succeeded (or declare stops=True); the cost of a failure is inf", RUNS)
+@rule("propose random configs until one succeeds (or declare stops=True); a failure costs inf", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
-    """It goes on when every trial fails."""
+    """It continues if every trial fails."""
     _check_goes_on(policy, all_invalid)
 
 
-@rule("divide by no spread of costs, which may be 0", RUNS)
+@rule("do not divide by the spread of costs, which may be 0", RUNS)
 def all_is_equal(policy: PolicySubject) -> None:
-    """It goes on when every trial takes the same time."""
+    """It continues if every trial takes the same time."""
     _check_goes_on(policy, all_equal)
 
 
@@ -259,14 +320,14 @@ def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
 
 
 @rule(
-    "fill the batch with space.sample_new(rng, n, seen), which finds what is left, and give [] if that is nothing; "
-    "if the strategy ends before, declare it: class Mine(NeverTwice, stops=True)",
+    "fill the batch with space.sample_new(rng, n, seen), which finds what is left, and return [] if nothing is; "
+    "if the strategy ends earlier, declare it: class Mine(NeverTwice, stops=True)",
     RUNS,
 )
 def exhausts(policy: PolicySubject) -> None:
-    """It proposes every config of a small space, unless the class declares stops=True, and then nothing."""
+    """It proposes every config of a small space (unless the class declares stops=True), then nothing."""
     if not policy.small:
-        raise NotApplicable("the space has too many configs even of the smallest workloads")
+        raise NotApplicable("the space has too many configs even for the smallest workloads")
     for where in policy.small.values():
         everything = list(where.space.enumerate())
         instance = policy.start(where)
@@ -274,7 +335,7 @@ def exhausts(policy: PolicySubject) -> None:
         asked, empty = 0, 0
         while empty < 2:
             if asked > 4 * len(everything):
-                raise Breach(f"the space has {len(everything)} configs; it has proposed {asked}, and goes on")
+                raise Breach(f"the space has {len(everything)} configs; it has proposed {asked}, and continues")
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
             instance.tell(trials_of(batch, flaky, asked))
@@ -285,9 +346,9 @@ def exhausts(policy: PolicySubject) -> None:
             raise Breach(f"it left out {len(missing)} of {len(everything)} configs, the first {missing[0].to_json()}")
 
 
-@rule("learn from each trial once, when it is told, or from a bounded number of them", WARM)
+@rule("learn from each trial once, when it is told, or from a bounded number of trials", WARM)
 def bounded_time(policy: PolicySubject) -> None:
-    """A tell and an ask after four times as many trials take at most sixteen times as long."""
+    """After four times as many trials, tell and ask take at most sixteen times as long."""
     where = policy.spaces["large"]
     configs = where.space.sample_new(np.random.default_rng(3), 256, ())
     known = trials_of(configs, flaky)
@@ -299,7 +360,7 @@ def bounded_time(policy: PolicySubject) -> None:
 
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
-    """CPU seconds of the quickest of three steps. Other processes do not change CPU time."""
+    """Return the CPU seconds of the fastest of three steps."""
     policy.warm_start(known)
     seconds = []
     for step in range(3):
@@ -332,3 +393,57 @@ def _first_other(these: Sequence[Config], those: Sequence[Config]) -> str:
         if this != that:
             return f"{this.to_json()}, not {that.to_json()}, as number {number}"
     return f"{len(these)} configs, not {len(those)}"
+
+
+def policy_checks(
+    plugin: PluginSpec,
+    *,
+    space: PluginSpec | None = None,
+    workload: str | Workload | None = None,
+    target: str | Target = "native",
+    cost_model: PluginSpec | None = None,
+    features: str | None = None,
+    seed: int = 0,
+    time_limit: float = 120.0,
+) -> list[Check]:
+    """Return the checks of a policy, in order.
+
+    Args:
+        plugin: The policy.
+        space: Where to check a policy that supports certain spaces only. By default it is checked in toy spaces, and
+            nothing is scheduled, built or run.
+        workload: The workload of ``space``; by default the first of seven that the space supports.
+        target: The target of ``space``.
+        cost_model: The cost model for a policy that takes one; by default its own, else ``xgboost``.
+        features: The features of the cost model; by default its own, else ``knob``.
+        seed: The seed of the policy.
+        time_limit: Seconds after which a check fails.
+
+    Raises:
+        SearchlabError: If there is no such plug-in, option, workload or target.
+    """
+    named, cls = POLICIES.named(plugin)
+    POLICIES.check_options(named.name, cls, named.options)
+    traits = cls.traits if issubclass(cls, Policy) else Traits()
+    model, features = traits.model(cost_model, features)
+    if space is None:
+        kinds = (toys.Large, toys.Dependent, toys.Small, toys.One, toys.Bare)
+        known = {kind.__name__.lower(): SpaceSubject.of(kind, toys.WORKLOAD, toys.TARGET) for kind in kinds}
+        spaces = {name: known[name] for name in ("large", "dependent")}
+        small = {name: known[name] for name in known if name != "large"}
+    else:
+        given = SpaceSubject.supported(space, workload, resolve_target(target), seed)
+        spaces, small = {"large": given}, _small(space, given)
+    subject = PolicySubject(named, cls, seed, time_limit, spaces, small, COST_MODELS.named(model)[0], features)
+    return [Check(rule, subject) for rule in RULES]
+
+
+def _small(space: PluginSpec, given: SpaceSubject) -> dict[str, SpaceSubject]:
+    """Return the given space if it is small, else the space for the first tiny workload for which it is."""
+    for subject in (given, *(SpaceSubject.of(space, parse_workload(text), given.target) for text in TINY)):
+        try:
+            if (size := subject.space.size(FEW)) is not None and size <= FEW:
+                return {str(subject.workload): subject}
+        except SearchlabError:
+            continue
+    return {}

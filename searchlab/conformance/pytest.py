@@ -1,4 +1,4 @@
-"""The checks as classes for pytest, to inherit from in the tests of a plug-in::
+"""The checks as classes for pytest, to derive the tests of a plug-in from::
 
 from searchlab.conformance.pytest import PolicyTests
 
@@ -14,10 +14,12 @@ import pytest
 
 from ..plugins import PluginSpec
 from .check import Check, NotApplicable, Rule
-from .checks import cost_model_checks, policy_checks, space_checks
 from .costmodels import RULES as COST_MODEL_RULES
+from .costmodels import cost_model_checks
 from .policies import RULES as POLICY_RULES
+from .policies import policy_checks
 from .spaces import RULES as SPACE_RULES
+from .spaces import space_checks
 
 
 class _Tests:
@@ -35,7 +37,7 @@ class _Tests:
 
     @classmethod
     def _hold(cls, name: str) -> None:
-        if "_checks" not in vars(cls):  # made once for a class, because checks share the runs of the plug-in
+        if "_checks" not in vars(cls):  # once for a class: its checks share the runs of the plug-in
             cls._checks = {check.name: check for check in cls.checks()}
         try:
             cls._checks[name]()
@@ -48,7 +50,7 @@ def _each(rules: tuple[Rule, ...]) -> pytest.MarkDecorator:
 
 
 class PolicyTests(_Tests):
-    """A policy. The class variables are the arguments of :func:`~searchlab.conformance.policy_checks`."""
+    """The checks of a policy. Class variables are the arguments of :func:`~searchlab.conformance.policy_checks`."""
 
     space: ClassVar[PluginSpec | None] = None
     workload: ClassVar[str | None] = None
@@ -69,7 +71,7 @@ class PolicyTests(_Tests):
 
 
 class SpaceTests(_Tests):
-    """A space, for ``workload`` on ``target``."""
+    """The checks of a space. Class variables are the arguments of :func:`~searchlab.conformance.space_checks`."""
 
     workload: ClassVar[str | None] = None
     target: ClassVar[str] = "native"
@@ -84,7 +86,7 @@ class SpaceTests(_Tests):
 
 
 class CostModelTests(_Tests):
-    """A cost model."""
+    """The checks of a cost model."""
 
     @classmethod
     def checks(cls) -> list[Check]:

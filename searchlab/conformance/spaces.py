@@ -1,10 +1,12 @@
-"""The rules of :class:`~searchlab.space.Space`, one small function each."""
+"""The checks of a space: the rules of :class:`~searchlab.space.Space`, one small function each."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +15,22 @@ import numpy as np
 from ..errors import InvalidConfig, UnsupportedWorkload, described, last_line
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
-from ..space import Config, Knob, ProductSpace, Space, Value
-from ..target import Target
-from ..workload import parse_workload
-from .check import Breach, NotApplicable, innermost, rule
-from .probes import check_constructor, global_streams, global_streams_untouched, in_two_processes
-from .subjects import SpaceSubject
+from ..plugins import PluginSpec
+from ..space import SPACES, Config, Knob, ProductSpace, Space, Value
+from ..target import Target, resolve_target
+from ..workload import Workload, parse_workload
+from .check import (
+    Breach,
+    Check,
+    NotApplicable,
+    Subject,
+    check_constructor,
+    global_streams,
+    global_streams_untouched,
+    in_two_processes,
+    innermost,
+    rule,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -27,7 +39,68 @@ WORKLOADS = (
     "gemm:64x64x64", "gemm:37x53x29:bias:relu", "gemm:32x64x16:float64", "gemm:1x1x1",
     "conv2d:1x9x9x16x8x3x3:p1:bias:relu", "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1", "conv2d:1x5x5x32x16x1x1",
 )  # fmt: skip
-"""Workloads that a space is tried on. It takes some of them, and raises UnsupportedWorkload for the others."""
+"""Workloads that a space is tried on; it raises UnsupportedWorkload for those that it does not support."""
+
+
+@dataclass(frozen=True)
+class SpaceSubject(Subject):
+    """A space, for one workload and target."""
+
+    workload: Workload
+    target: Target
+
+    @classmethod
+    def of(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
+        plugin, space_class = SPACES.named(spec)
+        SPACES.check_options(plugin.name, space_class, plugin.options)
+        return cls(plugin, space_class, seed, 120.0, workload, target)
+
+    @classmethod
+    def supported(
+        cls, spec: PluginSpec, workload: str | Workload | None, target: Target, seed: int = 0
+    ) -> SpaceSubject:
+        """Return the space for ``workload``, by default for the first of :data:`WORKLOADS` that it supports."""
+        texts = WORKLOADS if workload is None else [workload]
+        subjects = [cls.of(spec, parse_workload(text), target, seed) for text in texts]
+        for subject in subjects:
+            try:
+                subject.cls(subject.workload, target, **subject.plugin.options)
+            except UnsupportedWorkload:
+                continue
+            except Exception:  # a check will report it
+                pass
+            return subject
+        return subjects[0]
+
+    def start(self) -> Space:
+        """Instantiate the space. Raises Refused if it rejects the workload, target or options."""
+        refused = f"space {self.plugin.name!r} rejects {self.workload} on {self.target.kind}"
+        space: Space = self.make(Space, refused, self.workload, self.target, **self.plugin.options)
+        return space
+
+    @cached_property
+    def space(self) -> Space:
+        return self.start()
+
+    @cached_property
+    def samples(self) -> list[Config]:
+        """40 distinct random configs, or all configs of a smaller space."""
+        return self.space.sample_new(np.random.default_rng(self.seed), 40, ())
+
+    @cached_property
+    def valid(self) -> list[Config]:
+        """The first three samples that have a program. Raises NotApplicable in a space without programs."""
+        if not self.space.has_programs:
+            raise NotApplicable("its configs have no programs")
+        return list(islice(filter(self._has_program, self.samples), 3))
+
+    def _has_program(self, config: Config) -> bool:
+        try:
+            self.space.schedule(config)
+        except InvalidConfig:
+            return False
+        return True
+
 
 RUNS = ("signature", "starts", "decides")
 KNOWN = (*RUNS, "same-choices", "choices-differ", "plain-values", "knob-names", "members")
@@ -37,22 +110,22 @@ RIGHT = (*PROGRAMS, "one-program", "pickles", "keeps-the-function")
 
 @rule("give every option a default, take no *args or **kwargs: def __init__(self, workload, target, *, packed=True)")
 def signature(space: SpaceSubject) -> None:
-    """The constructor takes (workload, target, and options by name, each with a default)."""
+    """The constructor takes workload, target, and options by keyword, each with a default."""
     check_constructor(space.cls, 2, seeded=False)
 
 
 @rule("call super().__init__(workload, target) first")
 def starts(space: SpaceSubject) -> None:
-    """It starts, and knows its workload and target."""
+    """It can be instantiated, and has its workload and target."""
     instance = space.space
     for name, given in (("workload", space.workload), ("target", space.target)):
         if getattr(instance, name, None) != given:
             raise Breach(f"its {name} is {getattr(instance, name, None)}, not {given}")
 
 
-@rule("raise UnsupportedWorkload(text) in the constructor, before anything else is done", ["starts"])
+@rule("raise UnsupportedWorkload(text) in the constructor, before anything else", ["starts"])
 def unfit_workloads(space: SpaceSubject) -> None:
-    """For a workload without a program it raises UnsupportedWorkload, and says which workloads it takes."""
+    """For a workload without a program it raises UnsupportedWorkload, which names the supported workloads."""
     for text in WORKLOADS:
         try:
             space.cls(parse_workload(text), space.target, **space.plugin.options)
@@ -63,31 +136,29 @@ def unfit_workloads(space: SpaceSubject) -> None:
             raise Breach(f"for {text} it raises {described(error)}") from error
 
 
-@rule("look at the line: whatever was chosen, every knob that follows has a choice", ["starts"])
+@rule("see the line that is named: whatever was chosen, every later knob must have a choice", ["starts"])
 def decides(space: SpaceSubject) -> None:
-    """decide(choose) gives a Config, whatever choose returns."""
+    """decide(choose) returns a Config, whatever choose returns."""
     for config in space.samples:
         if not isinstance(config, Config):
-            raise Breach(f"it made a {type(config).__name__}", "return Config([(knob.name, value), ...])")
+            raise Breach(f"it returned a {type(config).__name__}", "return Config([(knob.name, value), ...])")
 
 
-@rule("decide by the choices alone: no counter, no random stream, no set without an order", RUNS)
+@rule("decide by the choices only: no counter, no randomness, no order of a set", RUNS)
 def same_choices(space: SpaceSubject) -> None:
-    """The same choices lead to the same knobs, and to the same config."""
+    """The same choices lead to the same knobs and the same config."""
     for rng_seed in range(20):
         first = _decided(space.space, rng_seed)
         for again in (_decided(space.space, rng_seed), _decided(space.start(), rng_seed)):
             if again != first:
                 number = next((i for i, (a, b) in enumerate(zip(first[0], again[0], strict=False)) if a != b), None)
                 if number is None:
-                    raise Breach(f"the same choices made {first[1]} first, and {again[1]} later")
-                raise Breach(
-                    f"after the same choices it asked for {again[0][number]}, and before for {first[0][number]}"
-                )
+                    raise Breach(f"the same choices returned {first[1]} first, and {again[1]} later")
+                raise Breach(f"after the same choices it asked for {again[0][number]} instead of {first[0][number]}")
 
 
 def _decided(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
-    """The knobs of a random decision, and the config that it made."""
+    """Decide at random; return the names and choices of the knobs, and the config."""
     rng = np.random.default_rng(rng_seed)
     asked: list[tuple[str, list[Value]]] = []
 
@@ -104,7 +175,7 @@ def _asked(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]]]:
         yield _decided(space.space, rng_seed)[0]
 
 
-@rule("leave out the second of two equal choices; True, 1 and 1.0 are equal, so keep to one kind", RUNS)
+@rule("remove duplicate choices; True, 1 and 1.0 are equal, so use one type", RUNS)
 def choices_differ(space: SpaceSubject) -> None:
     """The choices of a knob differ."""
     for asked in _asked(space):
@@ -114,9 +185,9 @@ def choices_differ(space: SpaceSubject) -> None:
                 raise Breach(f"knob {name!r} has the equal choices {same}")
 
 
-@rule("turn numpy's numbers into plain ones with int(...) or .tolist(); make a tile a tuple of whole numbers", RUNS)
+@rule("convert numpy numbers with int(...) or .tolist(); make a tile a tuple of whole numbers", RUNS)
 def plain_values(space: SpaceSubject) -> None:
-    """A choice is a bool, int, float, str or tuple of ints, and a config is the same when read back from JSON."""
+    """A choice is a bool, int, float, str or tuple of ints, and a config survives a round trip through JSON."""
     for asked in _asked(space):
         for name, choices in asked:
             for value in choices:
@@ -126,37 +197,37 @@ def plain_values(space: SpaceSubject) -> None:
     for config in space.samples:
         again = Config(json.loads(json.dumps(config.to_json())))
         if again != config:
-            raise Breach(f"{config} is {again} when read back")
+            raise Breach(f"{config} becomes {again} when read back")
 
 
-@rule("give each knob a name of its own, a word", RUNS)
+@rule("give each knob its own name", RUNS)
 def knob_names(space: SpaceSubject) -> None:
     """Each knob has a name, and no two knobs of a config have the same name."""
     for asked in _asked(space):
         for name, count in Counter(name for name, _ in asked).items():
             if count > 1 or not isinstance(name, str) or not name:
-                raise Breach(f"one config has {count} knobs that are called {name!r}")
+                raise Breach(f"one config has {count} knobs called {name!r}")
 
 
 @rule(
-    "return Config with each knob's name and the very value that choose gave, in the order that they were asked for",
+    "return Config with each knob's name and the value that choose returned, in the order of asking",
     [*RUNS, "same-choices", "knob-names"],
 )
 def members(space: SpaceSubject) -> None:
-    """A decided config holds what was chosen, in order, and is a member of the space."""
+    """The config contains what was chosen, in order, and is a member of the space."""
     for rng_seed in range(20):
         asked, config = _decided(space.space, rng_seed)
         if list(config) != [name for name, _ in asked]:
-            raise Breach(f"it asked for {[name for name, _ in asked]} and made {config}")
+            raise Breach(f"it asked for {[name for name, _ in asked]} and returned {config}")
         try:
             space.space.knobs(config)
         except InvalidConfig as error:
-            raise Breach(f"it made {config.to_json()}, which is no member: {error}") from None
+            raise Breach(f"it returned {config.to_json()}, which is not a member: {error}") from None
     if Config({**space.samples[0], "no such knob": 1}) in space.space:
-        raise Breach("a config with a knob that is not asked for counts as a member")
+        raise Breach("a config with an unknown knob counts as a member")
 
 
-@rule("end an override of mutate, crossover or neighbours with self.repaired(wanted, rng), or have none", KNOWN)
+@rule("let overrides of mutate, crossover and neighbours end with self.repaired(wanted, rng), or remove them", KNOWN)
 def stays_inside(space: SpaceSubject) -> None:
     """Mutation, crossover and neighbours stay in the space."""
     instance, rng = space.space, np.random.default_rng(space.seed)
@@ -166,23 +237,23 @@ def stays_inside(space: SpaceSubject) -> None:
         ways += [("neighbours", config) for config in islice(instance.neighbours(a, rng), 5)]
         for way, config in ways:
             if config not in instance:
-                raise Breach(f"{way} turns {a.to_json()} into {config.to_json()}, which is no member")
+                raise Breach(f"{way} turns {a.to_json()} into {config.to_json()}, which is not a member")
 
 
 @rule("leave enumerate and size to the base class", KNOWN)
 def enumerates(space: SpaceSubject) -> None:
-    """enumerate gives every config once, in any order, and as many configs as size says."""
+    """enumerate yields every config once, in any order, and size counts them."""
     limit = 200 if space.space.builds_programs else 2000
     for rng in (None, np.random.default_rng(space.seed)):
         configs = list(islice(space.space.enumerate(rng), limit))
         if len(set(configs)) < len(configs):
             twice = next(config for config, count in Counter(configs).items() if count > 1)
-            raise Breach(f"the first {len(configs)} configs hold {twice.to_json()} twice")
+            raise Breach(f"the first {len(configs)} configs contain {twice.to_json()} twice")
         if outside := [config for config in configs if config not in space.space]:
-            raise Breach(f"it gives {outside[0].to_json()}, which is no member")
+            raise Breach(f"it yields {outside[0].to_json()}, which is not a member")
         size = space.space.size(limit - 1)
         if ((size is not None and size < limit) or len(configs) < limit) and size != len(configs):
-            raise Breach(f"it gives {len(configs)} configs, and says that there are {size}")
+            raise Breach(f"it yields {len(configs)} configs, but size is {size}")
 
 
 @rule("leave index_of and config_at to ProductSpace", KNOWN)
@@ -190,7 +261,7 @@ def index(space: SpaceSubject) -> None:
     """In a ProductSpace, index_of(config_at(i)) is i, and every other config has another index."""
     product = space.space
     if not isinstance(product, ProductSpace):
-        raise NotApplicable("it is no ProductSpace")
+        raise NotApplicable("it is not a ProductSpace")
     if product.size() < product.range_length:
         raise NotApplicable("it leaves out some of its product")
     indices = np.random.default_rng(space.seed).integers(product.size(), size=50).tolist()
@@ -200,9 +271,9 @@ def index(space: SpaceSubject) -> None:
             raise Breach(f"config_at({number}) is {config.to_json()}, whose index_of is {product.index_of(config)}")
 
 
-@rule("use no order of a set, and nothing that differs between processes", KNOWN)
+@rule("do not rely on the order of a set, or on anything else that differs between processes", KNOWN)
 def fingerprint(space: SpaceSubject) -> None:
-    """Every process gives the space the same fingerprint, and samples the same from a seed."""
+    """The fingerprint, and the samples from a seed, are the same in every process."""
     first, second = in_two_processes(_identity, space)
     if first != second:
         different = next((a, b) for a, b in zip(first, second, strict=True) if a != b)
@@ -215,26 +286,24 @@ def _identity(space: SpaceSubject) -> list[Any]:
 
 
 @rule(
-    "in __getstate__ leave out what does not pickle, TVM's objects above all, and make it anew when it is asked for",
+    "in __getstate__ leave out what does not pickle, such as TVM objects, and recreate it on demand",
     [*PROGRAMS, "one-program"],
 )
 def pickles(space: SpaceSubject) -> None:
-    """cloudpickle carries it to a measuring process, and there it makes the same of a config."""
+    """cloudpickle can send it to another process, where it schedules configs to the same programs."""
     import cloudpickle
 
     again = cloudpickle.loads(cloudpickle.dumps(space.space))
     for config in space.samples:
         if config not in again:
-            raise Breach(f"unpickled, it no longer holds {config.to_json()}")
+            raise Breach(f"unpickled, it no longer contains {config.to_json()}")
     for config in space.valid:
         _check_equal(space.space.schedule(config), again.schedule(config), "the unpickled space makes another program")
 
 
-@rule(
-    "turn what the schedule refuses into raise InvalidConfig(why); choices that never work should not be offered", KNOWN
-)
+@rule("turn errors of the schedule into raise InvalidConfig(why); do not offer choices that never work", KNOWN)
 def schedules(space: SpaceSubject) -> None:
-    """schedule(config) gives a Schedule, or raises InvalidConfig saying why; and some configs make a program."""
+    """schedule(config) returns a Schedule, or raises InvalidConfig with the reason; some configs have a program."""
     from tvm.s_tir import Schedule
 
     for config in space.samples[:16]:
@@ -250,26 +319,26 @@ def schedules(space: SpaceSubject) -> None:
                 f"{innermost(error, space.cls)}"
             ) from error
         if not isinstance(schedule, Schedule):
-            raise Breach(f"for {config.to_json()} it gives a {type(schedule).__name__}")
+            raise Breach(f"for {config.to_json()} it returns a {type(schedule).__name__}")
     if not space.valid:
         config = space.samples[0]
         try:
             space.space.schedule(config)
         except InvalidConfig as error:
             raise Breach(
-                f"none of {len(space.samples)} random configs makes a program; {config.to_json()} does not because: "
+                f"none of {len(space.samples)} random configs has a program; {config.to_json()} has none because: "
                 f"{_reason(error)}"
             ) from None
 
 
 def _reason(error: BaseException) -> str:
-    """The cause of ``error``: TVM shows the program first."""
+    """Return the cause of ``error``, which TVM prints after the program."""
     return last_line(error).removeprefix("Error message: ")
 
 
-@rule("begin schedule with self.knobs(config), which raises InvalidConfig and says why", PROGRAMS)
+@rule("begin schedule with self.knobs(config), which raises InvalidConfig with the reason", PROGRAMS)
 def refuses_others(space: SpaceSubject) -> None:
-    """schedule raises InvalidConfig for a config that is no member."""
+    """schedule raises InvalidConfig for a config that is not a member."""
     for config in (Config({**space.valid[0], "no such knob": 1}), Config({"no such knob": 1})):
         try:
             space.space.schedule(config)
@@ -278,28 +347,27 @@ def refuses_others(space: SpaceSubject) -> None:
         raise Breach(f"it made a program from {config.to_json()}")
 
 
-@rule("schedule by the config alone: no random decisions inside, no counter", PROGRAMS)
+@rule("let the config alone determine the schedule: no random decisions, no counter", PROGRAMS)
 def one_program(space: SpaceSubject) -> None:
-    """The same config makes the same program."""
+    """The same config leads to the same program."""
     fresh = space.start()
     for config in space.valid:
         first = space.space.schedule(config)
         for again in (space.space.schedule(config), fresh.schedule(config)):
-            _check_equal(first, again, f"{config.to_json()} makes another program when asked again")
+            _check_equal(first, again, f"{config.to_json()} leads to another program the second time")
 
 
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
-    """The program is still the function main, with the workload's parameters."""
-    valid = space.valid
+    """The program is still the function main, with the parameters of the workload."""
     expected = _parameters(space.workload.module)
-    for config in valid:
+    for config in space.valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
-            raise Breach(f"{config.to_json()} makes a program with the functions {names}, and without main")
+            raise Breach(f"{config.to_json()} leads to a program with the functions {names}, without main")
         if (parameters := _parameters(module)) != expected:
-            raise Breach(f"{config.to_json()} makes a program with the parameters {parameters}, not {expected}")
+            raise Breach(f"{config.to_json()} leads to a program with the parameters {parameters}, not {expected}")
 
 
 def _parameters(module: Any) -> list[str]:
@@ -307,9 +375,9 @@ def _parameters(module: Any) -> list[str]:
     return [f"{parameter.ty.dtype}{list(parameter.ty.shape)}" for parameter in function.params]
 
 
-@rule("transform the workload's own PrimFunc by primitives that keep what it computes", RIGHT)
+@rule("transform the workload's own PrimFunc, by primitives that preserve what it computes", RIGHT)
 def right_answer(space: SpaceSubject) -> None:
-    """The programs of a few configs build, and on this machine's own target they run and compute what numpy does."""
+    """The programs of a few configs build and, if this machine is the target, compute the same as numpy."""
     if not runs_here(space.target):
         _check_builds(space)
         return
@@ -317,11 +385,11 @@ def right_answer(space: SpaceSubject) -> None:
     with LocalMeasurer(settings, space.target, {}, workers=1) as measurer:
         for config, result in zip(space.valid, measurer.measure(space.space, space.valid), strict=True):
             if result.failure:
-                raise Breach(f"{config.to_json()} ends as {result.failure}: {result.message}")
+                raise Breach(f"{config.to_json()} fails with {result.failure}: {result.message}")
 
 
 def runs_here(target: Target) -> bool:
-    """Whether this CPU runs what is built for ``target``."""
+    """Whether this CPU can run programs for ``target``."""
     from tvm.target import codegen
 
     here = str(codegen.llvm_get_system_cpu())
@@ -331,9 +399,8 @@ def runs_here(target: Target) -> bool:
 def _check_builds(space: SpaceSubject) -> None:
     import tvm
 
-    valid = space.valid
     target = space.target.tvm if space.target.kind == "llvm" else tvm.target.Target(space.target.tvm, host="llvm")
-    for config in valid:
+    for config in space.valid:
         try:
             tvm.compile(space.space.schedule(config).mod, target=target)
         except Exception as error:  # the compiler may raise anything
@@ -341,23 +408,23 @@ def _check_builds(space: SpaceSubject) -> None:
 
 
 @rule(
-    "start from Schedule(self.workload.module), and change the program by its primitives alone",
+    "start from Schedule(self.workload.module), and change the program by its primitives only",
     [*RIGHT, "right-answer"],
 )
 def trace_replays(space: SpaceSubject) -> None:
-    """The trace of a program, applied to the workload again, makes the same program."""
+    """Applying the trace of a program to the workload leads to the same program."""
     from tvm.s_tir import Schedule
 
     for config in space.valid:
         schedule = space.space.schedule(config)
         fresh = Schedule(space.workload.module)
         schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
-        _check_equal(schedule, fresh, f"the trace of {config.to_json()} makes another program")
+        _check_equal(schedule, fresh, f"the trace of {config.to_json()} leads to another program")
 
 
-@rule("draw from a stream of your own; np.random.default_rng(0) where one is needed", PROGRAMS)
+@rule("draw from your own generator: np.random.default_rng(0) where one is needed", PROGRAMS)
 def global_random_state(space: SpaceSubject) -> None:
-    """It neither draws from the global random streams of Python and numpy, nor sets their seeds."""
+    """It neither draws from the global random streams of Python and numpy, nor seeds them."""
     with global_streams(1), global_streams_untouched():
         instance = space.start()
         instance.sample(np.random.default_rng(space.seed))
@@ -377,3 +444,21 @@ RULES = (
     stays_inside, enumerates, index, fingerprint, schedules, refuses_others, one_program, pickles, keeps_the_function,
     right_answer, trace_replays, global_random_state,
 )  # fmt: skip
+
+
+def space_checks(
+    plugin: PluginSpec, *, workload: str | Workload | None = None, target: str | Target = "native", seed: int = 0
+) -> list[Check]:
+    """Return the checks of a space, in order.
+
+    Args:
+        plugin: The space.
+        workload: What to check it for; by default the first of seven workloads that it supports.
+        target: The target.
+        seed: The seed of the random configs.
+
+    Raises:
+        SearchlabError: If there is no such plug-in, option, workload or target.
+    """
+    subject = SpaceSubject.supported(plugin, workload, resolve_target(target), seed)
+    return [Check(rule, subject) for rule in RULES]

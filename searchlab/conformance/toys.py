@@ -1,7 +1,4 @@
-"""Toy spaces and made-up costs to check policies with: nothing here is built or run, and nothing takes long.
-
-Every space works on ``gemm:64x64x64`` and schedules to the workload as it is, or raises InvalidConfig.
-"""
+"""Toy spaces and made-up costs for checking policies fast: nothing is built or run."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from ..errors import InvalidConfig
 from ..policy import Policy
@@ -27,13 +24,16 @@ TARGET = Target({"kind": "llvm"})
 
 
 def tiles(extent: int, parts: int) -> list[tuple[int, ...]]:
-    """Every way to write ``extent``, a power of two, as a product of ``parts`` powers of two."""
+    """Return every factorisation of ``extent``, a power of two, into ``parts`` powers of two."""
     powers = [1 << i for i in range(extent.bit_length())]
     return [tile for tile in product(powers, repeat=parts) if math.prod(tile) == extent]
 
 
-class _Schedules(Space):
-    """The part of a toy space that makes a program: a config in a hundredth of the space makes none."""
+class _Toy(Space):
+    """Schedules a config to the unchanged workload; 1 % of the configs have no program."""
+
+    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
+        super().__init__(workload, target)
 
     def schedule(self, config: Config) -> Schedule:
         from tvm.s_tir import Schedule
@@ -44,45 +44,40 @@ class _Schedules(Space):
         return Schedule(self.workload.module)
 
 
-class Small(_Schedules, ProductSpace):
-    """120 configs, with one knob of each kind of value."""
+class _Product(_Toy, ProductSpace):
+    KNOBS: ClassVar[Sequence[Knob]] = ()
 
     def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(
-            workload,
-            target,
-            [
-                Knob("tile", tiles(16, 2)),
-                Knob("unroll", (0, 16, 64, 512)),
-                Knob("order", ("ijk", "ikj", "jki")),
-                Knob("pack", (False, True)),
-            ],
-        )
+        ProductSpace.__init__(self, workload, target, self.KNOBS)
 
 
-class Large(_Schedules, ProductSpace):
+class Bare(_Product):
+    """A single config, without any knob."""
+
+
+class One(_Product):
+    """A single config, whose only knob has a single choice."""
+
+    KNOBS = (Knob("tile", [(64, 1)]),)
+
+
+_SWITCHES = (Knob("unroll", (0, 16, 64, 512)), Knob("order", ("ijk", "ikj", "jki")), Knob("pack", (False, True)))
+
+
+class Small(_Product):
+    """120 configs, with a knob for each kind of value."""
+
+    KNOBS = (Knob("tile", tiles(16, 2)), *_SWITCHES)
+
+
+class Large(_Product):
     """13 million configs: the tiles of a 512 x 512 x 1024 GEMM, and three switches."""
 
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(
-            workload,
-            target,
-            [
-                Knob("tile_m", tiles(512, 4)),
-                Knob("tile_n", tiles(512, 4)),
-                Knob("tile_k", tiles(1024, 2)),
-                Knob("unroll", (0, 16, 64, 512)),
-                Knob("order", ("ijk", "ikj", "jki")),
-                Knob("pack", (False, True)),
-            ],
-        )
+    KNOBS = (Knob("tile_m", tiles(512, 4)), Knob("tile_n", tiles(512, 4)), Knob("tile_k", tiles(1024, 2)), *_SWITCHES)
 
 
-class Dependent(_Schedules):
-    """192 configs: the sketch decides which knobs there are, and the tile how wide a vector may be."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target)
+class Dependent(_Toy):
+    """192 configs: the sketch determines which knobs exist, and the tile how wide a vector may be."""
 
     def decide(self, choose: Choose) -> Config:
         chosen: list[tuple[str, Value]] = []
@@ -102,27 +97,13 @@ class Dependent(_Schedules):
         return Config(chosen)
 
 
-class One(_Schedules, ProductSpace):
-    """A single config, whose one knob has a single choice."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target, [Knob("tile", [(64, 1)])])
-
-
-class Bare(_Schedules, ProductSpace):
-    """A single config, that of a program with no choice left open."""
-
-    def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
-        super().__init__(workload, target, [])
-
-
 # --- made-up costs ----------------------------------------------------------------------------------
 
 Cost = Callable[[Config], Measurement]
 
 
 def smooth(config: Config) -> Measurement:
-    """A landscape with one basin, a few interactions, and failures where the inner tiles are too big."""
+    """Return costs with one basin and a few interactions; configs with large inner tiles fail."""
     optimum = {"tile": 2.0, "tile_m": 2.0, "tile_n": 4.0, "tile_k": 5.0}
     error = 0.0
     inner = 0.0
@@ -144,7 +125,7 @@ def smooth(config: Config) -> Measurement:
 
 
 def flaky(config: Config) -> Measurement:
-    """As :func:`smooth`, but about a third of the configs fail, in five ways, for no reason."""
+    """Return :func:`smooth` costs, but let a third of the configs fail, in five ways."""
     failures: tuple[Failure, ...] = ("invalid", "build_error", "run_timeout", "wrong_answer", "crash")
     drawn = _draw(config)
     if drawn < 0.33:
@@ -169,7 +150,7 @@ def failed(failure: Failure, message: str) -> Measurement:
 
 
 def _draw(config: Config) -> float:
-    """A number in [0, 1) that only depends on the config."""
+    """Return a number in [0, 1) that depends on the config only."""
     digest = hashlib.sha256(json.dumps(config.to_json(), default=str).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -182,7 +163,7 @@ def trials_of(configs: Sequence[Config], cost: Cost, first: int = 0) -> list[Tri
 
 
 def run(policy: Policy, cost: Cost, budget: int, batch: int = 8) -> list[Trial]:
-    """Up to ``budget`` trials, in batches; fewer if the policy has no more configs."""
+    """Run up to ``budget`` trials, in batches; fewer if the policy stops."""
     trials: list[Trial] = []
     while len(trials) < budget:
         asked = policy.ask(min(batch, budget - len(trials)))

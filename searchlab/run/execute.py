@@ -116,7 +116,7 @@ def _execute(
     known: KnownPrograms = {}
     with Measurers(known, base) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # elsewhere there may be another machine
-            measurers.of(runs[0])  # says what is wrong with the settings before any log is looked at
+            measurers.of(runs[0])  # refuses wrong settings before any log is read
         held = [_recall(run, known, here=executor is None) for run in runs]
         ready()
         if executor is not None:
@@ -155,7 +155,7 @@ def _recall(run: Run, known: KnownPrograms, here: bool) -> Log | None:
 
 
 LOSSES = 5
-"""A run fails when it was lost so many times, and its log has not grown in between."""
+"""A run fails if it is lost this many times and its log has not grown in between."""
 LOOK_SECONDS = 1.0
 """How often the logs of runs that measure are looked at, for the trials that are new."""
 
@@ -359,7 +359,7 @@ class _Progress:
         one.seen = size
         try:
             log = read_held(one.run.log)
-        except SearchlabError:  # it is told when the run ends
+        except SearchlabError:  # reported when the run ends
             return False
         if log is None or (one.held is not None and len(log.records) <= len(one.held.records)):
             return False

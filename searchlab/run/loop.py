@@ -89,7 +89,7 @@ DIGITS = 9
 
 @lru_cache(maxsize=64)  # the runs of a study over one table are many, and where draws are unequal it takes a second
 def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
-    """What so many random draws find in a space; None if it is not known in full."""
+    """What ``trials`` random draws find in a space; None if the space is not known in full."""
     if whole is None:
         return None
     draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # no run has more trials
@@ -131,7 +131,7 @@ class Searcher:
             if isinstance(configs, Sequence):
                 configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
         taken = self._seconds() - start
-        # A policy that trains its cost model as it proposes is charged as one that trains it when it is told.
+        # A policy that trains its cost model while proposing is charged like one that trains it in `tell`.
         trained = self.cost_model.fit_seconds - trained if self.cost_model else 0.0
         self.train_seconds += trained
         self.propose_seconds = taken - trained
@@ -294,7 +294,7 @@ class Recorder:
 
 
 PATIENCE = 60.0
-"""Seconds that a policy may take for a call before the user is told."""
+"""Seconds that a call of a policy may take before the user sees a warning."""
 
 LOOK_SECONDS = 1.0
 

@@ -186,9 +186,9 @@ def taken(earlier: Sequence[EarlierRun | StoredRuns], space: Space, machine: str
 def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str) -> WarmStart:
     """The ``runs`` that a search of ``space``, which ``plugin`` names, can use.
 
-    features: those of its cost model; empty without a cost model. Any policy is told the trials in ``space``. Other
-    runs only train a cost model: of any space and workload, if its features are of programs; with knob features, those
-    of another shape in the same space. The knobs of different spaces have nothing in common.
+    features: those of its cost model; empty without a cost model. Every policy learns from the trials in ``space``.
+    Other runs only train a cost model: of any space and workload, if its features are of programs; with knob features,
+    those of another shape in the same space. The knobs of different spaces have nothing in common.
     """
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)

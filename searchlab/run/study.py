@@ -104,7 +104,7 @@ class NamedPolicy(Named, frozen=True):
 
 
 class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A suite of tables. noise: as for a table, whether the repeats of a measurement are drawn anew."""
+    """A suite of tables. noise: as for a table, whether the repeats of a measurement are drawn again."""
 
     name: str
     noise: bool = False
@@ -125,7 +125,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     The default target is this machine, or the target of the table; a fleet has no default.
 
     warm_start: logs of earlier runs, directories of them, or ``"store"`` and ``"store:PATH"``, which give the runs that
-    a store holds of the same space, target and machine. Each policy is told those in the space of its run. A cost
+    a store holds of the same space, target and machine. Each policy learns from those in the space of its run. A cost
     model with features of programs is trained on the others, one with knob features on other shapes in the same space.
 
     contrasts: pairs of strategies, by name or label, that the study is made to compare. They are registered in the log

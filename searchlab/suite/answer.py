@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.answers import signed
+from ..analysis.answers import WORDS, signed
 from ..analysis.claims import DIGITS
 from ..analysis.measures import AREA
 from ..analysis.model import ContrastAnswer, Summary, WorkloadSummary
@@ -22,10 +22,6 @@ from ..analysis.words import listed, number_text, p_text
 from ..measure.suite import Suite
 from .trajectories import Trajectories
 
-PHRASES = {
-    "better": "better than {}", "worse": "worse than {}", "level": "level with {}",
-    "undecided": "not told apart from {}", "untested": "not tested against {}",
-}  # fmt: skip
 STYLES = {"better": "green", "worse": "red"}
 MOST = 6
 """Baselines that have rows and columns of their own; more are in the report only."""
@@ -58,10 +54,10 @@ class SuiteAnswer:
     @property
     def ranking(self) -> list[tuple[str, float]]:
         """The strategies that ran on every table, by mean area."""
-        if (overall := self.summary.overall) is not None:
-            return [(row.strategy, row.area.value) for row in overall.strategies]
-        (areas,) = self.areas.values()
-        return sorted(areas.items(), key=lambda one: -one[1])
+        tables = self.areas.values()
+        names = set.intersection(*map(set, tables))
+        means = {name: fmean(areas[name] for areas in tables) for name in sorted(names)}
+        return sorted(means.items(), key=lambda one: -one[1])
 
     @property
     def better_than_all(self) -> bool:
@@ -70,12 +66,12 @@ class SuiteAnswer:
     def headline(self) -> str:
         """Such as "Mine is better than random (+0.039, 0.033 to 0.045), level with xgb (-0.004, -0.009 to 0.001)."."""
         if not self.answers:
-            return f"{self.label} shares no table with a baseline that it was to be compared with."
+            return f"{self.label} has no registered comparison with a baseline that ran over all of its tables."
         said = []
         for one in self.answers:
             interval = one.difference.on_these.difference
             ends = "" if interval.lower is None else f", {_number(interval.lower)} to {_number(interval.upper)}"
-            said.append(f"{PHRASES[one.verdict].format(one.second)} ({signed(interval.value)}{ends})")
+            said.append(f"{WORDS[one.verdict]} {one.second} ({signed(interval.value)}{ends})")
         return f"{self.label} is {', '.join(said)}."
 
     def shown(self) -> Iterator[RenderableType]:
@@ -89,7 +85,8 @@ class SuiteAnswer:
             yield self._families()
             yield Text()
             yield Text("p: on these tables; p, others: on tables like these. In parentheses: significant on a table.")
-            yield Text(self._extremes())
+            if len(self.areas) > 1:
+                yield Text(self._extremes())
         yield Text(self._rank())
 
     def to_json(self) -> dict[str, Any]:
@@ -130,14 +127,14 @@ class SuiteAnswer:
         table = _table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
         for one in self.answers[:MOST]:
             interval, tally = one.difference.on_these.difference, self._tally(one.second)
+            tests = one.difference.on_these, one.difference.on_others
             table.add_row(
                 Text(one.second),
                 Text(signed(interval.value), STYLES.get(one.verdict, "")),
                 "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
-                *("-" if answer.p is None else p_text(answer.p) for answer in _tested(one)),
-                " / ".join(f"{tally[word]} ({tally[f'significantly {word}']})" for word in ("ahead", "behind")).replace(
-                    " / ", f" / {tally['level']} / "
-                ),
+                *("-" if answer.p is None else p_text(answer.p) for answer in tests),
+                f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
+                f"{tally['behind']} ({tally['significantly behind']})",
             )
         return table
 
@@ -153,7 +150,7 @@ class SuiteAnswer:
         spaces = {table.entry.name: table.entry.space.name for table in self.suite.tables}
 
         def space_of(item: WorkloadSummary) -> str:
-            return spaces.get(item.workload.partition("/")[2] or item.workload, "other")
+            return spaces[item.workload]
 
         for space, group in groupby(sorted(self.summary.workloads, key=space_of), key=space_of):
             items = list(group)
@@ -184,13 +181,11 @@ class SuiteAnswer:
         return tally
 
     def _extremes(self) -> str:
-        best = max((one for one in self.answers), key=lambda one: -one.difference.value).second
-        differences = {name: areas[self.label] - areas[best] for name, areas in self.areas.items()}
+        rival = min(self.answers, key=lambda one: one.difference.value).second  # the strongest of these baselines
+        differences = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
         order = sorted(differences, key=differences.__getitem__)
-        said = [f"Against {best} it is furthest behind on {order[0]} ({signed(differences[order[0]])})"]
-        if len(order) > 1:
-            said.append(f"furthest ahead on {order[-1]} ({signed(differences[order[-1]])})")
-        return f"{' and '.join(said)}."
+        worst, best = (f"{name} ({signed(differences[name])})" for name in (order[0], order[-1]))
+        return f"Against {rival} it is worst on {worst} and best on {best}."
 
     def _rank(self) -> str:
         names = [name for name, _ in self.ranking]
@@ -200,10 +195,6 @@ class SuiteAnswer:
             f"By mean area it is number {place + 1} of {len(names)}: {listed(near, None)}. It took "
             f"{self.new.own_seconds:.3g} s per run to propose and learn, on {self.new.host}."
         )
-
-
-def _tested(one: ContrastAnswer) -> Sequence[Any]:
-    return one.difference.on_these, one.difference.on_others
 
 
 def _number(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,19 @@ def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str
 
 
 def dev_areas(suite: Suite) -> dict[str, float]:
-    """The mean area under the curve of each baseline over the development split (all tables if there is none)."""
+    """The mean area under the curve of each baseline that ran over all of the development split.
+
+    If there is no development split, all tables count. Tables in which every config fails say nothing and are left out.
+    """
     whole = suite.part(None)
     part = suite.part("dev") if suite.part("dev").tables else whole
     recorded, areas = RecordedTables(part), dict[str, float]()
+    tables = [table for table in part.tables if np.isfinite(recorded[table.entry.name].log.costs).any()]
     for one in baselines(whole):
+        if not tables or any(table.entry.name not in one.tables for table in tables):
+            continue
         means = []
-        for table in part.tables:
+        for table in tables:
             costs = recorded[table.entry.name].log.costs
             for run in one.runs_on(table).runs:
                 best = np.minimum.accumulate(costs[list(run.configs)])
@@ -82,6 +89,12 @@ def dev_areas(suite: Suite) -> dict[str, float]:
                 means.append(float((costs.min() / best).mean()))
         areas[one.strategy] = float(np.mean(means))
     return areas
+
+
+def searched(suite: Suite, new: Trajectories) -> Suite:
+    """The tables of ``suite`` that ``new`` has runs over: a policy may refuse some spaces."""
+    tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
+    return replace(suite, spec=msgspec.structs.replace(suite.spec, tables=tables))
 
 
 def compare(
@@ -116,8 +129,7 @@ def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]
     """
     new = read_trajectories(result)
     suite = find_suite(where or new.suite).part(None)
-    tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
-    part = Suite(suite.directory, msgspec.structs.replace(suite.spec, tables=tables))
+    part = searched(suite, new)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
     return compare(part, [new], baselines(suite), seeds), new.strategy
 

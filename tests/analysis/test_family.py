@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.analysis.comparison import Comparison
 from searchlab.analysis.model import Summary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.stats.family import one_family
 from searchlab.analysis.summary import summarize
+from searchlab.analysis.tables import summary_table
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
 
@@ -63,6 +65,13 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
         f"a is {answer.verdict} than c: area under the curve {answer.difference.value:+.3f}, "
     )
     assert "on these 2 workloads" in answer.says and "like these" not in answer.says
+    comparison = Comparison(read_runs(tmp_path))
+    says = [one.says for one in found.answers]
+    assert comparison.verdict.splitlines()[:2] == says
+    shown = [str(one) for one in summary_table(found)[:2]]
+    assert shown == says, "before all tables"
+    page = (comparison.save(tmp_path / "report", traces=0)).read_text()
+    assert page.index(says[0].split(": ")[0]) < page.index(says[1].split(": ")[0]) < page.index('id="family"')
     assert summary(tmp_path / "none", []).answers == []
 
 

@@ -88,7 +88,7 @@ def test_a_failure_names_the_line_and_the_status_is_1(home: Path) -> None:
     assert f"AttributeError: 'Stops' object has no attribute 'no_such_thing', raised at {home}/mine.py:{line}" in (
         done.stdout
     )
-    assert "expected: It asks and is told" in done.stdout and "likely fix: " in done.stdout
+    assert "expected: It proposes and learns" in done.stdout and "likely fix: " in done.stdout
     assert "not run  members: it needs 'runs' to hold" in done.stdout
     assert done.stdout.splitlines()[-1] == "2 of 20 checks pass; runs failed"
     assert "Traceback" not in done.stdout + done.stderr
@@ -113,13 +113,13 @@ def test_a_constructor_that_raises_and_a_class_of_another_kind_fail(home: Path) 
         (["policy", "nowhere:Bandit"], "policy 'nowhere:Bandit' cannot be loaded"),
         (["policy", "mine:Bandit"], "policy 'mine:Bandit' cannot be loaded"),
         (["policy", "garbled:Bandit"], "garbled.py:1"),
-        (["policy", "faulty:Bandit"], "cannot be imported: NameError: name 'list_of_what' is not defined"),
+        (["policy", "faulty:Bandit"], "raised NameError: name 'list_of_what' is not defined"),
         (["policy", "evolutionry"], "did you mean 'evolutionary'"),
         (["policy", "mine:Sound", "--option", "shore=0.25"], "did you mean 'share'"),
         (["policy", "mine:Sound", "--only", "same-sead"], "did you mean 'same-seed'"),
-        (["policy", "mine:Picky"], "on sketches only. If it works in certain spaces only, name one of them"),
+        (["policy", "mine:Picky"], "if it supports certain spaces only, name one"),
         (["costmodel", "ridge", "--workload", "gemm:8x8x8"], "leave out --space"),
-        (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "refuses gemm:8x8x8"),
+        (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "rejects gemm:8x8x8"),
         (["space", "sketch", "--workload", "gem:8x8x8"], "did you mean 'gemm'"),
     ],
 )  # fmt: skip

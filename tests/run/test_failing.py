@@ -49,7 +49,7 @@ def test_a_cost_model_that_breaks_its_contract_is_named(table: Path, tmp_path: P
     with pytest.raises(SearchlabError, match="cost model 'tests.support.failing:BadModel'") as caught:
         run(table, log, {"name": policy, "options": options}, cost_model=model)
     assert "\n" not in str(caught.value)
-    assert f"{FILE}, line " in str(caught.value)
+    assert f"{FILE}:" in str(caught.value)
     if how.startswith("raises"):
         assert f"failed in {how.split()[-1]}" in str(caught.value)
     else:
@@ -79,7 +79,7 @@ def test_a_policy_that_fails_is_named_with_the_line(
         run(table, log, {"name": "tests.support.failing:BadPolicy", "options": {"how": how}})
     assert "\n" not in str(caught.value)
     if "gave" not in where:
-        assert f"{FILE}, line " in str(caught.value)
+        assert f"{FILE}:" in str(caught.value)
     assert log.exists() == bool(trials)
     if trials:
         assert not examine(log).problems and len(read_log(log).records) == trials
@@ -93,7 +93,7 @@ def test_a_policy_that_fails_in_a_job_is_named_too(table: Path, tmp_path: Path) 
             "trials": 12, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": str(table)},
         }
     )  # fmt: skip
-    with pytest.raises(SearchlabError, match=f"failed in ask: ValueError.*{FILE}, line ") as caught:
+    with pytest.raises(SearchlabError, match=f"failed in ask: ValueError.*{FILE}:") as caught:
         study.run(tmp_path / "out", jobs=2)
     assert "in ask" in str(caught.value.__cause__) and "Traceback" in str(caught.value.__cause__)
 
@@ -258,7 +258,7 @@ def test_a_space_that_raises_or_varies_is_named_with_the_line(
             measure={"kind": "table", "path": str(table)},
         )  # fmt: skip
     assert "\n" not in str(caught.value) and f"{space.__name__}'" in str(caught.value)
-    assert "test_failing.py, line " in str(caught.value)
+    assert "test_failing.py:" in str(caught.value)
 
 
 # --- what is trained where ---------------------------------------------------------------------------------------

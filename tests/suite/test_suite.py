@@ -329,6 +329,40 @@ def test_a_script_asks_whether_a_policy_is_better(sealed: Path, tmp_path: Path) 
     assert sum(family["tables"] for family in answer["families"]) == 1
 
 
+def test_a_policy_that_refuses_a_space_is_compared_over_the_other_tables(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from searchlab.errors import UnsupportedSpace\nfrom searchlab_policies.random import Random\n\n\n"
+        "class Picky(Random):\n    def __init__(self, space, *, seed):\n        super().__init__(space, seed=seed)\n"
+        "        if 'guided' in type(space).__module__:\n"
+        "            raise UnsupportedSpace('Picky takes no guided space')\n"
+    )
+    words = ("suite", "run", f"{sealed}/test", "--policy", "mine:Picky", "--against", "random", "--json")
+    done = searchlab(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert "Picky takes no guided space" in " ".join(done.stderr.split())
+    assert [(one["space"], one["tables"]) for one in answer["families"]] == [("knob-template", 1)]
+    assert {"random", "Picky"} <= {one["strategy"] for one in answer["ranking"]} and len(answer["against"]) == 1
+
+
+def test_a_comparison_that_was_not_registered_before_the_runs_is_named(sealed: Path, tmp_path: Path) -> None:
+    words = ("suite", "run", sealed, "--policy", "evolutionary", "--label", "mine", "--seeds", "2", "--out", tmp_path)
+    assert searchlab(*words, "--against", "random").returncode == 0
+    again = searchlab(*words, "--against", "random,xgb")
+    assert again.returncode == 0, again.stderr
+    said = " ".join(again.stdout.split())
+    assert "began before they were registered to be compared with xgb; use another --out" in said
+    assert "random (" in said and "xgb (" not in said.partition("By mean area")[0]
+
+
+def test_a_suite_without_baselines_has_nothing_to_compare_with(copy: Path) -> None:
+    shutil.rmtree(copy / "baselines")
+    done = searchlab("suite", "run", f"{copy}/test", "--policy", "random", "--seeds", "1")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "random has no registered comparison with a baseline" in said and "number 1 of 1" in said
+
+
 def test_baselines_by_area_on_dev_are_those_of_a_report(sealed: Path) -> None:
     suite = find_suite(sealed)
     part = suite.part("dev")

@@ -1,0 +1,322 @@
+"""Write the pages of the site that follow from the code into ``docs/generated``, for ``conf.py``."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+
+from searchlab.cli.app import app
+from searchlab.cli.show import allowed_text, default_text
+from searchlab.cli.terminal import as_text
+from searchlab.costmodel import COST_MODELS
+from searchlab.costmodel.features import FEATURES
+from searchlab.executors.contract import EXECUTORS
+from searchlab.plugins import PluginKind
+from searchlab.policy import POLICIES, Origin
+from searchlab.run.study import StudySpec
+from searchlab.space import SPACES
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+SUITE = ROOT / "studies" / "reference" / "suite" / "overall.csv"
+SCRIPTS = ("guided_gemm", "autotvm_conv2d", "ansor_conv2d", "metaschedule", "mlp")
+NOTEBOOKS = ("compare", "research")
+
+
+def write_all() -> None:
+    """Write every generated page. A file whose text has not changed is not touched, so that builds are incremental."""
+    areas = suite_areas()
+    pages = {
+        "policies": policies(areas),
+        "costmodels": catalogue(COST_MODELS),
+        "spaces": catalogue(SPACES),
+        "executors": catalogue(EXECUTORS),
+        "features": features(),
+        "cli": command_line(),
+        "study-file": study_file(),
+        **{f"tutorial-{name}": tutorial(name) for name in SCRIPTS},
+    }
+    folder = DOCS / "generated"
+    folder.mkdir(exist_ok=True)
+    for name, text in pages.items():
+        write(folder / f"{name}.md", text)
+    for name in NOTEBOOKS:
+        source = ROOT / "studies" / "tutorials" / f"{name}.ipynb"
+        write(DOCS / "tutorials" / source.name, source.read_text("utf-8"))
+
+
+def write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text("utf-8") != text:
+        path.write_text(text, "utf-8")
+
+
+# Docstrings
+
+
+def split_docstring(docstring: str, names: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Return the prose of a docstring as Markdown, and its descriptions of ``names`` (options or fields).
+
+    A description is an entry of a section such as ``Args:``, an item of a list, or a sentence that begins with the name
+    and a colon.
+    """
+    name = "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or "(?!)"
+    begin = re.compile(
+        rf"(?:^ *(?:- )?|(?<=\. ))`?((?:{name})(?:`?, `?(?:{name}))*)`?(?: \([^)\n]*\))?: ", re.MULTILINE
+    )
+    prose, described = [], {}
+    for paragraph in re.split(r"\n\s*\n", as_text(docstring)):
+        paragraph = re.sub(r"^ *(?:Args|Options|Attributes):\n?", "", paragraph)
+        found = list(begin.finditer(paragraph))
+        before = paragraph[: found[0].start()] if found else paragraph
+        if before.strip():
+            prose.append(before.rstrip())
+        for here, after in zip(found, [*found[1:], None], strict=False):
+            text = " ".join(paragraph[here.end() : after.start() if after else None].split()).removesuffix(" -")
+            for each in re.split(r"`?, `?", here[1]):
+                described[each] = sentence(text)
+    return markdown("\n\n".join(prose)), described
+
+
+def markdown(text: str) -> str:
+    """Return the text of a docstring as Markdown: examples become code blocks."""
+    blocks = []
+    for block in text.split("\n\n"):
+        title, _, rest = block.partition("\n")
+        if title.strip() in ("Example:", "Examples:", "Raises:", "Returns:") and rest:
+            blocks.append(f"**{title.strip()}**")
+            block = rest
+        block = inspect.cleandoc(block)
+        blocks.append(f"```pycon\n{block}\n```" if block.startswith(">>>") else block)
+    return "\n\n".join(blocks)
+
+
+def sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", ":", "!", "?")) else f"{text}."
+
+
+def definition(term: str, text: str) -> str:
+    return f"{term}\n: {text or '.'}\n"
+
+
+# The catalogue
+
+
+def policies(areas: Mapping[str, Mapping[str, str]]) -> str:
+    """Return an overview of all policies, and a section for each."""
+    rows = ["| policy | based on | area on suite v1 |", "|---|---|---|"]
+    for name, cls in loaded(POLICIES):
+        origin = vars(cls).get("origin")
+        based_on = f"{origin.kind}: {origin.name}" if isinstance(origin, Origin) else ""
+        rows.append(f"| [`{name}`](#{name}) | {based_on} | {area(areas[name]) if name in areas else ''} |")
+    return "\n".join([*rows, "", catalogue(POLICIES, areas)])
+
+
+def catalogue(kind: PluginKind[Any], areas: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """Return a section for each plug-in of a kind that searchlab itself registers."""
+    return "\n".join(section(kind, name, cls, areas or {}) for name, cls in loaded(kind))
+
+
+def loaded(kind: PluginKind[Any]) -> Iterator[tuple[str, type[Any]]]:
+    for name, point in kind.installed().items():
+        if point.dist is not None and point.dist.name == "searchlab":
+            yield name, kind.load(name)
+
+
+def section(kind: PluginKind[Any], name: str, cls: type[Any], areas: Mapping[str, Mapping[str, str]]) -> str:
+    options = kind.options_of(cls)
+    prose, described = split_docstring(inspect.getdoc(cls) or "", options)
+    lines = [
+        f"({name})=" if kind is POLICIES else "",
+        f"## {name}",
+        "",
+        prose,
+        "",
+        f"`{cls.__module__}:{cls.__qualname__}`",
+        "",
+    ]
+    if name in areas:
+        lines += [f"Area on suite v1: {area(areas[name])}, average rank {float(areas[name]['rank']):.1f}.", ""]
+    if kind is POLICIES and (own := cls.traits.own_model):
+        model = COST_MODELS.named(own.cost_model)[0].name
+        lines += [
+            f"Its cost model is [`{model}`](costmodels.md), with the features [`{own.features}`](features.md).",
+            "",
+        ]
+    origin = vars(cls).get("origin")
+    if isinstance(origin, Origin):
+        lines += [f"**Origin** ({origin.kind}): {origin.name}, {origin.version}; {origin.source}.", ""]
+        if origin.deviations:
+            lines += ["Deviations:", "", *(f"- {deviation}" for deviation in origin.deviations), ""]
+    if options:
+        lines += ["**Options**", ""]
+    for option, parameter in options.items():
+        term = f"`{option}`"
+        if parameter.default is not parameter.empty:
+            term += f" = `{default_text(parameter.default)}`"
+        if allowed := allowed_text(parameter):
+            term += f" ({allowed})"
+        lines.append(definition(term, described.get(option, "")))
+    return "\n".join(lines)
+
+
+def suite_areas() -> dict[str, dict[str, str]]:
+    """Return the row of each baseline in the recorded results over the test tables of suite v1."""
+    with SUITE.open(encoding="utf-8", newline="") as file:
+        return {row["strategy"]: row for row in csv.DictReader(file)}
+
+
+def area(row: Mapping[str, str]) -> str:
+    low, middle, high = (float(row[key]) for key in ("area_iqm_lower", "area_iqm", "area_iqm_upper"))
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+
+
+def features() -> str:
+    lines = []
+    for name, cls in FEATURES.items():
+        cost = "A row needs the scheduled program." if cls.builds_programs else "No program is scheduled."
+        lines += [
+            f"## {name}",
+            "",
+            split_docstring(inspect.getdoc(cls) or "", ())[0],
+            "",
+            f"{cost} `{cls.__module__}:{cls.__qualname__}`",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+# The command line
+
+
+def command_line() -> str:
+    """Return a section for each command, with its arguments and options, from the tree of commands."""
+    root = typer.main.get_command(app)
+    context = root.context_class(root, info_name="searchlab")
+    return "\n".join([as_text(root.epilog or ""), "", *parameters(root, context), *commands(root, context, level=2)])
+
+
+def commands(group: Any, context: Any, level: int) -> list[str]:
+    """Return the sections of the commands of a group. Commands are typer's, which are its own or click's."""
+    lines: list[str] = []
+    for name, command in group.commands.items():
+        inner = command.context_class(command, info_name=name, parent=context)
+        usage = " ".join([inner.command_path, *command.collect_usage_pieces(inner)])
+        lines += [f"{'#' * level} {inner.command_path}", "", as_text(inspect.cleandoc(command.help or "")), ""]
+        if hasattr(command, "commands"):
+            lines += commands(command, inner, level + 1)
+        else:
+            lines += [f"```text\n{usage}\n```", "", *parameters(command, inner)]
+    return lines
+
+
+def parameters(command: Any, context: Any) -> list[str]:
+    """Return the arguments and options as the help shows them: their names and types, and what they are."""
+    records = [parameter.get_help_record(context) for parameter in command.params if not parameter.hidden]
+    return [definition(f"`{spelled}`", as_text(text)) for spelled, text in records]
+
+
+# The study file
+
+
+def study_file() -> str:
+    """Return a section for each table of a study file, with its keys, from the JSON Schema of study files."""
+    definitions = schema_of_studies()["$defs"]
+    order = ["StudySpec", *(name for name in definitions if name != "StudySpec")]
+    lines = []
+    for name in order:
+        if definitions[name].get("type") != "object":
+            continue
+        keys = definitions[name]["properties"]
+        prose, meanings = split_docstring(inspect.cleandoc(definitions[name].get("description", "")), keys)
+        required = definitions[name].get("required", [])
+        lines += [f"({name.lower()})=", f"## {TITLES.get(name, name)}", "", prose, ""]
+        for key, value in keys.items():
+            term = f"`{key}`: {type_text(value)}"
+            if key in required:
+                term += ", required"
+            elif "default" in value and value["default"] not in (None, "", {}, []):
+                default = value["default"]
+                term += f", default {'see below' if isinstance(default, dict) else f'`{json.dumps(default)}`'}"
+            lines.append(definition(term, meanings.get(key, "")))
+    return "\n".join(lines)
+
+
+TITLES = {
+    "StudySpec": "Keys of a study",
+    "NamedPolicy": "An entry of policies",
+    "Named": "An entry of spaces",
+    "NamedCostModel": "An entry of cost_models",
+    "NamedPlugin": "The executor, or the cost model of a policy",
+    "NamedSuite": "The suite",
+    "LocalSettings": "measure: on this machine",
+    "RpcSettings": "measure: on a fleet",
+    "TableSettings": "measure: a table",
+}
+"""The titles of the sections, by the names of the types in the schema."""
+
+
+def schema_of_studies() -> dict[str, Any]:
+    return msgspec.json.schema(StudySpec)
+
+
+def type_text(value: Mapping[str, Any]) -> str:
+    """Return in words what a value of the schema may be, with links to the sections of tables."""
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        return f"[table](#{name.lower()})"
+    if "anyOf" in value:
+        return " or ".join(dict.fromkeys(type_text(each) for each in value["anyOf"] if each != {"type": "null"}))
+    if "enum" in value:
+        return " or ".join(f"`{json.dumps(each)}`" for each in value["enum"])
+    if value.get("type") == "array":
+        if "prefixItems" in value:
+            return f"list of {len(value['prefixItems'])}"
+        return f"list of ({type_text(value['items'])})" if value.get("items") else "list"
+    words = {"integer": "whole number", "object": "table", "boolean": "true or false"}
+    return words.get(value.get("type", ""), value.get("type", "any value"))
+
+
+# Tutorials
+
+
+def tutorial(name: str) -> str:
+    """Return the cells of a tutorial's script, each with what it printed when it was recorded (``docs/record.py``)."""
+    script = (ROOT / "studies" / "tutorials" / f"{name}.py").read_text("utf-8")
+    about, outputs = recording(name)
+    lines = [
+        f"*Recorded with `{about['command']}` on {about['date']}, on {about['machine']}, in {about['seconds']} s.*",
+        "",
+    ]
+    cells = cells_of(script)
+    if unknown := set(outputs) - {title for title, _ in cells}:
+        raise ValueError(f"{name}.py has no cells {sorted(unknown)}: python docs/record.py {name} records it again")
+    for title, code in cells:
+        comment = re.match(r"(?:#[^\n]*\n)*", code)
+        assert comment is not None
+        text = re.sub(r"^# ?", "", comment[0], flags=re.MULTILINE)
+        lines += [f"## {title}", "", text, f"```python\n{code[comment.end() :].strip()}\n```", ""]
+        if printed := outputs.get(title, "").strip():
+            lines += [f"```text\n{printed}\n```", ""]
+    return "\n".join(lines)
+
+
+def cells_of(script: str) -> list[tuple[str, str]]:
+    """Return the title and the code of each cell of a script, whose cells begin with ``# %% Title``."""
+    return re.findall(r"^# %% ([^\n]*)\n(.*?)(?=^# %%|\Z)", script, re.MULTILINE | re.DOTALL)
+
+
+def recording(name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return how a tutorial was recorded, and what each cell printed."""
+    text = (DOCS / "tutorials" / "recorded" / f"{name}.txt").read_text("utf-8")
+    head, *parts = re.split(r"^# %% ", text, flags=re.MULTILINE)
+    about = dict(line.removeprefix("# ").split(": ", 1) for line in head.splitlines())
+    return about, dict(part.split("\n", 1) for part in parts)

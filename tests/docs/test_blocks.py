@@ -1,0 +1,61 @@
+"""What README and the pages show is run: Python, study files, and the commands that are marked to be run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.run.study import Study
+
+from .pages import BLOCKS, PAGES, ROOT, Block
+
+EXECUTED = [
+    page for page in PAGES if any(block.page == page and block.language in ("python", "toml") for block in BLOCKS)
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are taken in order, in one empty directory and one namespace."""
+    blocks = [block for block in BLOCKS if block.page == page and block.test != "skip"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    names: dict[str, Any] = {"__name__": f"page_{page.stem}"}
+    try:
+        for block in blocks:
+            if block.test == "file":
+                Path(block.argument).write_text(block.text, "utf-8")
+            if block.language == "toml":
+                check_toml(block)
+            elif block.language == "python" and block.test != "file":
+                exec(compile(block.text, str(block), "exec"), names)
+            elif block.language == "console" and block.test == "run":
+                for words in block.commands:
+                    run([sys.executable, "-m", *words], block)
+        if tests := sorted(path.name for path in tmp_path.glob("test_*.py")):
+            run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], blocks[-1])
+    finally:
+        for name in set(sys.modules) - before:
+            if getattr(sys.modules[name], "__file__", "") and str(tmp_path) in str(sys.modules[name].__file__):
+                del sys.modules[name]
+
+
+def check_toml(block: Block) -> None:
+    """Read it, and plan the study that it is, unless it is marked as a fragment."""
+    read = tomllib.loads(block.text)
+    if block.test != "fragment":
+        runs, _ = Study.from_dict(read).plan()
+        assert runs, block
+
+
+def run(words: list[str], block: Block) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, f"{block}: {' '.join(words[1:])}\n{done.stdout}\n{done.stderr}"

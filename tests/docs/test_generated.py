@@ -1,0 +1,65 @@
+"""The pages that ``make docs`` makes from the code."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from types import ModuleType
+
+import pytest
+
+from searchlab.policy import POLICIES
+
+from .pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_catalogue_has_every_policy_with_its_options(generate: ModuleType) -> None:
+    page = generate.policies(generate.suite_areas())
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert set(sections) >= {"random", "xgb", "ansor", "metaschedule"}
+    for name, text in sections.items():
+        for option in POLICIES.options_of(POLICIES.load(name)):
+            assert f"\n`{option}`" in text, (name, option)
+    assert "0.928 (0.925 to 0.932)" in sections["xgb"]
+
+
+def test_the_page_of_the_command_line_has_every_command(generate: ModuleType) -> None:
+    page = generate.command_line()
+    assert all(f"# searchlab {name}\n" in page for name in ("run", "suite info", "log check", "costmodel eval"))
+    assert "\n`--dry-run`\n: " in page and "\n`--jobs " in page
+
+
+def test_descriptions_are_found_in_every_style(generate: ModuleType) -> None:
+    docstring = """Walks.
+
+    Some more, ``with`` a :class:`~a.b.Role`.
+
+    Args:
+        one: The first, which
+            goes on.
+        two, three: Both.
+
+    - `four`: In a list.
+
+    five: A text. six: Another.
+    """
+    prose, described = generate.split_docstring(docstring, ["one", "two", "three", "four", "five", "six"])
+    assert prose == "Walks.\n\nSome more, `with` a `Role`."
+    assert described == {
+        "one": "The first, which goes on.", "two": "Both.", "three": "Both.", "four": "In a list.", "five": "A text.",
+        "six": "Another.",
+    }  # fmt: skip
+
+
+def test_recordings_of_tutorials_are_of_the_scripts_as_they_are(generate: ModuleType) -> None:
+    for name in generate.SCRIPTS:
+        assert generate.tutorial(name).count("```text") >= 3, f"python docs/record.py {name}"

@@ -1,0 +1,83 @@
+"""Examples of the public names, links, and the facts that documents repeat from the code."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import searchlab
+
+from .pages import PAGES, ROOT
+
+OTHERS = [ROOT / "CHANGELOG.md", *(ROOT / "studies").glob("*.md"), *(ROOT / "studies").glob("*/*.md")]
+
+
+def test_every_public_name_has_an_example_and_all_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of ``tune`` comes first: it writes the log that others load."""
+    monkeypatch.chdir(tmp_path)
+    finder = doctest.DocTestFinder(recurse=True)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    names = ["tune", *(name for name in searchlab.__all__ if name not in ("tune", "__version__"))]
+    found = {name: finder.find(inspect.unwrap(getattr(searchlab, name)), name) for name in names}
+    assert not [name for name, tests in found.items() if not tests or not tests[0].examples]
+    said: list[str] = []
+    for tests in found.values():
+        for test in tests:
+            runner.run(test, out=said.append)
+    assert not runner.failures, "".join(said)
+
+
+def test_every_public_name_is_on_the_page_of_the_api() -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    shown = set(re.findall(r"^\.\. auto\w+:: searchlab\.(\w+)$", page, re.MULTILINE))
+    assert shown >= set(searchlab.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_links_to_is_there(page: Path) -> None:
+    """Files, and headings of the pages themselves; web pages are not fetched."""
+    text = re.sub(r"^```\w*\n.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor and file.suffix == ".md" and "generated/" not in file.read_text("utf-8"):
+            assert anchor in anchors(file), target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as GitHub and MyST make them, and of its labels."""
+    text = re.sub(r"^```\w*\n.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r"^\((\S+)\)=$", text, re.MULTILINE))
+
+
+def test_the_entry_points_of_the_guides_are_searchlabs() -> None:
+    guides = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "extend").glob("*.md"))
+    groups = set(re.findall(r'"(searchlab\.\w+)"\]', guides))
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert groups and groups <= set(declared)
+
+
+def test_the_results_hold_the_tables_that_the_code_declares() -> None:
+    """What each policy is, and how it agrees with its original: printed from the policies and from recorded figures."""
+    printed = subprocess.run(
+        [sys.executable, "studies/fidelity/agreement.py", "--origins"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    results = (ROOT / "studies" / "RESULTS.md").read_text()
+    for table in printed.strip().split("\n\n"):
+        assert table in results, "print it again: python studies/fidelity/agreement.py --origins"
