@@ -94,7 +94,7 @@ def _object_file(module: tvm.runtime.Module) -> bytes:
 
 
 class Programs:
-    """The object files of programs, by their hash: one file a program. Raises SearchlabError where none can be kept."""
+    """The object files of programs by program hash, one file each. Raises SearchlabError if none can be kept."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -103,17 +103,18 @@ class Programs:
         except OSError as error:
             raise SearchlabError(f"cannot keep programs in {self.folder}: {error.strerror}") from None
 
-    def __contains__(self, program: str) -> bool:
-        return self._file(program).exists()
-
-    def __getitem__(self, program: str) -> Objects:
-        return tuple(msgspec.msgpack.decode(self._file(program).read_bytes(), type=list[bytes]))
+    def get(self, program: str) -> Objects | None:
+        """Return the object files of a program, or None if they are not kept."""
+        try:
+            return msgspec.msgpack.decode(self._file(program).read_bytes(), type=Objects)
+        except FileNotFoundError:
+            return None
 
     def __setitem__(self, program: str, objects: Objects) -> None:
         file = self._file(program)
-        part = file.with_suffix(".part")  # a kill leaves no half of a program
+        part = file.with_suffix(".part")  # a kill leaves no incomplete program
         try:
-            part.write_bytes(msgspec.msgpack.encode(list(objects)))
+            part.write_bytes(msgspec.msgpack.encode(objects))
             part.replace(file)
         except OSError as error:
             raise SearchlabError(f"cannot keep a program in {self.folder}: {error.strerror}; free space") from None

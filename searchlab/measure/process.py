@@ -245,16 +245,3 @@ class MeasuringWorker(Worker):
         """Raise SearchlabError for a ``death`` during set-up, unless the worker was used before, and killed since."""
         if self.holds is None:
             raise SearchlabError(f"a measuring process {death} while it started; check your TVM installation") from None
-
-    def set_up(self) -> bool:
-        """Wait until the worker is ready; False if it had been killed since it was last used. Raises SearchlabError."""
-        try:
-            while not self.ready:
-                if not self.channel.poll(START_SECONDS):
-                    raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
-                self.hear()
-        except WorkerDied as death:
-            self.excuse(death)
-            self.kill()
-            return False
-        return True

@@ -25,10 +25,9 @@ from ..plugins import Plugin
 from ..records import Measurement, Statistic
 from ..space import Config, ProductSpace, Space, Value
 from ..target import Target
-from .build_pool import BuildPool
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
-from .extractor import Extractor
 from .nearest import Nearest
+from .pool import BuildPool
 
 WORTH_PROCESSES = 512
 """From so many configs on, processes are started to extract features: a start takes as long as about this many rows."""
@@ -210,8 +209,7 @@ class TableMeasurer(Measurer):
         if self._pool is None and len(configs) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
-            self._extractor = Extractor(self._pool)
-        rows = self._extractor.extract(space, features, configs) if self._pool is not None else None
+        rows = self._pool.extract(space, features, configs) if self._pool is not None else None
         if rows is None:
             here = make_features(features, space)
             assert isinstance(here, ScheduledFeatures)
@@ -219,7 +217,7 @@ class TableMeasurer(Measurer):
         return rows
 
     def extract_seconds(self) -> float:
-        return self._extractor.seconds if self._pool is not None else 0.0
+        return self._pool.extract_seconds if self._pool is not None else 0.0
 
     def close(self) -> None:
         if self._pool is not None:

@@ -16,8 +16,8 @@ import pytest
 
 from searchlab.errors import LONGEST_TEXT, cut
 from searchlab.measure.channel import Channel, answered
-from searchlab.measure.extractor import FEWEST
 from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.measure.pool import FEWEST
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target

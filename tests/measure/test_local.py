@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.measure.build_pool import Builds
 from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.measure.pool import Builds
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import Target

@@ -212,8 +212,8 @@ def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
 def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) -> None:
     """Were they in turn, the second would not be there within the timeout of the first."""
     measured(measurer, "none", "tiled")
-    assert all(process.set_up() for process in measurer._sessions.processes)  # one of them may have just been replaced
-    assert len(measurer._sessions.processes) == 2
+    ready = measurer._runners.ready(measurer._setup, 2)  # one of them may have just been replaced
+    assert ready == measurer._runners.processes
     measurer.known.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])

@@ -9,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from searchlab.measure.build_pool import BuildPool
 from searchlab.measure.messages import Built
+from searchlab.measure.pool import BuildPool
 from searchlab.measure.process import MeasuringWorker, Spoiled
 from searchlab.space import Config
 from searchlab.target import Target
