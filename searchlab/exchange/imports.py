@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..log.format import Header, Record
+from ..log.format import LOGS, Header, Record
 from ..log.writer import LogWriter, pack
 from ..plugins import Plugin
 from ..schema import UNREADABLE
@@ -88,7 +88,8 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
 
     Args:
         path: The file, or the directory of a MetaSchedule database.
-        out: The log of the only task, ``*.jsonl`` or ``*.jsonl.gz``; or a directory for a log of each task.
+        out: The log of the only task, ``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``; or a directory for a log of
+            each task.
         wanted: How to import it.
         format: One of :data:`READERS`; by default it is detected.
 
@@ -103,7 +104,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, READERS)}")
     reader = READERS[format]
     tasks = reader.read(path)
-    single = out.name.endswith((".jsonl", ".jsonl.gz"))
+    single = out.name.endswith(LOGS)
     if single and len(tasks) > 1:
         names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
         raise SearchlabError(f"{path} holds {len(tasks)} tasks ({names}); give a directory as --out")
@@ -122,7 +123,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         if one.path.exists():
             raise SearchlabError(f"{one.path} already exists; choose another --out, or remove it")
     for one in logs:
-        log = one.path.with_suffix("") if one.path.suffix == ".gz" else one.path
+        log = one.path.with_suffix("" if one.path.suffix == ".gz" else ".jsonl")  # as long as it is not compressed
         writer = LogWriter(log, one.header, durable=False)
         for record in one.records:
             writer.append(record)
