@@ -24,7 +24,7 @@ from tvm_ffi import structural_equal, structural_map
 from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
 from ..log.result import Result
-from ..measure.replay import why_not_replayed
+from ..measure.code import why_not_replayed
 from ..space import Space
 from ..workload import Conv2d, Workload
 from .metaschedule import FAILED, NOTE, Note, files_of

@@ -39,7 +39,6 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
 
     aside: ClassVar[tuple[str, ...]] = (*RunSettings.aside, "sentinel", "finalists", "programs")
     exclusive: ClassVar[Literal[True]] = True
-    replays: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,9 +46,6 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
 
     def default_target(self, base: Path = Path()) -> str:
         return "native"
-
-    def measurable(self, base: Path = Path()) -> None:
-        return None
 
     def machine(self, target: Target, base: Path = Path()) -> str:
         return ", ".join(host_model(target.kind).values())

@@ -21,7 +21,6 @@ from ..machine.scratch import ScratchFolder
 from ..records import Measurement
 from ..space import Config, Space
 from ..target import Target
-from .channel import answered
 from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import (
     Build,
@@ -37,7 +36,7 @@ from .messages import (
     Skip,
     Skipped,
 )
-from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied
+from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied, answered
 
 FEWEST = 16
 """Sending fewer configs than this to other processes does not pay."""

@@ -80,7 +80,7 @@ def test_a_program_whose_process_was_spoilt_as_it_compiled_is_compiled_again(
         if isinstance(answer, Built) and not spoilt:
             spoilt.append(answer)
             worker.end()
-            raise Spoiled("answered what it was not asked")
+            raise Spoiled("answered a message that it was not sent")
         return answer
 
     monkeypatch.setattr(MeasuringWorker, "recv", spoil)

@@ -346,12 +346,12 @@ def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -
     mortal.known.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.lose("mortal")
-    with pytest.raises(SearchlabError, match=r"has no device of the key 'mortal'; .* for 0.5 s; start a server"):
+    with pytest.raises(SearchlabError, match=r"has no device with the key 'mortal'; .* for 0.5 s; start a server"):
         measured(mortal, "none")
 
 
 def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target) -> None:
-    with pytest.raises(SearchlabError, match=r"has no device of the key 'none'; it has .*'two' \(2\)"):
+    with pytest.raises(SearchlabError, match=r"has no device with the key 'none'; it has .*'two' \(2\)"):
         make(fleet, native, "none")
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
@@ -359,7 +359,7 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
     with pytest.raises(SearchlabError, match=r"no RPC tracker at 127.0.0.1:\d+ \(Connection refused\)"):
         RpcMeasurer(nowhere, native, {}, 1)
     server = fleet.there()["two"][0]
-    with pytest.raises(SearchlabError, match="is no RPC tracker of TVM; is it a server"):
+    with pytest.raises(SearchlabError, match="is not an RPC tracker of TVM; if it is a server"):
         RpcMeasurer(RpcSettings(tracker=server, key="two"), native, {}, 1)
     with pytest.raises(SearchlabError, match="tracker must be host:port"):
         explained({"tracker": "here", "key": "two"}, RpcSettings, "measure")

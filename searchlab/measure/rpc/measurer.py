@@ -1,4 +1,4 @@
-"""Measuring on a fleet: builds here, runs on all devices of a key that TVM's RPC tracker has, at the same time."""
+"""Measuring on a fleet: builds on this machine, and runs in parallel on all devices of a tracker with one key."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ from ..process import MeasuringWorker, WorkerDied
 from .tracker import Address, Tracker, answers, reachable, registered
 
 LOOK_SECONDS = 1.0
-"""How often the tracker is asked whether it has any device at all, while one is waited for."""
+"""How often the tracker is asked whether it has any device, while a request is pending."""
 
 
 class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
-    """Measure on the devices that are registered as ``key`` at TVM's RPC tracker at ``tracker``, ``"host:port"``.
+    """Measure on a fleet of devices.
 
-    A device has ``connect_timeout`` seconds to take a connection and the inputs of a program, and only then the time of
-    that begins; what waits for a device is not timed. Where a device vanishes, the trial is given to another, up to
-    ``retries`` times; where none has been at the tracker for ``device_timeout`` seconds, the run ends. ``cc`` is the
-    compiler that links a program for a device that can only load a shared library: one of this machine if "".
+    A program's time starts when the device has its inputs; waiting for a device is not timed.
+
+    Attributes:
+        tracker: The address of TVM's RPC tracker, ``"host:port"``.
+        key: The key under which the devices are registered.
+        connect_timeout: Time limit for connecting to a device and sending the inputs of a program, in seconds.
+        device_timeout: The run ends if the tracker has had no device for this time, in seconds.
+        retries: The number of other devices that a program is given to if its device vanishes.
+        cc: The compiler that links programs for devices that can only load shared libraries; one of this machine if "".
     """
 
     tracker: str
@@ -45,7 +50,6 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
         *RunSettings.aside, "tracker", "connect_timeout", "device_timeout", "retries", "cc",
     )  # fmt: skip
     exclusive: ClassVar[Literal[False]] = False
-    replays: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,20 +58,17 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
         if self.device_timeout < 0:
             raise ValueError(f"device_timeout must be at least 0 seconds, not {self.device_timeout}")
         if self.key.split() != [self.key]:
-            raise ValueError(f"key must be one word, the key that the devices are registered as, not {self.key!r}")
+            raise ValueError(f"key must be one word, under which the devices are registered, not {self.key!r}")
         host, _, port = self.tracker.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65535:
-            raise ValueError(f"tracker must be host:port, as 10.0.0.1:9190, not {self.tracker!r}")
+            raise ValueError(f"tracker must be host:port, such as 10.0.0.1:9190, not {self.tracker!r}")
 
     def default_target(self, base: Path = Path()) -> str:
         raise SearchlabError(
-            f"measuring on the devices {self.key!r} needs a target, which says what they are: an LLVM CPU as "
-            f'"cortex-a72", or {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}; "native" for those '
-            f"that are as this machine"
+            f"measuring on the devices {self.key!r} needs a target that describes them: an LLVM CPU such as "
+            f'"cortex-a72", or {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}; "native" if they are '
+            f"like this machine"
         )
-
-    def measurable(self, base: Path = Path()) -> None:
-        return None
 
     def machine(self, target: Target, base: Path = Path()) -> str:
         return self.key
@@ -78,15 +79,14 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 @dataclass
 class _Task:
-    """A program to run, the devices lost over it, and whether one hung with it, perhaps by its own fault."""
+    """A program to run."""
 
     program: str
     built: Built
-    lost: int = 0
-    hung: bool = False
-    # Of its latest run: the device, and the seconds that connecting took, None where it has not yet.
-    address: Address = ("", 0, "")
-    connecting: float | None = None
+    lost: int = 0  # devices lost over it
+    hung: bool = False  # whether a device has hung with it, perhaps by the program's fault
+    address: Address = ("", 0, "")  # the device of its latest run
+    connecting: float | None = None  # seconds that connecting took in that run; None if it is not connected
 
 
 class RpcMeasurer(BuildingMeasurer):
@@ -140,7 +140,7 @@ class RpcMeasurer(BuildingMeasurer):
 
 def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no device at all"
-    return f"the tracker at {settings.tracker} has no device of the key {settings.key!r}; it has {others}"
+    return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
 
 
 class _Batch(Batch[_Task]):
@@ -161,7 +161,7 @@ class _Batch(Batch[_Task]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.tracker:
-            self.tracker.close()  # which gives back what was asked for
+            self.tracker.close()  # which cancels the requests
         super().__exit__(kind)
 
     def step(self) -> list[Any]:
@@ -170,10 +170,8 @@ class _Batch(Batch[_Task]):
             self._lent()
         return there
 
-    # --- devices --------------------------------------------------------------------------------------
-
     def offer(self) -> list[Tracker]:
-        """Ask for as many devices as can be used at once. Raises SearchlabError where there are none for long."""
+        """Request as many devices as can be used now. Raises SearchlabError if there has been none for too long."""
         wanted = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
         is_running = any(turn.job for turn in self.busy.values())
@@ -215,18 +213,18 @@ class _Batch(Batch[_Task]):
         elif self._missed_for_long():
             raise SearchlabError(
                 f"{_no_device(self.settings, devices)}, and had none for {self.settings.device_timeout:g} s; start a "
-                f"server there with `searchlab fleet server` and run this again: what was measured is kept"
+                f"server there with `searchlab fleet server` and run this again: all measurements are kept"
             )
 
     def _tracker_gone(self, error: Exception) -> None:
-        """Wait for the tracker to come back, for as long as for a device."""
+        """Wait for the tracker to come back, at most as long as for a device."""
         if self.tracker:
             self.tracker.close()
         self.tracker, self.requested = None, 0
         if self._missed_for_long():
             raise SearchlabError(
-                f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: what was "
-                f"measured is kept"
+                f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: all "
+                f"measurements are kept"
             )
         time.sleep(min(LOOK_SECONDS, self.settings.device_timeout))
 
@@ -235,8 +233,6 @@ class _Batch(Batch[_Task]):
         if self.missed is None:
             self.missed = now
         return now - self.missed > self.settings.device_timeout
-
-    # --- runs ---------------------------------------------------------------------------------------
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connecting is not None
