@@ -50,6 +50,7 @@ class ForeignTask:
     source: Any = None  # what config_in needs to know about the computation; its form depends on the format
     native: Header | None = None  # of the log that it was exported from, if searchlab wrote it
     space: Plugin | None = None  # the space whose configs the file lists, if it lists them
+    partial: bool = False  # whether it seems to list only some of them
     statistic: Statistic = "median"  # of the repeats, the cost of a trial
     host: dict[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()  # what is not in the trials, in words

@@ -172,7 +172,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
             f"line {line}: {why}. Without --space they are imported for analysis"
         )
     header = Header(
-        space=plugin.spelled(), space_size=space.size() if plugin is task.space else None,
+        space=plugin.spelled(), space_size=space.size() if plugin is task.space and not task.partial else None,
         fingerprint=space.fingerprint, target=space.target.to_json(), **common,
     )  # fmt: skip
     return Imported(path, header, _numbered(records), left_out)

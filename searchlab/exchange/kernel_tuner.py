@@ -14,10 +14,12 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, cast
 
 import msgspec
+import numpy as np
 
 from ..errors import SearchlabError
 from ..log.format import Log, Record, read_bytes
@@ -60,6 +62,9 @@ UNITS = {"ms": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "s": 1.0, "secon
          "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9}  # fmt: skip
 RATES = ("gflop/s", "gflops", "gflops/s")
 CLOSE = 1e-6
+COMPLETE = 0.9
+"""A file that lists less than this share of its :func:`plausible` configs holds only a part of its space."""
+MOST_PLAUSIBLE = 1 << 22
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
 Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
@@ -365,11 +370,44 @@ def _task(
     statistic = _statistic(rows)
     trials = [ForeignTrial(row.line, _finished(row, statistic)) for row in rows]
     cls = cast("type[ListsConfigs]", SPACES.load(SPACE))
-    options = cls.options_for(parameters, [cast("dict[str, Value]", row.record.config) for row in rows])
+    configs = [cast("dict[str, Value]", row.record.config) for row in rows]
+    expected = plausible(parameters, configs)
+    if partial := len(rows) < COMPLETE * expected:
+        left_out = [
+            *left_out,
+            f"about {expected - len(rows):,} configs: the file lists {len(rows):,} of {expected:,} whose values occur "
+            f"together in it, so it holds a part of the space, and its best config may not be the optimum",
+        ]
     return ForeignTask(
         format, name, _workload(name, rows), "", {"kind": RECORDED}, trials, host=host, statistic=statistic,
-        space=Plugin(SPACE, options), left_out=tuple(left_out),
+        space=Plugin(SPACE, cls.options_for(parameters, configs)), partial=partial, left_out=tuple(left_out),
     )  # fmt: skip
+
+
+def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
+    """Return how many configs have only combinations of values that occur in ``configs``.
+
+    The restrictions of a kernel, which its files do not hold, concern few parameters each. So all combinations of up
+    to four values that occur are taken as allowed, and no other. Returns 0 if the product is too large to be counted.
+
+    Args:
+        parameters: The values of each parameter.
+        configs: The configs that a file lists.
+    """
+    axes = {name: {value: place for place, value in enumerate(values)} for name, values in parameters.items()}
+    axes = {name: places for name, places in axes.items() if len(places) > 1}
+    sizes = [len(places) for places in axes.values()]
+    if math.prod(sizes) > MOST_PLAUSIBLE:
+        return 0
+    listed = np.array([[places[config[name]] for name, places in axes.items()] for config in configs])
+    left = np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1) if sizes else np.zeros((1, 0), int)
+    for arity in range(1, min(4, len(axes)) + 1):
+        for some in combinations(range(len(axes)), arity):
+            shape = [sizes[axis] for axis in some]
+            occurs = np.zeros(shape, dtype=np.bool_)
+            occurs[tuple(listed[:, axis] for axis in some)] = True
+            left = left[occurs[tuple(left[:, axis] for axis in some)]]
+    return len(left)
 
 
 STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
