@@ -40,7 +40,7 @@ def trusting() -> Iterator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports that are made in this process have no pictures, which take most of their time."""
-    monkeypatch.setattr(importlib.import_module("searchlab.analysis.report"), "draw_all", lambda *_: None)
+    monkeypatch.setattr(importlib.import_module("searchlab.analysis.charts.pictures"), "draw_all", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What logs say: convergence curves, a summary, a verdict, tables and pictures. Nothing here needs TVM."""
+"""Analysis of logs: convergence curves, a summary, a verdict, tables and pictures. Nothing here needs TVM."""
 
 from .comparison import Comparison, compare
 from .model import Summary

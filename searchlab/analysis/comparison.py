@@ -1,4 +1,4 @@
-"""Comparing runs from Python: :func:`compare`, and what it gives."""
+"""Comparing runs from Python."""
 
 from __future__ import annotations
 
@@ -13,16 +13,8 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..log.columns import Columns, Texts
 from ..log.result import Result, html_paragraphs, html_table, study_frame
-from .charts.figures import BY_TRIALS, Charts, View, all_charts
+from .charts.figures import BY_TRIALS, View, all_figures
 from .charts.figures import Figure as LineChart
-from .charts.pictures import (
-    convergence_picture,
-    failures_picture,
-    figure_picture,
-    regret_picture,
-    time_picture,
-)
-from .charts.plots import Cell, draw_diagram, draw_matrix
 from .files import (
     cell_rows,
     claim_rows,
@@ -34,14 +26,12 @@ from .files import (
 )
 from .measures import AREA, Shown, StrategySummary, table
 from .model import Overall, Summary, WorkloadSummary
-from .page.render import pair_matrix
 from .programs import BUDGET, run_programs
 from .read import compared, read_runs
 from .report import write_report
 from .runs import ComparedRuns as Runs
 from .runs import strategy_order
 from .summary import summarize
-from .words import number_text, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,17 +40,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Source = Result | str | Path | Iterable[Result | str | Path]
-"""What :func:`compare` takes: a result, a log, a directory of logs, or several of them, such as Results."""
+"""What :func:`compare` takes: a result, a log, a directory of logs, or several of these, such as Results."""
 
-_MOST = 12
-"""Workloads that a notebook shows without being asked."""
+_MOST = 12  # workloads that a notebook shows without being asked
 
 
 def compare(*what: Source | Mapping[str, Source]) -> Comparison:
-    """Compare the strategies of some runs, as ``searchlab report`` does, without writing files.
+    """Compare strategies as ``searchlab report`` does, without writing files.
 
     Args:
-        what: Results of :func:`tune` and :meth:`Study.run`, logs, directories of logs, or lists of these. A mapping
+        *what: Results of :func:`tune` and :meth:`Study.run`, logs, directories of logs, or lists of these. A mapping
             labels them, ``{"before": "results/a", "after": "results/b"}``: a strategy is then called by its label,
             followed by its own name if the label has several: ``"before: xgb"``. A log that is named twice counts once.
 
@@ -112,7 +101,7 @@ def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
 
 
 def _labelled(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
-    """The logs of ``group``, with the names that ``label`` gives their strategies; their contrasts have these, too."""
+    """Rename the strategies of the logs of ``group``, in their contrasts too."""
     if not isinstance(label, str) or not label.strip():
         raise SearchlabError(f"a label is a text that is not empty, not {label!r}")
     names = {log.header.name for log in group.values()}
@@ -138,10 +127,9 @@ def _checked(runs: Runs) -> Runs:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Comparison:
-    """A comparison of strategies: everything that a report shows, as text, pandas frames and matplotlib figures.
+    """Everything that a report shows, as text, pandas frames and matplotlib figures; :func:`compare` returns one.
 
-    :func:`compare` makes one. Methods that draw one workload take its name as in :attr:`workloads`; it may be left out
-    if there is only one.
+    Methods that draw one workload take its name as in :attr:`workloads`, which may be omitted if there is only one.
 
     Attributes:
         runs: The runs of each workload, in alphabetical order.
@@ -163,8 +151,8 @@ class Comparison:
         return summarize(self.runs)
 
     @cached_property
-    def _charts(self) -> Charts:
-        return all_charts(self.summary, self.runs)
+    def _figures(self) -> dict[str, list[LineChart]]:
+        return all_figures(self.summary, self.runs)
 
     @property
     def workloads(self) -> list[str]:
@@ -172,17 +160,17 @@ class Comparison:
 
     @property
     def strategies(self) -> list[str]:
-        """In alphabetical order, which gives them their colours."""
+        """The strategies in alphabetical order, which gives them their colours."""
         return strategy_order(self.runs)
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """workload -> which strategy converges fastest there, and whether that is more than noise."""
+        """For each workload, which strategy converges fastest, and whether that is more than noise."""
         return {item.workload: item.verdict for item in self.summary.workloads}
 
     @property
     def verdict(self) -> str:
-        """The answers to registered contrasts, the verdict over all workloads, and that of each workload."""
+        """The answers to registered contrasts, the verdict over all workloads, and the verdict on each workload."""
         if len(self.verdicts) == 1:
             sentences = list(self.verdicts.values())
         else:
@@ -191,134 +179,119 @@ class Comparison:
         return "\n".join([*(answer.says for answer in self.summary.answers), *over_all, *sentences])
 
     def strategies_frame(self) -> pd.DataFrame:
-        """A row for each strategy on each workload: GFLOPS, trials and seconds to the target, area, score, failures."""
+        """Return a row for each strategy on each workload, with the columns of ``summary.csv``."""
         return strategy_rows(self.summary).frame()
 
     def overall_frame(self) -> pd.DataFrame:
-        """A row for each strategy over all workloads: rank, area, score. It is empty for one workload."""
+        """Return a row for each strategy over all workloads: rank, area, score. Empty for one workload."""
         return overall_rows(self.summary.overall).frame()
 
     def contrasts_frame(self) -> pd.DataFrame:
-        """A row for each pair of strategies by each measure; over all workloads the workload is empty."""
+        """Return a row for each pair of strategies by each measure; over all workloads, ``workload`` is empty."""
         return contrast_rows(self.summary).frame()
 
     def claims_frame(self) -> pd.DataFrame:
-        """A row for the best strategy and each other: what can be claimed of them. It is empty for one workload."""
+        """Return what can be claimed about the best strategy and each other. Empty for one workload."""
         return claim_rows(self.summary.overall).frame()
 
     def matrix_frame(self) -> pd.DataFrame:
-        """A row for each ordered pair of the multiple comparison matrix. It is empty for one workload."""
+        """Return a row for each ordered pair of the multiple comparison matrix. Empty for one workload."""
         return cell_rows(self.summary.overall).frame()
 
     def trials_frame(self) -> pd.DataFrame:
-        """A row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` has it."""
+        """Return a row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` does."""
         return study_frame([run.log for item in self.runs.values() for run in item.runs])
 
     def curves_frame(self) -> pd.DataFrame:
-        """A row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""
+        """Return a row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""
         return curve_rows(self.runs).frame()
 
     def programs_frame(self) -> pd.DataFrame:
-        """A row for the best program of each run that has one: its GFLOPS, config and log."""
+        """Return a row for the best program of each run that has one: its GFLOPS, config and log."""
         return program_rows(program for program, _ in run_programs(self.runs)).frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
-        """Best GFLOPS so far, median and quartiles over seeds. by: "trials" or "seconds"."""
+        """Plot the best GFLOPS so far by "trials" or "seconds", median and quartiles over seeds."""
+        from .charts.pictures import convergence_picture
+
         item, view = self._convergence(workload, by)
         return convergence_picture(item, self.runs[item.workload], view, self.strategies)
 
     def plot_regret(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
-        """How much longer than the best known the best program so far takes, on a logarithmic axis."""
+        """Plot how much longer than the best known the best program so far takes, on a logarithmic axis."""
+        from .charts.pictures import regret_picture
+
         item, view = self._convergence(workload, by)
         picture = regret_picture(item, self.runs[item.workload], view, self.strategies)
         return _there(picture, f"no strategy has found a program for {item.workload} in half of its seeds")
 
     def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
-        """The part of all (seed, target) pairs that have been reached."""
+        """Plot the part of all (seed, target) pairs that have been reached."""
         return self._line_chart(self._item(workload).workload, "ecdf", by)
 
     def plot_score(self, workload: object = None) -> Figure:
-        """The score against random search over the budget."""
+        """Plot the score against random search over the budget."""
         return self._line_chart(self._item(workload).workload, "score", BY_TRIALS)
 
     def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> Figure:
-        """How well cost models predicted each batch before they were trained on it."""
+        """Plot how well cost models predicted each batch before they were trained on it."""
         return self._line_chart(self._item(workload).workload, "models", metric)
 
     def plot_time(self, workload: object = None) -> Figure:
-        """Where the seconds went."""
-        item = self._item(workload)
-        self._begun(item)
-        return time_picture(item.workload, self._charts.time[item.workload])
+        """Plot where the seconds went."""
+        from .charts.pictures import time_picture
+
+        return time_picture(self._begun(workload))
 
     def plot_failures(self, workload: object = None) -> Figure:
-        """The failed trials by kind. Raises SearchlabError if no trial failed."""
+        """Plot the failed trials by kind. Raises SearchlabError if no trial failed."""
+        from .charts.pictures import failures_picture
+
         item = self._item(workload)
-        bars = self._charts.failures[item.workload]
-        return failures_picture(
-            item.workload, _there(bars if bars.parts else None, f"no trial of {item.workload} failed")
-        )
+        if not any(any(row.failures.values()) for row in item.strategies):
+            raise SearchlabError(f"no trial of {item.workload} failed")
+        return failures_picture(item)
 
     def plot_pairwise(self, workload: object = None, *, measure: str = AREA) -> Figure:
-        """How probably a run of one strategy is better than one of another, for each pair on one workload.
+        """Plot how probably a run of one strategy is better than one of another, for each pair on one workload.
 
-        measure: "area", "trials_to_target" or "seconds_to_target".
+        Args:
+            workload: Its name.
+            measure: "area", "trials_to_target" or "seconds_to_target".
         """
+        from .charts.pictures import pairwise_picture
+
         measures = StrategySummary.compared_by()
         if measure not in measures:
             raise SearchlabError(f"there is no measure {measure!r}{did_you_mean(str(measure), measures)}")
-        item = self._item(workload)
-        self._begun(item)
-        names = [row.strategy for row in item.strategies]
-        cells = {}
-        for name, row in pair_matrix(item.strategies, item.contrasts, measure):
-            for other, cell in zip(names, row, strict=True):
-                if cell:
-                    p = "" if cell["p"] is None else f"p {p_text(cell['p'])}"
-                    cells[name, other] = Cell(2 * cell["chance"] - 1, (f"{100 * cell['chance']:.0f} %", p))
-        return draw_matrix(
-            title=f"{item.workload}: how probably a run of the row is better than one of the column",
-            subtitle=f"by {measures[measure]}; p, where there is a test, is corrected for all tests of the report",
-            names=names,
-            cells=cells,
-        )
+        return pairwise_picture(self._begun(workload), measure)
 
     def plot_profile(self, *, by: str = BY_TRIALS) -> Figure:
-        """The performance profile over all workloads."""
+        """Plot the performance profile over all workloads."""
         self._overall()
         return self._line_chart("", "profile", by)
 
     def plot_runs(self) -> Figure:
-        """The distribution of runs by area under the curve, over all workloads."""
+        """Plot the distribution of runs by area under the curve, over all workloads."""
         self._overall()
         return self._line_chart("", "runs", AREA)
 
     def plot_ranks(self) -> Figure:
-        """The critical difference diagram: average ranks over all workloads."""
+        """Plot the critical difference diagram: average ranks over all workloads."""
+        from .charts.pictures import draw_diagram
+
         return draw_diagram(self._overall().diagram, self.strategies)
 
     def plot_matrix(self) -> Figure:
-        """The multiple comparison matrix: the difference of the mean area, for each pair over all workloads."""
-        overall = self._overall()
-        most = max(abs(cell.difference) for cell in overall.matrix) or 1.0
-        cells = {
-            (cell.row, cell.column): Cell(
-                cell.difference / most,
-                (number_text(cell.difference, 3), f"{cell.wins} / {cell.ties} / {cell.losses}", f"p {p_text(cell.p)}"),
-            )
-            for cell in overall.matrix
-        }
-        return draw_matrix(
-            title="Over all workloads: every pair by itself",
-            subtitle="mean area of the row less that of the column; workloads won, tied, lost; p is not corrected",
-            names=list(dict.fromkeys(cell.row for cell in overall.matrix)),
-            cells=cells,
-        )
+        """Plot the multiple comparison matrix: the difference of the mean area, for each pair over all workloads."""
+        from .charts.pictures import matrix_picture
+
+        return matrix_picture(self._overall())
 
     def save(self, out: str | Path, *, traces: float = BUDGET) -> Path:
-        """Write the whole report to the directory ``out``: see :func:`~searchlab.analysis.report.report`.
+        """Write the report to the directory ``out`` and return the path of its page.
 
-        traces: seconds that schedule traces may take. Gives the path of the page.
+        See :func:`~searchlab.analysis.report.report`; ``traces`` is the seconds that schedule traces may take.
         """
         write_report(self.runs, Path(out), traces)
         return Path(out) / "report.html"
@@ -348,9 +321,11 @@ class Comparison:
             raise SearchlabError(f"there is no workload {name!r} in this comparison{did_you_mean(name, items)}")
         return items[name]
 
-    def _begun(self, item: WorkloadSummary) -> None:
+    def _begun(self, workload: object) -> WorkloadSummary:
+        item = self._item(workload)
         if not item.strategies:
-            raise SearchlabError(f"no trial of {item.workload} has been measured yet")
+            raise SearchlabError(_WITHOUT["convergence"].format(workload=item.workload))
+        return item
 
     def _overall(self) -> Overall:
         return _there(
@@ -364,11 +339,13 @@ class Comparison:
         return item, self._view(self._figure(item.workload, "convergence"), by)
 
     def _line_chart(self, workload: str, key: str, view: str) -> Figure:
+        from .charts.pictures import figure_picture
+
         figure = self._figure(workload, key)
         return figure_picture(workload, figure, self._view(figure, view), self.strategies)
 
     def _figure(self, workload: str, key: str) -> LineChart:
-        figures = {figure.key: figure for figure in self._charts.figures[workload]}
+        figures = {figure.key: figure for figure in self._figures[workload]}
         if key not in figures:
             raise SearchlabError(_WITHOUT[key].format(workload=workload))
         return figures[key]
@@ -386,7 +363,7 @@ _WITHOUT = {
     "score": "there is no score on {workload}: no complete table answered, and no run is of the policy random",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
-"""Why a line chart is not there."""
+"""Why a line chart is missing."""
 
 
 def _there(value: T | None, why_not: str) -> T:

@@ -1,72 +1,82 @@
-"""How two strategies compare on one workload: every pair of them by area is tested, and by other measures described.
+"""The tests of a report: how strategies compare on one workload, and one family of all tests.
 
-**Which test.** Most policies begin with the random trials of their seed, so that runs of one seed begin alike and
-seeds pair the runs of two strategies. Policies with a start of their own (cmaes, qmc) share no trials; pairs by seed
-are then no better than any other pairs, and no worse. The signed-rank test uses pairs: the luck of a seed's random
-trials cancels within its pair, and with ten seeds it finds differences for which the rank-sum test needs twice as
-many. Yet n pairs cannot give it less than p = 2 / 2^n, and the correction over all tests of a report asks a pair for a
-level far below 0.05. Where two strategies have too few seeds in common for that with one to spare, the rank-sum test is
-taken, whose least p-value 2 / C(2n, n) falls far faster. Trials in common only make its p-values larger: they draw
-the two samples together, which narrows the spread of the rank sum under the hypothesis that the strategies are the
-same. The choice depends on the numbers of seeds, strategies and workloads alone, never on their results, so the chance
-that any two equal strategies are called different stays at most 5 %.
+Strategies are tested by the area under the curve alone: each pair on each workload, and over all workloads for a claim
+on these and for one on others like them. Trials and seconds to the target are described.
 
-Effect, direction, interval and p-value of a pair are of the same runs: of the pairs, or of both samples.
+**Which test.** Most policies begin with the random trials of their seed, so runs from one seed begin alike, and seeds
+pair the runs of two strategies. Policies with a start of their own (cmaes, qmc) share no trials; pairs by seed are then
+as good as any other pairs. The signed-rank test uses pairs: the luck of a seed's random trials cancels within its pair,
+and with ten seeds it finds differences for which the rank-sum test needs twice as many. Yet n pairs cannot give it less
+than p = 2 / 2^n, and the correction over all tests of a report requires a level far below 0.05. If two strategies have
+too few seeds in common for that with one to spare, the rank-sum test is used, whose least p-value 2 / C(2n, n) falls
+far faster. Trials in common only make its p-values larger: they draw the two samples together, which narrows the spread
+of the rank sum under the hypothesis that the strategies are the same. The choice depends on the numbers of seeds,
+strategies and workloads alone, never on their results, so the probability that any two equal strategies are called
+different stays at most 5 %.
+
+Effect, direction, interval and p-value of a pair come from the same runs: the pairs, or both samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from math import comb
 
+import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast
-from .stats.aggregates import Sample, improvement
-from .stats.intervals import improvement_interval, share_interval
-from .stats.ranks import rank_sum_test, rounded, signed_rank
+from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast, Family
+from .runs import ComparedRuns
+from .stats.family import RESERVED, Gate, one_family
+from .stats.intervals import Sample, improvement, improvement_interval, share_interval
+from .stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
+from .words import listed
 
 About = Callable[..., Contrast]
 Runs = Mapping[int, float]
 """A number for each run of a strategy, by seed; lower is better, infinity is censored."""
 Level = Callable[[str, str], float]
-"""What the p-value of two strategies is held against: see :meth:`~searchlab.analysis.family.PageTests.level`."""
+"""The level that the p-value of two strategies is compared with, see :meth:`PageTests.level`."""
+Pair = frozenset[str]
+Key = tuple[str, str, str, str]
+"""A test: the workload (empty for all of them), the name of the test, and the two strategies."""
 
 
 def contrasts(
     measure: str, runs: Mapping[str, Runs], single: Collection[str] = (), level: Level | None = None
 ) -> list[Contrast]:
-    """Every pair of strategies, in order, by the test that the head of this file justifies; p is not corrected yet.
+    """Return every pair of strategies, in order, by the test that this module's docstring justifies; p is uncorrected.
 
-    single: the strategies that make the same run from every seed; there is no sample to test them by. level: None for a
-    measure that is described only.
+    Args:
+        measure: Its name.
+        runs: By strategy.
+        single: The strategies that make the same run from every seed, which is no sample to test.
+        level: None for a measure that is only described.
     """
-    runs = _rounded(runs)
+    every = iter(rounded(np.array([value for own in runs.values() for value in own.values()])).tolist())
+    runs = {name: {seed: next(every) for seed in own} for name, own in runs.items()}
     compared: list[Contrast] = []
     for first, second in combinations(runs, 2):
         about = partial(Contrast, first=first, second=second, measure=measure)
         one, other = runs[first], runs[second]
         common = sorted(one.keys() & other.keys())
         if first in single or second in single:
-            compared.append(untested(about, ONE_RUN, [_sample(one)], [_sample(other)]))
+            compared.append(untested(about, ONE_RUN, [_sample(one, one)], [_sample(other, other)]))
         elif level is not None and 2.0 ** (2 - len(common)) <= level(first, second):
             compared.append(_paired(about, _sample(one, common), _sample(other, common)))
         else:
-            compared.append(_unpaired(about, _sample(one), _sample(other), tested=level is not None))
+            compared.append(_unpaired(about, _sample(one, one), _sample(other, other), tested=level is not None))
     return compared
 
 
-def _rounded(runs: Mapping[str, Runs]) -> dict[str, Runs]:
-    every = iter(rounded(np.array([value for of_one in runs.values() for value in of_one.values()])).tolist())
-    return {name: {key: next(every) for key in of_one} for name, of_one in runs.items()}
-
-
-def _sample(runs: Runs, seeds: Collection[int] | None = None) -> Floats:
-    """The numbers of the runs from ``seeds``, by default of all, in order; higher is better."""
-    return -np.array([runs[seed] for seed in sorted(runs if seeds is None else seeds)])
+def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
+    """Return the numbers of the runs from ``seeds``, in order; higher is better."""
+    return -np.array([runs[seed] for seed in sorted(seeds)])
 
 
 def _paired(about: About, ours: Floats, theirs: Floats) -> Contrast:
@@ -88,15 +98,120 @@ def _unpaired(about: About, ours: Floats, theirs: Floats, *, tested: bool) -> Co
 
 
 def untested(about: About, why: str, one: Sample, other: Sample) -> Contrast:
-    """Two strategies that no test compares. one, other: their numbers, higher is better, by workloads of both."""
+    """Describe two strategies that no test compares, from their numbers by workload."""
     better = improvement(one, other)
     runs = min(sum(map(len, sample)) for sample in (one, other))
     return about(test=why, runs=runs, improvement=better, effect=2 * better - 1)
 
 
 def seeds_needed(level: float) -> int:
-    """How many seeds each of two strategies must have for a difference between them to be significant at ``level``."""
+    """Return how many seeds each of two strategies needs for a difference to be significant at ``level``."""
     n = 1
     while 2 / comb(2 * n, n) > level:
         n += 1
     return n
+
+
+@dataclass(frozen=True)
+class PageTests:
+    """The tests of a report, before any p-value is known. Each registered contrast is a gate to its own tests."""
+
+    registered: Sequence[tuple[str, str]]  # in the order of the study
+    alone: Mapping[Pair, int]  # tests on single workloads
+    overall: Mapping[Pair, int]  # tests over all workloads: 0, 1 or 2
+
+    @classmethod
+    def of(
+        cls, alone: Iterable[tuple[str, str]], overall: Iterable[tuple[str, str]], registered: Iterable[tuple[str, str]]
+    ) -> PageTests:
+        """Count the tests of each pair.
+
+        Args:
+            alone: The pair of each test on a single workload.
+            overall: The pair of each test over all workloads.
+            registered: The registered contrasts, in order.
+        """
+        counted = Counter(map(frozenset, alone)), Counter(map(frozenset, overall))
+        return cls([pair for pair in registered if any(frozenset(pair) in own for own in counted)], *counted)
+
+    @property
+    def number(self) -> int:
+        return sum(self.alone.values()) + sum(self.overall.values())
+
+    def level(self, first: str, second: str) -> float:
+        """Return the level of a test of this pair on one workload while no other such test is rejected.
+
+        For a registered contrast this is the level once its test over all workloads is rejected.
+        """
+        pair, gates = frozenset((first, second)), [frozenset(pair) for pair in self.registered]
+        if not gates:
+            return ALPHA / max(1, self.number)
+        gated = sum(self.alone.get(gate, 0) + self.overall.get(gate, 0) for gate in gates)
+        if pair not in gates:
+            return ALPHA * (1 - RESERVED) / max(1, self.number - gated)
+        share = RESERVED if self.number > gated else 1.0
+        over = self.overall.get(pair, 0)
+        passed = 0.5 if over and len(gates) > 1 else 1.0
+        return ALPHA * share * passed / len(gates) / max(1, over) / max(1, self.alone.get(pair, 0))
+
+    def adjusted(self, p: Mapping[Key, float]) -> dict[Key, float]:
+        """Return the p-values of all tests, corrected together."""
+        gates = []
+        for pair in self.registered:
+            own = [key for key in p if set(key[2:]) == set(pair)]
+            overall = [key for key in own if not key[0]]  # on these workloads, then on workloads like these
+            groups = [[key] for key in overall[1:]] + [[key for key in own if key[0]]]
+            if own:
+                gates.append(Gate(overall[0] if overall else None, groups))
+        return one_family(p, gates)
+
+    def family(self, found: int) -> Family:
+        """Describe the family, of which ``found`` tests have a p-value."""
+        return Family(found, list(self.registered), _says(found, self.registered))
+
+
+def registered_pairs(comparison: ComparedRuns) -> list[tuple[str, str]]:
+    """Return the contrasts that the logs of all runs of both strategies name, in the order of the study.
+
+    They were registered before any of these runs began. If there are several spaces, both strategies share one.
+    """
+    named: dict[str, tuple[str, list[tuple[str, str]]]] = {}
+    for item in comparison.values():
+        for run in item.runs:
+            place = run.strategy.removesuffix(run.log.header.name)
+            own = [(place + first, place + second) for first, second in run.log.header.contrasts]
+            _, known = named.get(run.strategy, (place, own))
+            named[run.strategy] = place, [pair for pair in known if pair in own]
+    found: dict[Pair, tuple[str, str]] = {}
+    for _, contrasts in named.values():
+        for first, second in contrasts:
+            if all(name in named and (first, second) in named[name][1] for name in (first, second)):
+                found.setdefault(frozenset((first, second)), (first, second))
+    return list(found.values())
+
+
+def with_adjusted(workload: str, contrasts: Iterable[Contrast], adjusted: Mapping[Key, float]) -> list[Contrast]:
+    return [msgspec.structs.replace(c, adjusted=adjusted.get((workload, c.test, c.first, c.second))) for c in contrasts]
+
+
+def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
+    return {(workload, c.test, c.first, c.second): c.p for c in contrasts if c.p is not None}
+
+
+def _says(number: int, registered: Sequence[tuple[str, str]]) -> str:
+    if not number:
+        return "Nothing here is tested; all numbers describe these runs."
+    tests = f"{number} test{'s' * (number > 1)}"
+    said = (
+        f"Strategies are tested by the area under the curve: {tests}, for each pair on each workload and over all of "
+        f"them. Together they form one family: the chance that this report calls any two equal strategies different is "
+        f"at most {100 * ALPHA:g} %. Trials and seconds to the target are described, not tested. "
+    )
+    if not registered:
+        return said + "No contrast was registered before the runs, so all tests are exploratory (Holm's correction)."
+    names = listed([f"{first} against {second}" for first, second in registered], None)
+    return said + (
+        f"Registered before the runs: {names}. {'They share' if len(registered) > 1 else 'It has'} "
+        f"{100 * RESERVED:g} % of that chance. Each is first one test over all workloads; single workloads are tested "
+        f"only behind it. All other tests are exploratory."
+    )

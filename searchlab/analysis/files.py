@@ -1,4 +1,4 @@
-"""The numbers of a report as rows: its files, JSON and CSV, and the frames of a comparison."""
+"""The numbers of a report as rows, for its files, JSON and CSV, and the frames of a comparison."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from .charts.figures import Figure
 from .measures import OverallStrategy, Row, StrategySummary, at
 from .model import Overall, Program, Summary
 from .runs import ComparedRuns
-from .stats.comparison_matrix import MatrixCell
+from .stats.ranks import MatrixCell
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class Rows(NamedTuple):
-    """Rows with a value for each of ``columns``, None where there is none. They can be read once."""
+    """Rows with a value, or None, for each of ``columns``; they can be iterated over once."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Any]]
 
     def frame(self) -> pd.DataFrame:
-        """With NaN for None, so that a column of numbers is one."""
+        """Return a frame with NaN for None, so that a column of numbers is numeric."""
         import pandas as pd
 
         data = [[math.nan if value is None else value for value in row] for row in self.rows]
         return pd.DataFrame(data, columns=list(self.columns))
 
     def write(self, path: Path) -> None:
-        """As a CSV file, empty for None."""
+        """Write a CSV file, with nothing for None."""
         with path.open("w", encoding="utf-8", newline="") as file:
-            # The writer quotes a text with \r only where its own lines end with it.
+            # The writer quotes a text with \r only if its own lines end with it.
             csv.writer(_Lines(file.write)).writerows(chain([self.columns], self.rows))
 
 
 class _Lines(NamedTuple):
-    """A file for :mod:`csv` whose lines end with \\n in place of \\r\\n."""
+    """A file for :mod:`csv` whose lines end with \\n instead of \\r\\n."""
 
     to: Any
 
@@ -58,11 +58,7 @@ def write_numbers(
     figures: Mapping[str, Sequence[Figure]],
     programs: Sequence[Program],
 ) -> None:
-    """Write ``summary.*``, ``contrasts.csv``, ``overall.csv``, ``claims.csv``, ``matrix.csv``, ``curves.csv``,
-    ``figures.*`` and ``programs.csv``.
-
-    programs: the best of every run.
-    """
+    """Write all files of numbers, see :func:`~searchlab.analysis.report.report`. ``programs``: the best of each run."""
     write_json(out / "summary.json", summary)
     write_json(out / "figures.json", figures)
     tables = {
@@ -80,7 +76,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def strategy_rows(summary: Summary) -> Rows:
-    """A row for each strategy on each workload."""
+    """Return a row for each strategy on each workload."""
     rows = (
         (item.workload, row.strategy, *row.cells, item.unit) for item in summary.workloads for row in item.strategies
     )
@@ -88,7 +84,7 @@ def strategy_rows(summary: Summary) -> Rows:
 
 
 def overall_rows(overall: Overall | None) -> Rows:
-    """A row for each strategy over all workloads."""
+    """Return a row for each strategy over all workloads."""
     ranks = overall.diagram.by_strategy if overall else {}
     rows = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
     return Rows(("strategy", "rank", *OverallStrategy.names()), rows)
@@ -112,11 +108,11 @@ _PROGRAM: dict[str, str | Callable[[Program], Any]] = {
     "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
     "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
 }  # fmt: skip
-"""Column -> where its value is in what the row is of, as :func:`~searchlab.analysis.measures.at` takes it."""
+"""Where the value of each column is in the object of a row, see :func:`~searchlab.analysis.measures.at`."""
 
 
 def contrast_rows(summary: Summary) -> Rows:
-    """A row for each pair of strategies by each measure on each workload; over all workloads that is empty."""
+    """Return a row for each pair of strategies by each measure on each workload; "" for all workloads."""
     over_all = [("", summary.overall.contrasts)] if summary.overall else []
     groups = [*((item.workload, item.contrasts) for item in summary.workloads), *over_all]
     rows = ((workload, *_values(one, _CONTRAST)) for workload, contrasts in groups for one in contrasts)
@@ -124,10 +120,7 @@ def contrast_rows(summary: Summary) -> Rows:
 
 
 def claim_rows(overall: Overall | None) -> Rows:
-    """A row for the best strategy and each other, over all workloads: the difference of the area, ``first`` less
-    ``second``, on these workloads and on workloads like these; and how probable it is that ``first`` is better, the
-    same and worse. The p-values are corrected for all tests of the report.
-    """
+    """Return a row for the best strategy and each other, over all workloads, see :class:`~.model.PairClaims`."""
     return Rows(list(_CLAIM), (_values(one, _CLAIM) for one in (overall.claims if overall else ())))
 
 
@@ -136,13 +129,13 @@ def _values(one: Any, paths: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def cell_rows(overall: Overall | None) -> Rows:
-    """A row for each ordered pair of the multiple comparison matrix."""
+    """Return a row for each ordered pair of the multiple comparison matrix."""
     columns = [field.name for field in fields(MatrixCell)]
     return Rows(columns, map(astuple, overall.matrix if overall else ()))
 
 
 def curve_rows(comparison: ComparedRuns) -> Rows:
-    """A row for each trial of each run: trials and seconds, both from its start, and the best GFLOPS then."""
+    """Return a row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""
     rows = (
         (run.workload, run.strategy, run.seed, trials, seconds, best)
         for item in comparison.values()
@@ -153,12 +146,12 @@ def curve_rows(comparison: ComparedRuns) -> Rows:
 
 
 def program_rows(programs: Iterable[Program]) -> Rows:
-    """A row for the best program of each run."""
+    """Return a row for the best program of each run."""
     return Rows(list(_PROGRAM), (_values(one, _PROGRAM) for one in programs))
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
-    """A row for each point of each line of the line charts."""
+    """Return a row for each point of each line of the line charts."""
     rows = (
         (workload, figure.key, view.key, line.strategy, *point)
         for workload, charts in figures.items()

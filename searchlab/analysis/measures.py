@@ -1,9 +1,9 @@
 """The columns of reports, each declared once.
 
-A :class:`Measure` is a number of a strategy, or several that belong together. :class:`StrategySummary` declares those
+A :class:`Measure` is one number of a strategy, or several that belong together. :class:`StrategySummary` declares those
 of a strategy on one workload, :class:`OverallStrategy` those over all workloads. A declaration says what the measure
-means, how it follows from the runs, and in which :class:`Column` it stands. The tables of the terminal, the page and
-notebooks, the CSV files, ``summary.json`` and the frames of pandas are made from these declarations.
+means, how to compute it from the runs, and its :class:`Column` objects. The tables of the terminal, the page and
+notebooks, the CSV files, ``summary.json`` and the pandas frames are all derived from these declarations.
 """
 
 from __future__ import annotations
@@ -20,9 +20,17 @@ import numpy as np
 from ..arrays import Floats
 from ..records import FAILURES
 from .runs import StrategyRuns
-from .stats.curves import area_under_curve, quartiles, trials_to_target
+from .stats.curves import (
+    anytime,
+    area_under_curve,
+    ecdf_area,
+    expected_running_time,
+    hitting_times,
+    penalised_average,
+    quartiles,
+    seconds_of_hits,
+)
 from .stats.intervals import Interval, interquartile_interval, mean_interval, mean_of_means_interval, median_interval
-from .stats.targets import anytime, ecdf_area, expected_running_time, penalised_average, seconds_of_hits
 from .words import number_text
 
 Source = TypeVar("Source")
@@ -33,23 +41,17 @@ TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
 
 
 class Shown(Flag):
-    """The tables for people that have a column. Every column with a name is in the CSV files and frames, too.
-
-    Attributes:
-        TERMINAL: The ranking in the terminal and in notebooks.
-        COSTS: The table of costs in the terminal.
-        PAGE: The ranking on the page.
-    """
+    """The tables for people that have a column. CSV files and frames have every column with a name."""
 
     NOWHERE = 0
-    TERMINAL = auto()
-    COSTS = auto()
-    PAGE = auto()
+    TERMINAL = auto()  # the ranking in the terminal and in notebooks
+    COSTS = auto()  # the table of costs in the terminal
+    PAGE = auto()  # the ranking on the page
     TABLES = TERMINAL | PAGE
 
 
 def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
-    """What is at ``path`` from ``value``, such as "difference.value"; None where something on the way is None.
+    """Follow ``path``, such as "difference.value", from ``value``; None if anything on the way is None.
 
     ``path`` may also be a function of ``value``.
     """
@@ -62,41 +64,25 @@ def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of tables.
+    """A column of tables."""
 
-    Attributes:
-        name: Of the column in CSV files and frames; empty where they do not have it.
-        title: The head in tables for people, in lines as the terminal has them. ``{unit}``, ``{goal}`` and
-            ``{cutoffs}`` are filled in.
-        shown: The tables for people that have the column.
-        digits: Digits after the point in tables for people; None for three significant digits.
-        of: Where the number, or text, is in the value of the measure, as :func:`at` takes it; or a function of it.
-        best: Whether the highest or the lowest number is bold, ``max`` or ``min``.
-        beside: A text beside the number, of the value of the measure and the row.
-        detail: A text beside these two that only the page has, of the value of the measure.
-        missing: What the page says in place of a number that is None, other than a dash.
-        meaning: What the number means, where the meaning of its measure does not say it.
-        if_differs: Whether tables for people leave the column out where all rows have the same number.
-    """
-
-    name: str
-    title: str = ""
+    name: str  # in CSV files and frames; empty to leave it out of these
+    title: str = ""  # in tables for people, line by line; {unit}, {goal} and {cutoffs} are filled in
     shown: Shown = Shown.NOWHERE
-    digits: int | None = None
-    of: str | Callable[[Any], Any] = ""
-    best: Callable[[Sequence[float]], float] | None = None
-    beside: Callable[[Any, Any], str] | None = None
-    detail: Callable[[Any], str] | None = None
-    missing: str = ""
-    meaning: str = ""
-    if_differs: bool = False
+    digits: int | None = None  # after the point in tables for people; None for three significant digits
+    of: str | Callable[[Any], Any] = ""  # where the number or text is in the value of the measure, see at()
+    best: Callable[[Sequence[float]], float] | None = None  # max or min: which number is bold
+    beside: Callable[[Any, Any], str] | None = None  # text beside the number, from the value and the row
+    detail: Callable[[Any], str] | None = None  # more text beside it, from the value, on the page only
+    missing: str = ""  # what the page shows in place of None, other than a dash
+    meaning: str = ""  # if it is not that of the measure
+    if_differs: bool = False  # whether tables for people omit the column if all rows have the same number
 
     def number(self, value: Any) -> Any:
-        """What the column has of the value of its measure: a number, a text, or None."""
+        """Return the number or text of the column from the value of its measure."""
         return None if value is None else at(value, self.of)
 
     def text(self, number: Any) -> str:
-        """What people read for a number or a text, which is not None."""
         return number if isinstance(number, str) else number_text(number, self.digits)
 
 
@@ -106,11 +92,11 @@ class Measure(Generic[Source, V]):
     Args:
         meaning: What it is, in one sentence.
         of: Computes it from the runs.
-        columns: Where it stands in tables; none for a measure that only ``summary.json`` has.
+        *columns: Its columns in tables; none if only ``summary.json`` has it.
         unit: Of its numbers.
-        compared_by: What a report calls it where strategies are compared by it; empty where they are not. Such a
-            measure has a number for each seed, ``by_seed``.
-        better: Whether higher or lower numbers are better, ``max`` or ``min``.
+        compared_by: Its name where strategies are compared by it; empty if they are not. Such a measure has a number
+            for each seed, ``by_seed``.
+        better: ``max`` or ``min``.
     """
 
     def __init__(
@@ -141,12 +127,7 @@ class Measure(Generic[Source, V]):
 
 
 class Row:
-    """A strategy, and the value of each measure that the class declares.
-
-    Attributes:
-        strategy: The name of the strategy.
-        values: The value of each measure, by name, in the order of the declarations.
-    """
+    """A strategy, and the value of each measure that the class declares, in the order of the declarations."""
 
     measures: ClassVar[dict[str, Measure[Any, Any]]]
 
@@ -159,17 +140,17 @@ class Row:
 
     @classmethod
     def columns(cls) -> Iterator[tuple[Measure[Any, Any], Column]]:
-        """Each column in order, with the measure that it belongs to."""
+        """Iterate over all columns, each with its measure."""
         return ((measure, column) for measure in cls.measures.values() for column in measure.columns)
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names of the columns in CSV files and frames."""
+        """Return the names of the columns in CSV files and frames."""
         return [column.name for _, column in cls.columns() if column.name]
 
     @property
     def cells(self) -> list[Any]:
-        """What stands under :meth:`names`."""
+        """The values of the columns in :meth:`names`."""
         return [column.number(self.values[measure.name]) for measure, column in self.columns() if column.name]
 
     def to_json(self) -> dict[str, Any]:
@@ -185,7 +166,7 @@ class Row:
 
 
 class Cell(NamedTuple):
-    """What a table for people has of a number: its text, the texts beside it, and whether it is the best."""
+    """A number in a table for people: its text, the texts beside it, and whether it is the best."""
 
     text: str
     beside: str = ""
@@ -195,30 +176,28 @@ class Cell(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The head of a column. words: whether it has texts in place of numbers."""
+    """The head of a column."""
 
     title: str
     meaning: str = ""
     unit: str = ""
-    words: bool = False
+    words: bool = False  # whether the column has texts in place of numbers
 
 
 class Table(NamedTuple):
-    """Columns as people read them. rows: of each strategy its name and a cell for each head."""
+    """Columns as people read them."""
 
     heads: list[Head]
-    rows: list[tuple[str, list[Cell]]]
+    rows: list[tuple[str, list[Cell]]]  # the name of each strategy, and a cell for each head
 
 
 def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
-    """The columns of ``rows`` that the table ``shown`` has.
-
-    A column whose measure is None in every row is left out.
+    """Return the columns of the table ``shown``, without those whose measure is None in every row.
 
     Args:
         rows: Of one class.
         shown: One of the tables.
-        words: What is filled into titles.
+        **words: What is filled into titles.
     """
     heads: list[Head] = []
     columns: list[list[Cell]] = []
@@ -263,61 +242,36 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What every seed took to reach the target; None for a seed whose run ended before that (censored).
+    """What each seed took to reach the target; None for one whose run ended before (censored), and for infinity."""
 
-    Attributes:
-        reached: The number of seeds that reached the target.
-        median: Over all seeds, where a censored seed counts as infinity; None where it is infinite, unless more than
-            half of the seeds reached the target.
-        lower: The lower end of the 95 % interval of the median; None where it is infinite. See
-            :func:`~searchlab.analysis.stats.intervals.median_interval`.
-        upper: Its upper end, likewise.
-        expected: ERT, see :func:`~searchlab.analysis.stats.targets.expected_running_time`; None where no seed reached
-            the target.
-        penalised: PAR-10, with the most that any run of the workload had as its budget.
-        by_seed: Of each seed, in the order of the seeds.
-        note: Why there is no interval; empty where there is one.
-    """
-
-    reached: int
-    median: float | None
-    lower: float | None
+    reached: int  # seeds that reached the target
+    median: float | None  # over all seeds, censored ones infinite
+    lower: float | None  # see median_interval
     upper: float | None
-    expected: float | None
-    penalised: float
+    expected: float | None  # ERT; None if no seed reached the target
+    penalised: float  # PAR-10, with the largest budget of any run of the workload
     by_seed: list[float | None]
-    note: str = ""
+    note: str = ""  # why there is no interval
 
     @classmethod
-    def of(
-        cls, values: list[float], spent: list[float], budget: float, interrupted: Sequence[tuple[float, float]] = ()
-    ) -> Self:
-        """Summarize the seeds.
-
-        Args:
-            values: What each seed took, infinity where its run ended before.
-            spent: What each run had at its end.
-            budget: The budget of PAR-10.
-            interrupted: Both of each run that was stopped early. Only ERT counts these, which needs no run to go to
-                the same end.
-        """
-        hits = np.array(values)
-        more_hits, more_spent = np.array(interrupted).reshape(-1, 2).T
-        interval = median_interval(hits)
+    def of(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
+        """Summarise what each seed took and spent; ``more_*`` are of interrupted runs, which only ERT can use."""
+        interval = median_interval(values)
+        ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
         return cls(
-            reached=int(np.isfinite(hits).sum()),
+            reached=int(np.isfinite(values).sum()),
             median=_finite(interval.value),
             lower=_finite(interval.lower),
             upper=_finite(interval.upper),
-            expected=_finite(expected_running_time(np.append(hits, more_hits), np.append(np.array(spent), more_spent))),
-            penalised=penalised_average(hits, budget),
-            by_seed=[_finite(value) for value in values],
+            expected=_finite(ert),
+            penalised=penalised_average(values, budget),
+            by_seed=[_finite(value) for value in values.tolist()],
             note=interval.note,
         )
 
     @property
     def censored(self) -> str:
-        """How many seeds reached the target, in brackets; empty where all did."""
+        """How many seeds reached the target, in brackets; empty if all did."""
         seeds = len(self.by_seed)
         return "" if self.reached == seeds else f" ({self.reached} of {seeds})"
 
@@ -327,7 +281,7 @@ def _finite(value: float | None) -> float | None:
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """Seconds charged, summed over seeds: see :attr:`searchlab.log.format.Log.charged`."""
+    """Seconds charged, summed over seeds, see :attr:`searchlab.log.format.Log.charged`."""
 
     total: float
     propose: float
@@ -337,7 +291,6 @@ class Seconds(msgspec.Struct, frozen=True):
 
 
 TIME_PARTS = Seconds.__struct_fields__[1:]
-"""What the seconds of a run are charged for."""
 
 
 def _interval_text(interval: Interval | None, digits: int) -> str:
@@ -347,39 +300,37 @@ def _interval_text(interval: Interval | None, digits: int) -> str:
 
 
 def _estimate(name: str, title: str, digits: int, **look: Any) -> tuple[Column, ...]:
-    """The columns of an estimate: its value, and the ends of its interval. look: other fields of the first."""
+    """Return the columns of an estimate: its value, with other fields ``look``, and the ends of its interval."""
     value = Column(name, title, Shown.TABLES, digits, "value", **look)
     return value, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
 
 
 def _hits(runs: StrategyRuns) -> Floats:
-    """Trials to the target, infinity where it was not reached: shape (runs,)."""
-    return trials_to_target(runs.curves, runs.workload.target)
+    """Return the trials to the target, infinite if not reached: shape (runs, 1)."""
+    return hitting_times(runs.curves, np.array([runs.workload.target]))
+
+
+def _interrupted(runs: StrategyRuns, *, seconds: bool) -> tuple[Floats, Floats]:
+    """Return what each interrupted run took to the target, and what it spent, in trials or seconds."""
+    target = np.array([runs.workload.target])
+    hits = [hitting_times(run.curve[np.newaxis], target) for run in runs.interrupted]
+    ends = [run.elapsed if seconds else np.arange(1.0, len(run.curve) + 1) for run in runs.interrupted]
+    took = [seconds_of_hits(hit, end[np.newaxis])[0, 0] for hit, end in zip(hits, ends, strict=True)]
+    return np.array(took), np.array([end[-1] for end in ends])
 
 
 def _trials_to_target(runs: StrategyRuns) -> Reached:
-    spent = [float(min(run.log.trials, runs.horizon)) for run in runs.compared]
-    return Reached.of(_hits(runs).tolist(), spent, runs.horizon, _interrupted(runs))
+    spent = np.array([float(min(run.log.trials, runs.horizon)) for run in runs.compared])
+    return Reached.of(_hits(runs)[:, 0], spent, runs.horizon, *_interrupted(runs, seconds=False))
 
 
 def _seconds_to_target(runs: StrategyRuns) -> Reached:
-    seconds = seconds_of_hits(_hits(runs)[:, np.newaxis], runs.elapsed)[:, 0].tolist()
-    ends = [np.append(run.elapsed, math.inf) for run in runs.interrupted]
-    interrupted = [
-        (float(end[int(min(hit, len(end))) - 1]), float(end[int(spent) - 1]))
-        for end, (hit, spent) in zip(ends, _interrupted(runs), strict=True)
-    ]
-    return Reached.of(seconds, runs.elapsed[:, -1].tolist(), runs.workload.longest, interrupted)
-
-
-def _interrupted(runs: StrategyRuns) -> list[tuple[float, float]]:
-    """Of each run that was stopped early: its trials to the target, and all it had."""
-    target = runs.workload.target
-    return [(float(trials_to_target(run.curve, target)), float(len(run.curve))) for run in runs.interrupted]
+    seconds = seconds_of_hits(_hits(runs), runs.elapsed)[:, 0]
+    return Reached.of(seconds, runs.elapsed[:, -1], runs.workload.longest, *_interrupted(runs, seconds=True))
 
 
 def _area(runs: StrategyRuns) -> Spread:
-    return Spread.of(area_under_curve(runs.curves, runs.workload.best_gflops, runs.horizon).tolist())
+    return Spread.of(area_under_curve(runs.curves, runs.workload.best_gflops).tolist())
 
 
 def _anytime(runs: StrategyRuns) -> Spread:
@@ -415,7 +366,7 @@ def _quartiles(name: str) -> tuple[Column, Column]:
 
 
 def _reached(name: str, title: str, **look: Any) -> tuple[Column, ...]:
-    """The columns of a measure up to the target. look: other fields of the first."""
+    """Return the columns of a measure up to the target, the first with other fields ``look``."""
     median = Column(f"{name}_median", title, Shown.TABLES, of="median", best=min, missing="not reached", **look)
     return median, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
 
@@ -437,7 +388,7 @@ class StrategySummary(Row):
         "The cost model, if there is one.", lambda runs: runs.header.cost_model.name if runs.header.cost_model else None
     )
     batch = OnWorkload(
-        "The configs that the policy was asked for at a time.", lambda runs: runs.header.batch,
+        "The number of configs that the policy is asked for at a time.", lambda runs: runs.header.batch,
         Column("batch", "batch", Shown.TABLES, if_differs=True),
     )  # fmt: skip
     seeds = OnWorkload(
@@ -460,7 +411,7 @@ class StrategySummary(Row):
     trials_by_seed = OnWorkload("The trials of each run.", lambda runs: runs.lengths)
     complete = OnWorkload(
         "Whether all runs have the same number of trials, but for those that ended by themselves, by their seconds or "
-        "for want of a gain.",
+        "without a gain.",
         _complete,
         Column("complete"),
     )
@@ -554,18 +505,18 @@ class StrategySummary(Row):
     )  # fmt: skip
 
     def by_seed(self, name: str) -> dict[int, float]:
-        """Seed -> its number in the measure ``name``; infinity where its run did not reach the target."""
+        """Return the number of each seed in the measure ``name``; infinite if its run did not reach the target."""
         values = self.values[name].by_seed
         return {seed: math.inf if value is None else value for seed, value in zip(self.seeds, values, strict=True)}
 
     @classmethod
     def compared_by(cls) -> dict[str, str]:
-        """The measures that strategies are compared by: their names, and what a report calls them."""
+        """Return the measures that strategies are compared by: what a report calls them, by name."""
         return {name: measure.compared_by for name, measure in cls.measures.items() if measure.compared_by}
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):
-    """A measure of a strategy over all workloads, from its summary on each; only seeds vary in its interval."""
+    """A measure of a strategy over all workloads, from its summary on each; only seeds vary in an interval."""
 
 
 def _score_over_all(rows: Sequence[StrategySummary]) -> Interval | None:

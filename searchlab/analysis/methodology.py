@@ -1,8 +1,8 @@
 """The scores of the package ``autotuning_methodology`` for runs over a table.
 
 Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
-Systems 159, 2024 (doi 10.1016/j.future.2024.05.021). Unlike the scores of :mod:`.stats.random_search`, which reports
-use, the package leaves failed configs out of random search, and scores the median rank over all runs.
+Systems 159, 2024 (doi 10.1016/j.future.2024.05.021). Unlike the scores in reports (:mod:`.stats.random_search`), the
+package leaves failed configs out of random search, and scores the median rank over all runs.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from ..errors import SearchlabError
 from ..log.format import Log, Record
 from ..space import Config
 
-MOMENTS = 1000
-"""At how many evenly spaced moments the score over seconds is taken, as in the package."""
+MOMENTS = 1000  # evenly spaced moments at which the score over seconds is taken, as in the package
 
 
 def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[float, float]:
-    """The score of a strategy over trials, and over seconds: 0 is random search, 1 finds the best at once.
+    """Return the score of a strategy over trials, and over seconds: 0 is random search, 1 finds the best at once.
 
     Needs the extra ``methodology``.
 
     Args:
-        table: A log of every config of a space. Its times are used, not those in the runs; the seconds of a trial are
-            those of training, proposing, building and running.
+        table: A log of every config of a space. Its times count, not those in the runs; the seconds of a trial are
+            those for training, proposing, building and running.
         runs: The runs of the strategy over the table.
-        seed: For the bootstrap of the package, which draws from numpy's global stream.
+        seed: For the bootstrap of the package, which uses numpy's global random state.
 
     Raises:
         SearchlabError: If the package is not installed, if a run has a config that the table does not hold, if the runs
@@ -76,7 +75,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
 
 
 def _places(table: Log, runs: Sequence[Log]) -> Ints:
-    """Where each trial stands among the records of the table: shape (trials of the shortest run, runs)."""
+    """Return the index of each trial in the records of the table: shape (trials of the shortest run, runs)."""
     rows = {Config(record.config): number for number, record in reversed(list(enumerate(table.records)))}
     found = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
     for run, row in zip(runs, found, strict=True):
@@ -87,7 +86,7 @@ def _places(table: Log, runs: Sequence[Log]) -> Ints:
 
 
 def _statistics(table: Log) -> Any:
-    """The package's view of ``table``, which it reads from a file in Kernel Tuner's T4 format."""
+    """Return the package's view of ``table``, which it reads from a file in Kernel Tuner's T4 format."""
     from autotuning_methodology.searchspace_statistics import SearchspaceStatistics
 
     with TemporaryDirectory() as folder:
@@ -110,7 +109,7 @@ def _result(record: Record, cost: float) -> dict[str, Any]:
 
 
 def _described(space: Any, places: Ints) -> Any:
-    """The runs that tried the configs at ``places``, as the package describes a strategy."""
+    """Return the runs that tried the configs at ``places``, as the package describes a strategy."""
     trials, runs = places.shape
     elapsed: Floats = np.cumsum(space.objective_times_total[places], axis=0)
     best: Floats = np.fmin.accumulate(space.objective_performances_total[places], axis=0)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown
-from .stats.bayes import Equivalence
-from .stats.comparison_matrix import MatrixCell
-from .stats.inference import Difference
-from .stats.ranks import ALPHA
+from .stats.inference import Difference, Equivalence
+from .stats.ranks import ALPHA, MatrixCell
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
 DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
@@ -22,18 +20,25 @@ ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """Two strategies on one measure.
 
-    test: on one workload by area "signed-rank", which pairs runs by seed, or "rank-sum", which does not; over several
-    "paired-t", which asks for the mean difference on these workloads. Other words say why there is no p: "described",
-    as all measures but the area are; "one run", where one of the two makes the same run from every seed; or, over
-    several workloads, "no seed in common" or "one seed in common" on one of them, or "the same difference from every
-    seed".
-    runs: the number of pairs, or of the runs of the strategy that has fewer.
-    improvement: the part of the pairs in which the run of ``first`` is better; or, without pairs, the probability that
-    a run of ``first`` is better than a run of ``second`` on the same workload. A tie counts half. lower, upper: its
-    95 % interval, None where there is none; then ``note`` says why.
-    effect: the rank-biserial correlation of the test, or for "paired-t" the mean difference of the area: in [-1, 1],
-    above 0 where ``first`` is better.
-    p: two-sided, of this pair alone. adjusted: p corrected for all tests of the report; see :class:`Family`.
+    Attributes:
+        first: The first strategy.
+        second: The second.
+        measure: The name of the measure.
+        test: On one workload, by area, "signed-rank", which pairs runs by seed, or "rank-sum", which does not; over
+            several workloads "paired-t", of the mean difference on these workloads. Other values say why there is no
+            p: "described", as all measures but the area are; "one run" if one of the two makes the same run from every
+            seed; or, over several workloads, "no seed in common" or "one seed in common" on one of them, or "the same
+            difference from every seed".
+        runs: The number of pairs, or of the runs of the strategy that has fewer.
+        improvement: The part of the pairs in which the run of ``first`` is better; or, without pairs, the probability
+            that a run of ``first`` is better than one of ``second`` on the same workload. A tie counts half.
+        effect: The rank-biserial correlation of the test, or for "paired-t" the mean difference of the area: in
+            [-1, 1], above 0 if ``first`` is better.
+        lower: The lower end of the 95 % interval of ``improvement``; None if there is none.
+        upper: Its upper end, likewise.
+        p: Two-sided, of this pair alone.
+        adjusted: ``p`` corrected for all tests of the report, see :class:`Family`.
+        note: Why there is no interval.
     """
 
     first: str
@@ -54,51 +59,60 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         return self.adjusted is not None and self.adjusted <= ALPHA
 
     def ahead(self, one: str, other: str) -> bool:
-        """Whether the contrast says that ``one`` is better than ``other``."""
+        """Whether ``one`` is significantly better than ``other``."""
         if (one, other) == (self.first, self.second):
             return self.significant and self.effect > 0
         return (other, one) == (self.first, self.second) and self.significant and self.effect < 0
 
 
-class Family(msgspec.Struct, frozen=True):
-    """The tests of a report, whose p-values are corrected together.
+class PairCell(NamedTuple):
+    """One strategy against another."""
 
-    tests: their number. registered: the pairs of strategies whose contrast the study had registered before the runs;
-    all other pairs are exploratory. says: this in words.
-    """
+    chance: float  # that a run of the first is better
+    lower: float | None  # 95 % interval of the chance; None if there is none
+    upper: float | None
+    p: float | None  # corrected; None if there is no test
+    word: str  # better or worse, if that is significant
+
+    @classmethod
+    def of(cls, contrast: Contrast, one: str, other: str) -> Self:
+        chance, lower, upper = contrast.improvement, contrast.lower, contrast.upper
+        if contrast.first != one:
+            chance = 1 - chance
+            lower, upper = (None if end is None else 1 - end for end in (upper, lower))
+        word = "better" if contrast.ahead(one, other) else "worse" if contrast.ahead(other, one) else ""
+        return cls(chance, lower, upper, contrast.adjusted, word)
+
+
+class Family(msgspec.Struct, frozen=True):
+    """The tests of a report, whose p-values are corrected together."""
 
     tests: int
-    registered: list[tuple[str, str]]
-    says: str
+    registered: list[tuple[str, str]]  # pairs that the study registered before the runs; all others are exploratory
+    says: str  # the family in words
 
 
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The comparison on one workload, the strategy that converges fastest first.
-
-    flops: the floating-point operations of one run of the workload. unit: of all throughputs, "GFLOPS"; or "runs/s"
-    where the FLOPs are not known, and ``flops`` is 10^9 then. horizon: the number of trials that every strategy has;
-    all of them are compared over this many. target_gflops: the throughput that counts as converged, None while nothing
-    has succeeded. contrasts: every pair of strategies by trials to the target, by seconds to it and by area.
-    """
+    """The comparison on one workload, the strategy that converges fastest first."""
 
     workload: str
-    flops: int
-    unit: str = "GFLOPS"
-    horizon: int
+    flops: int  # floating-point operations of one run; 10^9 if they are unknown
+    unit: str = "GFLOPS"  # of throughput; "runs/s" if the FLOPs are unknown
+    horizon: int  # number of trials that every strategy has, over which all are compared
     best: BestKnown | None
-    target_gflops: float | None
+    target_gflops: float | None  # throughput that counts as converged; None while nothing has succeeded
     strategies: list[StrategySummary]
-    contrasts: list[Contrast]
+    contrasts: list[Contrast]  # every pair by trials to the target, by seconds to it and by area
     verdict: str
     notes: list[str]
 
     def words(self, target: float) -> dict[str, str]:
-        """What the titles of columns name, for :func:`~searchlab.analysis.measures.table`."""
+        """What is filled into the titles of columns, for :func:`~searchlab.analysis.measures.table`."""
         return {"unit": self.unit, "goal": f"{100 * target:g} %"}
 
     @property
     def score_ranges(self) -> str:
-        """The trials that scores are over, "17 to 52"; several where spaces differ. Empty without a score."""
+        """The trials that scores cover, "17 to 52"; several if spaces differ. Empty without a score."""
         ranges = {(row.score_first, row.score_trials) for row in self.strategies if row.score}
         return " or ".join(f"{first} to {last}" for first, last in sorted(ranges, key=str))
 
@@ -106,42 +120,40 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     def by_strategy(self) -> dict[str, StrategySummary]:
         return {row.strategy: row for row in self.strategies}
 
+    def pairs(self, measure: str) -> list[tuple[str, list[PairCell | None]]]:
+        """Return each strategy against each other, in order; None against itself."""
+        about = {(c.first, c.second): c for c in self.contrasts if c.measure == measure}
+        about |= {(c.second, c.first): c for c in about.values()}
+        names = [row.strategy for row in self.strategies]
+        return [
+            (name, [PairCell.of(about[name, other], name, other) if name != other else None for other in names])
+            for name in names
+        ]
+
 
 class Diagram(msgspec.Struct, frozen=True):
-    """Strategies by average rank over workloads, the best first.
-
-    ranks: their average ranks; 1 for a strategy that is best everywhere. friedman: p-value that all do as well as each
-    other, None for two strategies; it is not corrected, and no claim rests on it. cliques: the largest groups of two or
-    more strategies in which no pair differs on workloads like these, by place in ``strategies``.
-    """
+    """Strategies by average rank over workloads, the best first."""
 
     strategies: list[str]
-    ranks: list[float]
+    ranks: list[float]  # average ranks; 1 for a strategy that is best everywhere
     workloads: int
-    friedman: float | None
-    cliques: list[list[int]]
+    friedman: float | None  # p-value that all do equally well; None for two strategies. Not corrected: no claim uses it
+    cliques: list[list[int]]  # largest groups in which no pair differs on workloads like these: places in strategies
 
     @property
     def by_strategy(self) -> dict[str, float]:
-        """strategy -> its average rank."""
         return dict(zip(self.strategies, self.ranks, strict=True))
 
 
 class PairClaims(msgspec.Struct, frozen=True):
-    """What is claimed of the best strategy and another: see :mod:`~searchlab.analysis.claims`.
-
-    difference: of the area under the curve, ``first`` less ``second``; its p-values are corrected for all tests of the
-    report. None where they have no seed in common. says: in these runs, on these workloads, on workloads like these;
-    from 11 workloads up also how probable it is that one is better, with the probabilities in ``equivalence``.
-    headline: the widest claim that the runs can carry.
-    """
+    """What is claimed about the best strategy and another."""
 
     first: str
     second: str
-    difference: Difference | None
-    says: list[str]
-    headline: str
-    equivalence: Equivalence | None = None
+    difference: Difference | None  # of the area, first less second, p corrected; None without a seed in common
+    says: list[str]  # in these runs, on these workloads, on others like them; from 11 workloads also equivalence
+    headline: str  # the widest claim that the runs support
+    equivalence: Equivalence | None = None  # from 11 workloads
 
 
 class ContrastAnswer(msgspec.Struct, frozen=True):
@@ -165,27 +177,26 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
 
 
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
-    """The strategies that have runs on every workload, the best by area first.
-
-    contrasts: every pair of them by area, over the seeds that both have; they say whether strategies differ on these
-    workloads. claims: the best and each other, the next best first. diagram: by mean area on each workload; it says
-    whether they differ on workloads like these. matrix: every ordered pair, row by row, the best by mean area first.
-    """
+    """The strategies that have runs on every workload, the best by area first."""
 
     workloads: list[str]
     strategies: list[OverallStrategy]
-    contrasts: list[Contrast]
-    claims: list[PairClaims]
-    diagram: Diagram
-    matrix: list[MatrixCell]
+    contrasts: list[Contrast]  # every pair by area, over the seeds that both have: do they differ on these workloads?
+    claims: list[PairClaims]  # the best and each other, the next best first
+    diagram: Diagram  # by mean area on each workload: do they differ on workloads like these?
+    matrix: list[MatrixCell]  # every ordered pair, row by row, the best by mean area first
     verdict: str
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """All numbers of a report. ``target`` is the part of the best known throughput that counts as converged.
+    """All numbers of a report.
 
-    family: the tests of the report. overall: over all workloads; None where there is one workload, or where no two
-    strategies ran on all of them. answers: to the registered contrasts, in the order of the study.
+    Attributes:
+        target: The part of the best known throughput that counts as converged.
+        workloads: The comparison on each workload.
+        family: The tests of the report.
+        overall: The comparison over all workloads; None for one workload, or if no two strategies ran on all of them.
+        answers: To the registered contrasts, in the order of the study.
     """
 
     target: float
@@ -200,13 +211,13 @@ class Summary(msgspec.Struct, frozen=True):
 
     @property
     def score_cutoffs(self) -> str:
-        """The trials that the scores of all workloads are over, "17 to 52"; where they differ "1-17 to 52-200"."""
+        """The trials that the scores of all workloads cover, "17 to 52"; if they differ "1-17 to 52-200"."""
         rows = [row for item in self.workloads for row in item.strategies if row.score]
         ends = [[row.score_first or 0 for row in rows], [row.score_trials or 0 for row in rows]]
         return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain dicts, lists, strings and finite numbers."""
+        """Return the summary as plain dicts, lists, strings and finite numbers."""
         plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
         return plain
 
@@ -214,22 +225,18 @@ class Summary(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """The best program of a run, as :attr:`searchlab.log.result.Result.best` has it.
 
-    It is the fastest trial; but where the fastest trials were measured again at the end of the run, it is the trial
-    that then won, and ``gflops`` and ``seconds`` are of that measurement. trial: its index in the log, from 0.
-    as_trial: its GFLOPS as a trial. tied: the trials that could not be told from it when they were measured again; None
-    where none were.
-    trace: its schedule trace, or None, and ``note`` says why; only the best run of a strategy gets one.
+    The fastest trial; or, if the fastest trials were measured again at the end of the run, the one that won then.
     """
 
     workload: str
     strategy: str
     seed: int
-    trial: int
-    gflops: float
-    seconds: float
-    as_trial: float
-    tied: list[int] | None
+    trial: int  # index in the log, from 0
+    gflops: float  # from the last measurement
+    seconds: float  # likewise
+    as_trial: float  # GFLOPS as a trial
+    tied: list[int] | None  # trials that were not distinguishable when measured again; None if none were
     config: dict[str, Any]
     log: str
-    trace: str | None = None
-    note: str = ""
+    trace: str | None = None  # schedule trace, only for the best run of a strategy
+    note: str = ""  # why there is no trace

@@ -1,4 +1,4 @@
-"""What strategies come to over all workloads of a comparison."""
+"""How strategies compare over all workloads, and the answers to the registered contrasts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from ..arrays import Floats
-from .claims import claims, equivalence_claim, headline
-from .contrasts import untested
-from .family import Key, p_values, with_adjusted
+from .contrasts import Key, p_values, untested, with_adjusted
 from .measures import AREA, OverallStrategy, StrategySummary
 from .model import (
     NO_NOISE,
@@ -22,36 +20,36 @@ from .model import (
     ONE_SEED,
     PAIRED_T,
     Contrast,
+    ContrastAnswer,
     Diagram,
     Overall,
     PairClaims,
     WorkloadSummary,
 )
-from .stats.aggregates import Sample
-from .stats.bayes import ROPE, bayesian_signed_rank
-from .stats.cliques import cliques
-from .stats.comparison_matrix import comparison_matrix
-from .stats.inference import FEWEST_WORKLOADS, Answer, Difference, paired_difference
-from .stats.intervals import DECIMALS, Interval, share_interval
-from .stats.ranks import ALPHA, average_ranks, friedman_test, rounded
-from .verdict import standing
+from .stats.inference import (
+    FEWEST_WORKLOADS,
+    ROPE,
+    Difference,
+    bayesian_signed_rank,
+    no_answer,
+    paired_difference,
+)
+from .stats.intervals import DECIMALS, Interval, Sample, share_interval
+from .stats.ranks import ALPHA, average_ranks, cliques, comparison_matrix, friedman_test, rounded
+from .verdict import answer, answer_word, claims, equivalence_claim, headline, standing
 from .words import listed
 
-OTHERS = "workloads like these"
-"""Names the test of a claim on other workloads."""
+OTHERS = "workloads like these"  # the name of the test of a claim on other workloads
 
 
 @dataclass(frozen=True)
 class Together:
-    """The strategies that ran on every workload, the best by area first, and every pair of them, not corrected yet.
-
-    means: by pair, the mean difference on each workload, over the seeds in common.
-    """
+    """The strategies that ran on every workload, the best by area first, and every pair of them, not corrected yet."""
 
     workloads: Sequence[WorkloadSummary]
     strategies: list[OverallStrategy]
     differences: dict[tuple[str, str], Difference]
-    means: dict[tuple[str, str], Floats]
+    means: dict[tuple[str, str], Floats]  # mean difference of each pair on each workload, over the seeds in common
     contrasts: list[Contrast]
 
     @property
@@ -60,7 +58,7 @@ class Together:
 
     @property
     def p(self) -> dict[Key, float]:
-        """Of each test: of the claims on these workloads, and of those on others like them."""
+        """The p-value of each test, for claims on these workloads and for those on others like them."""
         others = {
             ("", OTHERS, *pair): difference.on_others.p
             for pair, difference in self.differences.items()
@@ -68,14 +66,9 @@ class Together:
         }
         return p_values("", self.contrasts) | others
 
-    @property
-    def tested(self) -> list[tuple[str, str]]:
-        """The pair of each test."""
-        return [(first, second) for _, _, first, second in self.p]
-
 
 def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
-    """None for one workload, and where no two strategies ran on all of them, with a seed in common on each."""
+    """Pair the strategies that ran on all workloads; None for one workload, or if no two share a seed on each."""
     rows = [item.by_strategy for item in workloads]
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
     if len(workloads) < 2 or len(names) < 2:
@@ -96,33 +89,31 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
 
 
 def _mean(differences: Floats) -> float:
-    """Of those that are no NaN; NaN if all are."""
+    """Return the mean of those that are no NaN; NaN if all are."""
     known = differences[~np.isnan(differences)]
     return float(known.mean()) if len(known) else math.nan
 
 
 def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:
-    """The areas of two strategies on each workload, by seed; NaN where one has no run from a seed."""
-    seeds = [sorted({*one.seeds, *other.seeds}) for one, other in zip(first, second, strict=True)]
-    ours, theirs = (
-        [
-            np.array([row.by_seed(AREA).get(seed, math.nan) for seed in own])
-            for row, own in zip(rows, seeds, strict=True)
-        ]
-        for rows in (first, second)
-    )
+    """Return the areas of two strategies on each workload, by seed; NaN where one has no run from a seed."""
+    ours: list[Floats] = []
+    theirs: list[Floats] = []
+    for one, other in zip(first, second, strict=True):
+        for row, areas in ((one, ours), (other, theirs)):
+            by_seed = row.by_seed(AREA)
+            areas.append(np.array([by_seed.get(seed, math.nan) for seed in sorted({*one.seeds, *other.seeds})]))
     return ours, theirs
 
 
 def _difference(ours: Sample, theirs: Sample, *, single: bool) -> Difference:
-    """single: whether one of the two makes the same run from every seed."""
+    """Compare two strategies; ``single``: whether one of them makes the same run from every seed."""
     found = paired_difference(ours, theirs)
     if found.workloads < len(ours):
-        no = Answer(Interval.none(found.value, "The strategies do not have a seed in common on every workload."))
+        no = no_answer(found.value, "The strategies do not have a seed in common on every workload.")
         return replace(found, on_these=no, on_others=no)
     if single:
         note = "One of the two makes the same run from every seed: that does not show how runs vary."
-        return replace(found, on_these=Answer(Interval.none(found.value, note)))
+        return replace(found, on_these=no_answer(found.value, note))
     return found
 
 
@@ -147,7 +138,7 @@ def _contrast(
 
 
 def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = False) -> Overall:
-    """adjusted: the p-values of all tests of the report, corrected. so_far: whether a run has yet to begin."""
+    """Compare the strategies, given the corrected p-values of the report and whether a run has yet to begin."""
     workloads, names, strategies = found.workloads, found.names, found.strategies
     rows = [item.by_strategy for item in workloads]
     compared = with_adjusted("", found.contrasts, adjusted)
@@ -161,7 +152,7 @@ def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = Fa
         contrasts=compared,
         claims=said,
         diagram=diagram(names, means, apart),
-        matrix=list(comparison_matrix(names, means).cells.values()),
+        matrix=comparison_matrix(names, means),
         verdict=_verdict(found, compared, so_far=so_far)
         + f" {said[0].headline}"
         + "".join(f" {note}" for note in dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note))
@@ -170,7 +161,7 @@ def overall(found: Together, adjusted: Mapping[Key, float], *, so_far: bool = Fa
 
 
 def _verdict(found: Together, contrasts: Sequence[Contrast], *, so_far: bool) -> str:
-    """Who converges fastest on these workloads, or that there is no winner; and whom tests do not separate."""
+    """Return who converges fastest on these workloads, or that there is no winner, and whom no test separates."""
     names = found.names
     first, second = (_area_text(strategy.area) for strategy in found.strategies[:2])
     result = standing(names, contrasts, AREA, by="on these workloads ", unit="run")
@@ -185,14 +176,15 @@ def _verdict(found: Together, contrasts: Sequence[Contrast], *, so_far: bool) ->
 
 
 def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
-    """The diagram of ``scores``, shape (workloads, strategies), higher is better.
+    """Return the critical difference diagram, with average ranks as in Demsar, JMLR 7, 2006.
 
-    apart: the pairs of strategies that differ on workloads like these, as the one test of the report that asks for this
-    says; no other pair can be told apart.
-
-    Average ranks as in Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006. Nothing
-    is tested by mean ranks, in which the answer for two strategies depends on the others (Benavoli, Corani and Mangili,
+    Mean ranks are not tested: the answer for two strategies would depend on the others (Benavoli, Corani and Mangili,
     "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
+
+    Args:
+        strategies: Their names.
+        scores: Shape (workloads, strategies), higher is better.
+        apart: The pairs that differ on workloads like these, by the one test of the report that asks for this.
     """
     scores = rounded(scores)
     average = average_ranks(scores)
@@ -208,18 +200,17 @@ def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozens
     )
 
 
-def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> PairClaims:
-    """The three answers on a pair, with the p-values that are corrected for all tests of the report."""
-
-    def corrected(answer: Answer, test: str) -> Answer:
-        return replace(answer, p=adjusted.get(("", test, *pair)))
-
+def _corrected(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> Difference:
     difference = found.differences[pair]
-    difference = replace(
+    return replace(
         difference,
-        on_these=corrected(difference.on_these, PAIRED_T),
-        on_others=corrected(difference.on_others, OTHERS),
+        on_these=replace(difference.on_these, p=adjusted.get(("", PAIRED_T, *pair))),
+        on_others=replace(difference.on_others, p=adjusted.get(("", OTHERS, *pair))),
     )
+
+
+def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float]) -> PairClaims:
+    difference = _corrected(found, pair, adjusted)
     says = claims(*pair, difference)
     equivalence = None
     if difference.workloads >= FEWEST_WORKLOADS:
@@ -231,8 +222,47 @@ def _claims(found: Together, pair: tuple[str, str], adjusted: Mapping[Key, float
     )  # fmt: skip
 
 
+def answers(
+    registered: Sequence[tuple[str, str]],
+    workloads: Sequence[WorkloadSummary],
+    found: Together | None,
+    adjusted: Mapping[Key, float],
+) -> list[ContrastAnswer]:
+    """Answer the registered contrasts.
+
+    Args:
+        registered: The contrasts, in the order of the study.
+        workloads: Each workload, with its contrasts corrected.
+        found: The strategies over all workloads. If there is one workload, its own test answers. Contrasts between
+            strategies that did not run on all of several workloads are left out: those workloads answer by themselves.
+        adjusted: The p-values of all tests, corrected.
+    """
+    answered = []
+    for first, second in registered:
+        difference = None
+        if found is None:
+            difference = _alone(first, second, workloads[0]) if len(workloads) == 1 else None
+        elif (first, second) in found.differences:
+            difference = _corrected(found, (first, second), adjusted)
+        elif (second, first) in found.differences:
+            difference = _corrected(found, (second, first), adjusted).reversed()
+        if difference is not None:
+            word = answer_word(difference)
+            answered.append(ContrastAnswer(first, second, word, answer(first, second, word, difference), difference))
+    return answered
+
+
+def _alone(first: str, second: str, item: WorkloadSummary) -> Difference | None:
+    rows = item.by_strategy
+    if not {first, second} <= rows.keys():
+        return None
+    contrast = next(c for c in item.contrasts if c.measure == AREA and {c.first, c.second} == {first, second})
+    found = paired_difference(*paired_areas([rows[first]], [rows[second]]))
+    return replace(found, on_these=replace(found.on_these, p=contrast.adjusted))
+
+
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> str:
-    """Sentences on what the verdict does not rest on: runs that were stopped early, trials that some do not have."""
+    """Return sentences on what the verdict ignores: runs that were stopped early, trials that some do not have."""
     rows = [item.by_strategy[name] for item in workloads for name in names]
     said = ""
     if stopped := [row for row in rows if row.interrupted]:

@@ -1,63 +1,65 @@
-"""From the runs there are, how many seeds and workloads it would take to see a difference of the area."""
+"""How many seeds and workloads it takes to see a difference of the area, estimated from existing runs.
+
+The design is that of :mod:`.stats.inference`: paired runs with the same seed on each workload, and a t test of their
+mean difference, in which either the seeds vary or the workloads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from .measures import AREA, StrategySummary
 from .model import Summary
 from .stats.family import RESERVED
-from .stats.power import Variation, seeds_for, variation, workloads_for
+from .stats.inference import FEWEST_WORKLOADS
+from .stats.intervals import DECIMALS
 from .stats.ranks import ALPHA
+
+MOST = 100_000  # seeds or workloads that nobody exceeds
+NEW = "a new policy"
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How paired differences vary: standard deviations in the unit of the measure."""
+
+    seeds: float  # from one pair of runs to another on the same workload
+    workloads: float | None  # of the true difference from one workload to another; None for fewer than 2 workloads
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one pair of strategies takes. Numbers are None where more would be needed than anyone can run.
-
-    seeds_alone: on one workload, for a claim on it. seeds_together: on each of the workloads, for a claim on these.
-    workloads: with the present number of seeds, for a claim on workloads like these; also None for one workload.
-    """
+    """What one pair of strategies takes; None where that is more than anyone can run."""
 
     first: str
     second: str
     variation: Variation
-    seeds_alone: int | None
-    seeds_together: int | None
-    workloads: int | None
+    seeds_alone: int | None  # on one workload, for a claim on it
+    seeds_together: int | None  # on each of the workloads, for a claim on these
+    workloads: int | None  # with the present number of seeds, for a claim on workloads like these
 
 
 @dataclass(frozen=True)
 class PowerPlan:
-    """What all pairs take, the least first.
-
-    Attributes:
-        difference: The difference of the area under the curve to see.
-        power: The probability to see it.
-        tests: The size of the family that a test is one of.
-        registered: Whether these tests are registered contrasts, each first one test over all workloads.
-        workloads: Workloads of the runs that there are.
-        seeds: The most seeds of any strategy on a workload.
-        needs: One entry per pair.
-    """
+    """What all pairs take, the least first."""
 
     difference: float
     power: float
-    tests: int
-    registered: bool
+    tests: int  # in the family that a test belongs to
+    registered: bool  # whether these tests are registered contrasts, each first one test over all workloads
     workloads: int
-    seeds: int
+    seeds: int  # most seeds that a strategy has on a workload
     needs: list[Need]
-
-
-NEW = "a new policy"
 
 
 def power_plan(
@@ -70,20 +72,19 @@ def power_plan(
     registered: int | None = None,
     new: bool = False,
 ) -> PowerPlan:
-    """The plan for a ``difference`` of the area under the curve, to be seen with probability ``power``.
+    """Plan how to see a ``difference`` of the area under the curve with probability ``power``.
 
     Pairs without two seeds in common that differ are left out.
 
     Args:
-        summary: The runs that there are.
-        difference: Of the areas of two strategies.
+        summary: The existing runs.
+        difference: Between the areas of two strategies.
         power: The probability to see it.
-        tests: Over how many tests the correction goes; by default all of the report, or as large a part of them as the
-            pairs of ``strategy`` are of all pairs.
+        tests: How many tests the correction covers; by default all of the report, or the part of them that corresponds
+            to the pairs of ``strategy``.
         strategy: Only its pairs with the others; all pairs if empty.
         registered: The number of registered contrasts that a pair is one of, in place of ``tests``.
-        new: Whether to add, for a policy that has no run yet, a pair with ``strategy`` that varies as the median of the
-            others does.
+        new: Whether to add a pair of ``strategy`` and a policy that has no run yet, which varies as the median pair.
 
     Raises:
         SearchlabError: If there is no such strategy.
@@ -99,22 +100,15 @@ def power_plan(
     alpha = ALPHA * (RESERVED if registered else 1) / tests
 
     def need(first: str, second: str, varies: Variation, here: int) -> Need:
-        return Need(
-            first,
-            second,
-            varies,
-            seeds_alone=seeds_for(varies, difference, 1, power=power, alpha=alpha),
-            seeds_together=seeds_for(varies, difference, here, power=power, alpha=alpha),
-            workloads=workloads_for(varies, difference, seeds, power=power, alpha=alpha),
-        )
+        alone, together = (seeds_for(varies, difference, n, power=power, alpha=alpha) for n in (1, here))
+        others = workloads_for(varies, difference, seeds, power=power, alpha=alpha)
+        return Need(first, second, varies, alone, together, others)
 
     needs = []
     for first, second in which:
         differences = [_differences(row[first], row[second]) for row in rows if first in row and second in row]
-        varies = variation(differences)
-        if varies is None:
-            continue
-        needs.append(need(first, second, varies, len(differences)))
+        if varies := variation(differences):
+            needs.append(need(first, second, varies, len(differences)))
     needs.sort(key=lambda one: (one.variation.seeds, one.first, one.second))
     if new and needs:
         between = [one.variation.workloads for one in needs if one.variation.workloads is not None]
@@ -124,7 +118,73 @@ def power_plan(
 
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
-    """By seed, of those that both have."""
+    """Return the differences of the area from the seeds that both have."""
     ours, theirs = first.by_seed(AREA), second.by_seed(AREA)
-    common: Sequence[int] = sorted(ours.keys() & theirs.keys())
-    return np.array([ours[seed] - theirs[seed] for seed in common], dtype=np.float64)
+    return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())], dtype=np.float64)
+
+
+def variation(differences: Sequence[Floats]) -> Variation | None:
+    """Return the variance components of paired differences, an array per workload; None without 2 that differ on one.
+
+    The estimates of the analysis of variance, with equal weight for each workload: the variance of the means, less the
+    part that the seeds contribute, and at least 0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter
+    3).
+    """
+    several = [own for own in differences if len(own) > 1]
+    if not several:
+        return None
+    freedom = sum(len(own) - 1 for own in several)
+    within = sum(float(((own - own.mean()) ** 2).sum()) for own in several) / freedom
+    if not round(within, 2 * DECIMALS):
+        return None
+    means = np.array([own.mean() for own in differences if len(own)])
+    if len(means) < 2:
+        return Variation(math.sqrt(within), None)
+    of_means = within * float(np.mean([1 / len(own) for own in differences if len(own)]))
+    return Variation(math.sqrt(within), math.sqrt(max(0.0, float(means.var(ddof=1)) - of_means)))
+
+
+def t_power(difference: float, error: float, df: float, alpha: float) -> float:
+    """Return the probability that a two-sided t test at ``alpha`` sees ``difference`` and its direction.
+
+    From the noncentral t distribution (Cohen, "Statistical power analysis for the behavioral sciences", 1988, chapter
+    2). ``error`` is the standard error of the estimate.
+    """
+    from scipy.stats import nct  # importing scipy.stats takes most of a second
+
+    return float(nct.sf(stdtrit(df, 1 - alpha / 2), df, difference / error))
+
+
+def seeds_for(variation: Variation, difference: float, workloads: int, *, power: float, alpha: float) -> int | None:
+    """Return the seeds on each of ``workloads`` that show a mean ``difference`` on these; None beyond MOST."""
+
+    def enough(seeds: int) -> bool:
+        error = variation.seeds / math.sqrt(workloads * seeds)
+        return t_power(difference, error, workloads * (seeds - 1), alpha) >= power
+
+    return _least(2, enough)
+
+
+def workloads_for(variation: Variation, difference: float, seeds: int, *, power: float, alpha: float) -> int | None:
+    """Return the workloads, with ``seeds`` each, that show a mean ``difference`` on workloads like them.
+
+    At least FEWEST_WORKLOADS; None beyond MOST, and if it is unknown how workloads vary.
+    """
+    if variation.workloads is None:
+        return None
+    deviation = math.hypot(variation.workloads, variation.seeds / math.sqrt(seeds))
+
+    def enough(workloads: int) -> bool:
+        return t_power(difference, deviation / math.sqrt(workloads), workloads - 1, alpha) >= power
+
+    return _least(FEWEST_WORKLOADS, enough)
+
+
+def _least(start: int, enough: Callable[[int], bool]) -> int | None:
+    """Return the least number from ``start`` that is ``enough``, given that all larger ones are too."""
+    step = start
+    while not enough(step):
+        if step >= MOST:
+            return None
+        start, step = step + 1, min(2 * step, MOST)
+    return bisect_left(range(start, step), True, key=enough) + start

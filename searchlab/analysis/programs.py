@@ -1,8 +1,8 @@
 """The best program of each run, and the schedule trace of the best program of each strategy.
 
-A log holds configs. To make a trace of a config takes its space, hence a plug-in and TVM. Reading logs must not need
-these, nor run code that a log names, nor wait. So a child process makes the traces, for registered spaces only, while
-the report is computed; within :func:`~searchlab.plugins.trusting`, for all spaces. A trace that is not made in time is
+A log holds configs. Making a trace from a config takes its space, and so a plug-in and TVM. Reading logs must not need
+these, run code that a log names, or wait. So a child process makes the traces while the report is computed, for
+registered spaces only, or for all within :func:`~searchlab.plugins.trusting`. Traces that are not ready in time are
 left out, and the report says so.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -27,26 +27,25 @@ from ..space import SPACES
 from .model import Program
 from .runs import ComparedRuns, LoggedRun
 
-BUDGET = 20.0
-"""Seconds that a report spends on traces, counted from its start."""
+BUDGET = 20.0  # seconds that a report spends on traces, from its start
 
 
 def run_programs(comparison: ComparedRuns) -> list[tuple[Program, LoggedRun]]:
-    """The best program of every run that has one that works, in the order of the comparison."""
+    """Return the best program of every run that has one, in the order of the comparison."""
     runs = [run for item in comparison.values() for run in item.runs]
     return [(_program(run), run) for run in runs if np.isfinite(run.log.costs).any()]
 
 
 def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[Program, LoggedRun]]:
-    """The fastest of each strategy, of equals the lowest seed: by workload, the fastest strategy first.
+    """Return the fastest program of each strategy by workload, the fastest first, with a note if it gets no trace.
 
-    Each has a note if no trace is to be made.
+    Of equally fast ones, that with the lowest seed.
     """
     best: dict[tuple[str, str], tuple[Program, LoggedRun]] = {}
     for program, run in sorted(programs, key=lambda pair: (-pair[0].gflops, pair[0].seed)):
         best.setdefault((program.workload, program.strategy), (program, run))
     spaces = {msgspec.json.encode(run.log.header.space): run.log.header.space for _, run in best.values()}
-    notes = {key: _unsafe(space) for key, space in spaces.items()}  # to look a plug-in up takes milliseconds
+    notes = {key: _unsafe(space) for key, space in spaces.items()}  # looking up a plug-in takes milliseconds
     return sorted(
         (
             (msgspec.structs.replace(program, note=notes[msgspec.json.encode(run.log.header.space)]), run)
@@ -67,7 +66,7 @@ def _program(run: LoggedRun) -> Program:
 
 
 def _unsafe(space: Plugin) -> str:
-    """Why no trace is made in this space; "" where one is made."""
+    """Return why this space makes no trace; "" if it does."""
     if trusts() or SPACES.registered(space) is not None:
         return ""
     if SPACES.registered(Plugin(space.name)) is None:
@@ -76,7 +75,7 @@ def _unsafe(space: Plugin) -> str:
 
 
 class Traces:
-    """Programs with traces: a child process makes the traces from the start, and :meth:`programs` waits for them."""
+    """Makes the traces of programs in a child process, for which :meth:`programs` waits."""
 
     def __init__(self, programs: Sequence[tuple[Program, LoggedRun]], budget: float) -> None:
         self._programs = programs
@@ -92,7 +91,7 @@ class Traces:
             self._start(msgspec.json.encode(asked))
 
     def _start(self, asked: bytes) -> None:
-        # -P: what lies in the current directory is no plug-in, unless it is trusted.
+        # -P: nothing in the current directory is a plug-in, unless it is trusted.
         words = ["-m", "searchlab.log.traces", TRUST] if trusts() else ["-P", "-m", "searchlab.log.traces"]
         self._child = subprocess.Popen(
             [sys.executable, *words],
@@ -107,7 +106,7 @@ class Traces:
             self._child.stdin.write(asked)
             self._child.stdin.close()
         for line in self._child.stdout:
-            self._lines.append(line)  # one by one: what is there is read when time is up
+            self._lines.append(line)  # one by one: those that are there are used when time is up
 
     def __enter__(self) -> Self:
         return self
@@ -121,8 +120,8 @@ class Traces:
                 self._child.stdout.close()
 
     def programs(self) -> list[Program]:
-        """All programs, with the traces that were made within the budget."""
-        traces: Mapping[int, TraceReply] = {}
+        """Return all programs, with the traces that were made within the budget."""
+        traces: dict[int, TraceReply] = {}
         late = ""
         if self._child:
             self._reader.join(max(0.0, self._until - time.monotonic()))
@@ -131,19 +130,15 @@ class Traces:
                 if self._reader.is_alive()
                 else "the process that makes it ended"
             )
-            traces = {trace.number: trace for line in list(self._lines) if (trace := _decode(line))}
+            for line in list(self._lines):
+                with suppress(msgspec.DecodeError):  # a plug-in may print
+                    one = msgspec.json.decode(line, type=TraceReply)
+                    traces[one.number] = one
         elif any(not program.note for program, _ in self._programs):
             late = "traces were not asked for"
-        return [_with(program, traces.get(number), late) for number, (program, _) in enumerate(self._programs)]
-
-
-def _decode(line: bytes) -> TraceReply | None:
-    with suppress(msgspec.DecodeError):  # a plug-in may print
-        return msgspec.json.decode(line, type=TraceReply)
-    return None
-
-
-def _with(program: Program, trace: TraceReply | None, late: str) -> Program:
-    if trace is None:
-        return msgspec.structs.replace(program, note=program.note or late)
-    return msgspec.structs.replace(program, trace=trace.trace, note=trace.note)
+        return [
+            msgspec.structs.replace(program, trace=reply.trace, note=reply.note)
+            if (reply := traces.get(number))
+            else msgspec.structs.replace(program, note=program.note or late)
+            for number, (program, _) in enumerate(self._programs)
+        ]

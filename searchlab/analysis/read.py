@@ -23,10 +23,9 @@ from .runs import ComparedRuns, LoggedRun, WorkloadRuns
 from .words import listed
 
 REPORT = "report"
-"""Folder that a report on a directory is written to. Logs under a folder of this name are read only where named."""
+"""Directory of a report, beside its logs. Logs in a directory of this name are read only if they are named."""
 
-DRIFT = 0.1
-"""How much slower or faster the same program may become within a run before a report says so."""
+DRIFT = 0.1  # relative change of the time of one program within a run from which a report mentions it
 
 _STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start")
 _FOOTING = ("target", "measure")
@@ -34,26 +33,27 @@ _NOTED = ("host", "workers", "versions")
 
 
 def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> ComparedRuns:
-    """The runs of every log that ``where`` names, and of every log under the directories that it names.
+    """Read logs, and all logs in directories, as runs to compare.
 
-    A directory of a study has the runs that the study has now, with the trials that it now gives them; other logs that
-    lie there, and more trials, are left out with a warning (SearchlabWarning), unless ``everything``. The tables of a
-    suite count as workloads of their own, also where two are of one workload.
+    For the directory of a study, only the runs and trials that the study has now are read; other logs and trials there
+    are left out with a SearchlabWarning. Each table of a suite is a workload of its own. A log that is named twice is
+    read once. Many logs in one directory get a cache there, see :mod:`searchlab.log.columns`.
 
-    readings: False where :func:`~searchlab.log.columns.read_logs` need not read them.
+    Args:
+        *where: Logs and directories. For one directory, a report names each log relative to it; otherwise by its path
+            as given.
+        everything: Whether to read all logs and trials in the directory of a study.
+        readings: False if :func:`~searchlab.log.columns.read_logs` can skip them.
 
-    A log that is named twice is read once. Many logs in one directory get a cache there: see
-    :mod:`searchlab.log.columns`. Where one directory is read, a report names each log relative to it; else by its whole
-    path, as it was given.
-
-    Raises SearchlabError where there is no log, where a log is unreadable, and where logs cannot stand side by side:
-    two logs of one run, one name for two strategies, or a workload that was measured in different ways.
+    Raises:
+        SearchlabError: If there is no log, if a log is unreadable, or if logs are not comparable: two logs of one run,
+            one name for two strategies, or a workload that was measured in different ways.
     """
     paths: dict[str, tuple[Path, Budget]] = {}
     folders: dict[str, str] = {}
 
     def real(path: Path) -> str:
-        """Where ``path`` lies; a log is seldom a link, and the folder of many is looked up once."""
+        """Resolve ``path``; few logs are links, so the directory of many is resolved once."""
         folder, name = os.path.split(path)
         if os.path.islink(path):
             return os.path.realpath(path)
@@ -67,11 +67,11 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     if not paths:
         raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
-    running = {path for path, _ in paths.values() if is_locked(path)}  # before they are read: they may end meanwhile
+    running = {path for path, _ in paths.values() if is_locked(path)}  # before reading: runs may end meanwhile
     logs = read_logs(directory, [path for path, _ in paths.values()], {}, readings)
     within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
-        _warn(more, "only the trials that the study now has are reported, of logs that hold more")
+        _warn(more, "some logs hold more trials than the study has now, which are left out")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
     return compared(
         zip(within, names, strict=True),
@@ -80,9 +80,14 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
 
 
 def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:
-    """The runs of ``read``: of each log, with its name in a report. Raises SearchlabError as :func:`read_runs` does.
+    """Group logs, each with its name in a report, as runs to compare.
 
-    running: the names of logs that go on while they are read.
+    Args:
+        read: The logs and their names.
+        running: The names of logs whose runs were in progress.
+
+    Raises:
+        SearchlabError: If logs are not comparable, see :func:`read_runs`.
     """
     texts: Texts = {}
     columns = ((Columns.of(log, texts) if isinstance(log, Log) else log, file) for log, file in read)
@@ -104,7 +109,7 @@ def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str]
 
 
 def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
-    """Each log that ``place`` names, and the budget within which it counts."""
+    """Return each log that ``place`` names, with the budget within which its trials count."""
     if place.is_dir():
         paths = [path for path in find_logs(place) if REPORT not in path.relative_to(place).parts[:-1]]
         if not paths:
@@ -113,12 +118,12 @@ def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
     if not place.exists():
         raise SearchlabError(f"there is no directory or log {place} to report on")
     if not place.name.endswith((".jsonl", ".jsonl.gz")):
-        raise SearchlabError(f"{place} is no log: the name of a log ends in .jsonl or .jsonl.gz")
+        raise SearchlabError(f"{place} is not a log: the name of a log ends in .jsonl or .jsonl.gz")
     return [(place, Budget())]
 
 
 def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
-    """Those of ``paths`` that belong to no study, or that the plan of their study names, with the budgets there."""
+    """Return those of ``paths`` that are in no study, or in the plan of their study, with the budgets there."""
     plans = {path.parent: plan.by_log for path in place.rglob(PLAN) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
     left_out: list[Path] = []
@@ -138,13 +143,13 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
             f"Python, everything=True)"
         )
     if left_out:
-        _warn(left_out, "logs of runs that the study does not have now are left out")
+        _warn(left_out, "logs of runs that the study no longer has are left out")
     return logs
 
 
 def _warn(paths: Sequence[Path], what: str) -> None:
     logs = "1 log" if len(paths) == 1 else f"{len(paths)} logs"
-    warnings.warn(f"{what}: {logs}, such as {paths[0]} (--all reports on all that lies there)", SearchlabWarning, 4)
+    warnings.warn(f"{what}: {logs}, such as {paths[0]} (--all reports on everything there)", SearchlabWarning, 4)
 
 
 def _strategy(log: Columns, several_spaces: bool) -> str:
@@ -152,7 +157,7 @@ def _strategy(log: Columns, several_spaces: bool) -> str:
 
 
 def _workload(log: Columns) -> str:
-    """The one spelling of the log's workload, or the table of a suite. Raises SearchlabError where it is none."""
+    """Return the canonical name of the log's workload, or the table of a suite."""
     try:
         workload = str(log.workload)
         return log.header.table or workload
@@ -161,7 +166,7 @@ def _workload(log: Columns) -> str:
 
 
 def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, LoggedRun] | None:
-    """The first header field in which two of ``runs`` differ, and those two."""
+    """Return the first header field in which two of ``runs`` differ, and those two."""
     for field in fields:
         first = getattr(runs[0].log.header, field)
         for run in runs[1:]:
@@ -199,11 +204,10 @@ def _check_strategy(runs: Sequence[LoggedRun]) -> None:
 
 
 def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
-    """What a reader should know of the logs of a workload, a sentence each.
+    """Return what a reader should know about the logs of a workload, a sentence each.
 
-    They say in what the logs differ, how far the machine drifted, how many trials a table answered with a config that
-    is not the one asked for, whether fastest trials were measured again, and which strategies could not use their
-    options as they are.
+    In what the logs differ, how far the machine drifted, whether fastest trials were measured again, which strategies
+    could not use their options as given, and for how many trials a table answered with another config.
     """
     notes = [
         f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
@@ -221,21 +225,20 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     if again := sum(run.log.final is not None for run in runs):
         whose = "1 run" if again == 1 else f"{again} runs"
         notes.append(
-            f"The fastest trials of {whose} were timed once more after the search. The best programs go by that; the "
-            f"comparison goes by the trials as they were measured during the search."
+            f"The fastest trials of {whose} were measured again after the search. The best programs have these times; "
+            f"the comparison uses the trials as they were measured during the search."
         )
     by_strategy: dict[str, list[LoggedRun]] = {}
     for run in runs:
         by_strategy.setdefault(run.strategy, []).append(run)
+    shares = []
     for strategy, own in by_strategy.items():
         if used := own[0].log.header.effective:
             values = listed([f"{option} {value}" for option, value in used.items()])
             notes.append(f"{strategy} used {values}: fewer than its options request.")
-    shares = []
-    for strategy, own in by_strategy.items():
         near = np.concatenate([run.log.nearest for run in own])
         if near.any():
             shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")
     if shares:
-        notes.append(f"Not in the table, and answered by the nearest config in it: {', '.join(shares)}.")
+        notes.append(f"Not in the table, so the nearest config in it answered: {', '.join(shares)}.")
     return notes

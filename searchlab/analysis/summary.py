@@ -1,4 +1,4 @@
-"""A comparison as numbers: for each workload the best known, a row per strategy, and a verdict."""
+"""A comparison as numbers: for each workload the best known, a row for each strategy, and a verdict."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from itertools import combinations
 
 import msgspec
 
-from .answers import answers
-from .contrasts import contrasts
-from .family import PageTests, p_values, registered_pairs, with_adjusted
+from .contrasts import PageTests, contrasts, p_values, registered_pairs, with_adjusted
 from .measures import AREA, TRIALS, StrategySummary
 from .model import Contrast, Summary, WorkloadSummary
-from .overall import overall, together
+from .overall import answers, overall, together
 from .read import footing_notes
 from .runs import TARGET, ComparedRuns, WorkloadRuns, alike
 from .verdict import ranked, verdict
@@ -20,11 +18,16 @@ from .words import listed
 
 
 def summarize(comparison: ComparedRuns) -> Summary:
-    """The summary of what :func:`~searchlab.analysis.read.read_runs` read; equal logs give equal numbers."""
+    """Summarise what :func:`~searchlab.analysis.read.read_runs` has read; equal logs give equal numbers."""
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     over_all = together(list(drafts.values()))
-    tested = [pair for draft in drafts.values() for pair in _tested(draft.strategies)]
-    tests = PageTests.of(tested, over_all.tested if over_all else [], registered_pairs(comparison))
+    tested = [
+        pair
+        for draft in drafts.values()
+        for pair in combinations([row.strategy for row in draft.strategies if not row.one_run], 2)
+    ]
+    over_them = [(first, second) for _, _, first, second in (over_all.p if over_all else ())]
+    tests = PageTests.of(tested, over_them, registered_pairs(comparison))
     contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
     p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
     adjusted = tests.adjusted(p | (over_all.p if over_all else {}))
@@ -42,20 +45,15 @@ def summarize(comparison: ComparedRuns) -> Summary:
     )
 
 
-def _tested(rows: Sequence[StrategySummary]) -> list[tuple[str, str]]:
-    """The pairs of strategies that are tested on a workload."""
-    return list(combinations([row.strategy for row in rows if not row.one_run], 2))
-
-
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
-    """By every measure; p-values are not corrected yet."""
-    rows = item.strategies
-    single = [row.strategy for row in rows if row.one_run]
-    return [
-        contrast
-        for measure in StrategySummary.compared_by()
-        for contrast in contrasts(measure, _numbers(rows, measure), single, tests.level if measure == AREA else None)
-    ]
+    """Return the contrasts by every measure; p-values are not corrected yet."""
+    single = [row.strategy for row in item.strategies if row.one_run]
+    found = []
+    for name in StrategySummary.compared_by():
+        sign = -1 if StrategySummary.measures[name].better is max else 1
+        numbers = {r.strategy: {seed: sign * value for seed, value in r.by_seed(name).items()} for r in item.strategies}
+        found += contrasts(name, numbers, single, tests.level if name == AREA else None)
+    return found
 
 
 def _judged(runs: WorkloadRuns, item: WorkloadSummary, compared: list[Contrast], tests: PageTests) -> WorkloadSummary:
@@ -65,7 +63,7 @@ def _judged(runs: WorkloadRuns, item: WorkloadSummary, compared: list[Contrast],
 
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:
-    """Without contrasts and a verdict, which take the numbers of all workloads."""
+    """Summarise a workload, without contrasts and verdict: these need the numbers of all workloads."""
     rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
     return WorkloadSummary(
         workload=item.workload,
@@ -82,10 +80,7 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
-    """A clause on the seeds in which the first two of ``rows`` reached the target in trials that both have in common.
-
-    Empty where there is no such seed.
-    """
+    """Return a clause on the seeds whose start, shared by the first two of ``rows``, reached the target, if any."""
     if len(rows) < 2:
         return ""
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
@@ -93,18 +88,18 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     common = first.keys() & second.keys()
     there = sum(hits[seed] <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common)
     seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
-    return f"; in {seeds} the random start that they share got there" if there else ""
+    return f"; in {seeds} their shared random start reached it" if there else ""
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
-    """Sentences on the runs that are left out of the comparison, on its budget, and on strategies that are one run."""
+    """Return sentences on runs that are left out, on the budget, and on strategies that are one run."""
     notes = []
     if waiting := [run.file for run in item.waiting]:
         has, are = ("has", "is") if len(waiting) == 1 else ("have", "are")
         notes.append(f"{listed(waiting)} {has} no trial yet and {are} not counted.")
     if running := [run.file for run in item.runs if run.running]:
         are, their = ("is", "its trials") if len(running) == 1 else ("are", "their trials")
-        notes.append(f"{listed(running)} {are} still running: this is of {their} up to now.")
+        notes.append(f"{listed(running)} {are} still running: this covers {their} up to now.")
     for row in rows:
         notes += _ended_notes(item, row.strategy)
     if len({row.trials for row in rows}) > 1:
@@ -117,7 +112,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
             end = "did not come to" if any(run.running for run in runs) else f"{was} stopped before"
             notes.append(
                 f"{listed([run.file for run in runs])} {end} trial {item.horizon}: {it_is} left out of the comparison, "
-                f"but for ERT."
+                f"except for ERT."
             )
         if row.one_run:
             notes.append(
@@ -128,7 +123,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
 
 
 def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
-    """A sentence for each reason why runs of ``strategy`` ended before they had all trials."""
+    """Return a sentence for each reason why runs of ``strategy`` ended before they had all trials."""
     by_reason: dict[tuple[str, bool], list[int]] = {}
     for run in item.by_strategy[strategy]:
         if ended := run.log.ended:
@@ -144,9 +139,3 @@ def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
             f"from there on."
         )
     return notes
-
-
-def _numbers(rows: Sequence[StrategySummary], name: str) -> dict[str, dict[int, float]]:
-    """strategy -> seed -> the number of that run, lower is better, as contrasts want it."""
-    sign = -1 if StrategySummary.measures[name].better is max else 1
-    return {row.strategy: {seed: sign * value for seed, value in row.by_seed(name).items()} for row in rows}

@@ -15,26 +15,25 @@ _NAME_WIDTH = 30
 
 
 def summary_table(summary: Summary) -> list[RenderableType]:
-    """The report for the terminal.
+    """Return tables and sentences for the terminal.
 
-    First, the answers to the registered contrasts. For each workload: how fast each strategy converges (the best in
-    bold), the verdict in words, and the costs (seconds charged, by part, and failed trials). Then a table over all
-    workloads, and its verdict.
+    First the answers to registered contrasts. For each workload: how fast each strategy converges (the best in bold),
+    the verdict, and the costs in seconds and failed trials. Then the table over all workloads, and its verdict.
     """
     shown: list[RenderableType] = [Text(answer.says, "bold") for answer in summary.answers]
     for item in summary.workloads:
         words = item.words(summary.target)
         costs = measures.table(item.strategies, Shown.COSTS, **words)
         shown += [
-            terminal_table(_title(item), measures.table(item.strategies, Shown.TERMINAL, **words)),
+            _table(_title(item), measures.table(item.strategies, Shown.TERMINAL, **words)),
             Text(" ".join([item.verdict, *item.notes])),
-            terminal_table("", costs),
+            _table("", costs),
         ]
     return [*shown, *overall_tables(summary), Text(summary.family.says)]
 
 
 def overall_tables(summary: Summary) -> list[RenderableType]:
-    """The table over all workloads, and its verdict; nothing where there is no such table."""
+    """Return the table over all workloads and its verdict, if there is one."""
     overall = summary.overall
     if overall is None:
         return []
@@ -43,7 +42,7 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     found.heads.insert(0, measures.Head("rank"))
     for name, cells in found.rows:
         cells.insert(0, Cell(f"{ranks[name]:.2f}"))
-    return [terminal_table(f"over all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
+    return [_table(f"over all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
 
 
 def _title(item: WorkloadSummary) -> str:
@@ -53,12 +52,11 @@ def _title(item: WorkloadSummary) -> str:
     return f"{item.workload}: best known {item.best.gflops:.1f} {item.unit}, {finder}"
 
 
-def terminal_table(title: str, content: measures.Table, first: str = "strategy") -> Table:
-    """``content`` as a table of rich. first: the head over the names of its rows."""
+def _table(title: str, content: measures.Table) -> Table:
     table = Table(
         title=Text(title, "bold") if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
-    table.add_column(first, overflow="fold", max_width=_NAME_WIDTH)
+    table.add_column("strategy", overflow="fold", max_width=_NAME_WIDTH)
     for head in content.heads:
         table.add_column(Text(head.title), justify="left" if head.words else "right", no_wrap=not head.words)
     for name, cells in content.rows:

@@ -1,4 +1,4 @@
-"""Which strategy converges fastest, and whether that is more than the noise of the seeds, in words."""
+"""The sentences of a report: which strategy converges fastest, whether that is noise, and what can be claimed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .contrasts import seeds_needed
-from .family import PageTests
+from .contrasts import PageTests, seeds_needed
 from .measures import AREA, Reached, StrategySummary
 from .model import Contrast
-from .words import listed
+from .stats.inference import ROPE, Answer, Difference, Equivalence
+from .stats.intervals import Interval
+from .stats.ranks import ALPHA
+from .words import listed, number_text, p_equals
+
+DIGITS = 3  # after the point, of differences of the area under the curve
+WORDS = {
+    "better": "better than", "worse": "worse than", "level": "level with",
+    "undecided": "not distinguishable from", "untested": "not tested against",
+}  # fmt: skip
+"""Each verdict on a contrast, as it follows "is"."""
 
 
 def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
-    """Fastest first: by median trials to the target, then by median area under the curve, then by name."""
+    """Sort by median trials to the target, then by median area under the curve, then by name."""
     return sorted(rows, key=lambda row: (_or_inf(row.trials_to_target.median), -row.area.median, row.strategy))
 
 
@@ -27,14 +36,20 @@ def verdict(
     in_start: str = "",
     so_far: bool = False,
 ) -> str:
-    """A sentence on the rows of one workload, as :func:`ranked` orders them.
+    """Return the verdict on one workload.
 
-    If no test separates the leader from another strategy, "No winner" leads, and all that are tied with the leader are
-    named. The measure is the median number of trials to ``target`` times the best known throughput, with its interval;
-    where no strategy reaches this in most of its seeds, the measure is the area under the curve. ``in_start`` is a
-    clause on what the first trials that two strategies share had found. What ``contrasts`` by area say of the leader is
-    among the ``tests`` of the report. Another sentence names another strategy that leads in seconds. The verdict opens
-    with "So far" where seeds differ in their trials, or where ``so_far`` says that a run has yet to begin.
+    If no test separates the leader from another strategy, it begins with "No winner" and names all that are tied with
+    the leader. The measure is the median number of trials to the target, with its interval; if no strategy reaches the
+    target in most of its seeds, it is the area under the curve. A further sentence names another leader in seconds.
+
+    Args:
+        rows: As :func:`ranked` orders them.
+        contrasts: Of the workload; those by area decide.
+        target: The part of the best known throughput that counts as converged.
+        tests: Of the report.
+        in_start: A clause on what the first trials that two strategies share had found.
+        so_far: Whether a run has yet to begin. The verdict then begins with "So far", as it does if seeds differ in
+            their trials.
     """
     if not rows:
         return "No trial has been measured yet."
@@ -65,19 +80,16 @@ def verdict(
 
 @dataclass(frozen=True)
 class Standing:
-    """What the contrasts of one measure say of the leader against the others.
-
-    tied: those that no test separates from it. behind, ahead: those that one does. says: all this in a clause.
-    """
+    """How the leader compares with the others by one measure."""
 
     leader: str
-    tied: list[str]
+    tied: list[str]  # that no test separates from it
     behind: list[str]
     ahead: list[str]
-    says: str
+    says: str  # all this in a clause
 
     def opening(self, over: str = "") -> str:
-        """How a verdict opens if there is no winner. over: such as " over 3 workloads"."""
+        """Return the beginning of a verdict without a winner; ``over`` is such as " over 3 workloads"."""
         if not self.behind:
             return f"No winner{over}: "
         return f"{self.leader} is tied with {listed(self.tied, None)}{over}: "
@@ -92,10 +104,15 @@ def standing(
     by: str = "",
     unit: str = "seed",
 ) -> Standing:
-    """What the contrasts of ``measure`` say of the leader, the first of ``names``.
+    """Compare the leader, the first of ``names``, with the others by ``measure``.
 
-    tests: of the report, to say how many seeds a rank test takes among them; None where the test is another. by: how
-    the clause begins.
+    Args:
+        names: Of the strategies.
+        contrasts: By all measures.
+        measure: Which of them.
+        tests: Of the report, to say how many seeds a rank test takes; None for another test.
+        by: How the clause begins.
+        unit: What a test counts.
     """
     leader = names[0]
     about = {
@@ -116,7 +133,7 @@ def standing(
     ahead = [name for name in others if about[name].ahead(name, leader)]
     tied = [] if ahead else [name for name in others if name not in behind]
     if ahead:  # the leader has the better median, and these the better runs on the whole
-        better = f"run against run {listed(ahead, None)} {'does' if len(ahead) == 1 else 'do'} better, significantly"
+        better = f"{listed(ahead, None)} {'is' if len(ahead) == 1 else 'are'} significantly better, run for run"
         said = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
     elif tied:
         said = by + _no_difference(leader, tied, behind, about, unit, tests)
@@ -135,7 +152,7 @@ def _no_difference(
     unit: str,
     tests: PageTests | None,
 ) -> str:
-    """A clause on the strategies that no test separates from the leader. about: by strategy, its contrast with it."""
+    """Return a clause on the ``tied`` strategies, given the contrast of each strategy with the leader."""
     runs = min(about[name].runs for name in tied)
     count = f"{runs} {unit}{'s' * (runs != 1)}"
     needed = min(seeds_needed(tests.level(leader, name)) for name in tied) if tests else 0
@@ -159,7 +176,7 @@ def _so_far(said: str, so_far: bool) -> str:
 
 
 def _most(about: Iterable[Contrast]) -> str:
-    """The largest p-value of some contrasts."""
+    """Return the largest p-value of the contrasts."""
     values = [contrast.adjusted for contrast in about if contrast.adjusted is not None]
     return _p(max(values), "=" if len(values) == 1 else "at most")
 
@@ -178,7 +195,7 @@ def _reaches(
 
 
 def _took(measure: Reached, unit: str) -> str:
-    """ "21 trials [18, 26]": the median and its interval, if it has one; its upper end may lie beyond all runs."""
+    """Return such as "21 trials [18, 26]": the median, and its interval if it has one."""
     seeds = len(measure.by_seed)
     if measure.median is None:
         return f"{measure.reached} of {seeds} seeds"
@@ -190,7 +207,7 @@ def _took(measure: Reached, unit: str) -> str:
 
 
 def _without_interval(rows: Sequence[StrategySummary]) -> list[str]:
-    """Why the medians of trials that were said have no interval, each sentence once; of those that have a median."""
+    """Return why the medians in the verdict have no interval, each sentence once."""
     measures = [row.trials_to_target for row in rows if not row.one_run]
     return list(dict.fromkeys(m.note for m in measures if m.median is not None and m.note))
 
@@ -201,3 +218,81 @@ def _number(value: float) -> str:
 
 def _or_inf(value: float | None) -> float:
     return math.inf if value is None else value
+
+
+def claims(first: str, second: str, difference: Difference) -> list[str]:
+    """Return three sentences, the narrowest claim first; where the runs do not support a claim, they say why.
+
+    The p-values of ``difference`` are corrected for all tests of a report; its intervals are for this difference alone.
+    """
+    if not difference.workloads:
+        return [difference.on_these.difference.note]
+    value = difference.value
+    more = f"{number_text(abs(value), DIGITS)} {'above' if value > 0 else 'below'}" if round(value, DIGITS) else ""
+    over = "the workload" if difference.workloads == 1 else f"{difference.workloads} workloads"
+    counts = [("higher", difference.ahead), ("the same", difference.level), ("lower", difference.behind)]
+    tally = ", ".join(f"{word} on {number}" for word, number in counts if number)
+    return [
+        f"In these runs the area under the curve of {first} is {more or 'the same as'} that of {second}, on average "
+        f"over {over} ({tally}).",
+        _answer("On these workloads", difference.on_these, first, second),
+        _answer("On workloads like these, if these are a fair sample of them,", difference.on_others, first, second),
+    ]
+
+
+def headline(first: str, second: str, difference: Difference) -> str:
+    """Return the widest of :func:`claims` that the runs support."""
+    answers = difference.on_these, difference.on_others
+    sentence, *wider = claims(first, second, difference)
+    supported = [said for said, answer in zip(wider, answers, strict=False) if answer.p is not None]
+    return [sentence, *supported][-1]
+
+
+def equivalence_claim(first: str, second: str, found: Equivalence, rope: float) -> str:
+    """Return the Bayesian signed-rank test in a sentence."""
+    return (
+        f"The probability that {first} is better than {second} by more than {number_text(rope)} is "
+        f"{found.better:.2f}, that it is worse by more than that {found.worse:.2f}, and that they are practically the "
+        f"same {found.same:.2f}."
+    )
+
+
+def _answer(where: str, answer: Answer, first: str, second: str) -> str:
+    interval = answer.difference
+    if interval.lower is None or interval.upper is None or answer.p is None:
+        return interval.note
+    ends = f"95 % interval {_ends(interval)}; corrected {p_equals(answer.p)}"
+    return f"{where} {first} less {second} is {number_text(interval.value, DIGITS)} ({ends})."
+
+
+def _ends(interval: Interval) -> str:
+    return f"{number_text(interval.lower, DIGITS)} to {number_text(interval.upper, DIGITS)}"
+
+
+def answer_word(difference: Difference) -> str:
+    """Return the ``verdict`` of a :class:`~searchlab.analysis.model.ContrastAnswer`."""
+    known = [answer.p for answer in (difference.on_these, difference.on_others) if answer.p is not None]
+    if not known:
+        return "untested"
+    if min(known) <= ALPHA:
+        return "better" if difference.value > 0 else "worse"
+    lower, upper = difference.on_these.difference.lower, difference.on_these.difference.upper
+    return "level" if lower is not None and upper is not None and max(-lower, upper) <= ROPE else "undecided"
+
+
+def answer(first: str, second: str, word: str, difference: Difference) -> str:
+    """Return a registered contrast in one sentence: the effect, its interval, and p as far as the runs support it."""
+    interval = difference.on_these.difference
+    ends = "" if interval.lower is None else f", 95 % interval {_ends(interval)}"
+    these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
+    tested = [(f"on {these}", difference.on_these), ("on workloads like these", difference.on_others)]
+    p = "; ".join(f"{p_equals(answer.p)} {where}" for where, answer in tested if answer.p is not None)
+    return (
+        f"{first} is {WORDS[word]} {second}: area under the curve {signed(difference.value)}{ends}"
+        f"{f'; {p}' if p else f'. {interval.note}'.removesuffix('.')}."
+    )
+
+
+def signed(value: float) -> str:
+    """Return a difference of areas with its sign; zero has a plus."""
+    return f"{value:+z.{DIGITS}f}"

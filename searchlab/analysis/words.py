@@ -1,4 +1,4 @@
-"""Numbers and names as the page, the pictures and the sentences of a report spell them."""
+"""How a report writes numbers and names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def number_text(value: float | None, digits: int | None = None) -> str:
-    """A number with ``digits`` after the point, or with three significant digits; a dash for None."""
+    """Format with ``digits`` after the point, or with three significant digits; a dash for None."""
     if value is None:
         return "-"
     if digits is not None:
@@ -17,7 +17,6 @@ def number_text(value: float | None, digits: int | None = None) -> str:
 
 
 def p_text(value: float) -> str:
-    """A p-value."""
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
@@ -27,7 +26,7 @@ def p_equals(value: float) -> str:
 
 
 def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:
-    """Names in a sentence: "a, b, c and 3 more"; all of them if ``most`` is None. word: before the last of all."""
+    """Enumerate names: "a, b, c and 3 more", or all if ``most`` is None, with ``word`` before the last."""
     shown = list(names[:most])
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")

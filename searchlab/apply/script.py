@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError, last_line
-from ..measure.code import program_hash
-from ..measure.replay import why_not_replayed
+from ..measure.code import program_hash, why_not_replayed
 from ..target import Target
 from ..workload import Workload
 

@@ -72,7 +72,7 @@ def import_(
 
     A file of Kernel Tuner becomes a table as it is.
     """
-    from ..exchange.imports import IMPORTED, LOST, As, detect, import_file
+    from ..exchange.imports import IMPORTED, READERS, As, detect, import_file
     from ..plugins import Plugin
 
     if option and not space:
@@ -92,7 +92,7 @@ def import_(
                 soft_wrap=True,
             )
     if any(log.header.measure.items() >= IMPORTED.items() for log in logs):
-        out.print(f"not carried over: {LOST[format.value if format else detect(file)]}", soft_wrap=True)
+        out.print(f"not carried over: {READERS[format.value if format else detect(file)].lost}", soft_wrap=True)
 
 
 def export(

@@ -1,1 +1,1 @@
-"""Other tuners' files: their logs as ours (:mod:`.imports`), and ours as theirs, one module a format."""
+"""Other tuners' files: imported as logs (:mod:`.imports`), and written from logs (:mod:`.exports`)."""

@@ -2,15 +2,14 @@
 
 The format is that of IOHexperimenter 0.3.5 and later; IOHanalyzer and iohinspector read it. A log is a run, its
 workload is the function, and its number of knobs is the dimension. A failed trial is an evaluation with the value
-``inf``, which reaches no target.
-
-There are no experiment attributes: iohinspector evaluates their values as Python, and a log may be a stranger's.
+``inf``, which reaches no target. There are no experiment attributes, because iohinspector evaluates their values as
+Python, and a log may come from a stranger.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,36 +22,35 @@ VERSION = "0.3.5"
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
-    """Write ``logs`` to the new directory ``out``, a folder for each strategy; a sentence for each log left out.
+    """Write logs to a new directory, with a folder for each strategy.
 
-    Raises SearchlabError if ``out`` exists already.
+    Returns:
+        A sentence for each log that is left out.
+
+    Raises:
+        SearchlabError: If ``out`` exists, or if no log has a trial.
     """
     if out.exists():
         raise SearchlabError(f"{out} already exists; choose another directory as --out")
-    functions = {name: number for number, name in enumerate(dict.fromkeys(_function(log) for log in logs), 1)}
+    numbers: dict[str, int] = {}
     strategies: dict[tuple[str, str], dict[int, list[Log]]] = {}
     notes = []
     for log in logs:
+        function = str(parse_workload(log.header.workload))
+        numbers.setdefault(function, len(numbers) + 1)
         if not log.records:
             notes.append(f"{log.path} has no trial, and is left out")
             continue
         dimension = max(len(record.config) for record in log.records)
-        strategies.setdefault((_algorithm(log), _function(log)), {}).setdefault(dimension, []).append(log)
+        algorithm = f"{log.header.name} in {log.header.space_name}"
+        strategies.setdefault((algorithm, function), {}).setdefault(dimension, []).append(log)
     if not strategies:
         raise SearchlabError(f"{'; '.join(notes)}: there is nothing to export")
     folders: dict[str, str] = {}
     for (algorithm, function), by_dimension in strategies.items():
         folder = folders.setdefault(algorithm, f"strategy{len(folders) + 1}")
-        _write(out / folder, algorithm, functions[function], function, by_dimension)
+        _write(out / folder, algorithm, numbers[function], function, by_dimension)
     return notes
-
-
-def _function(log: Log) -> str:
-    return str(parse_workload(log.header.workload))
-
-
-def _algorithm(log: Log) -> str:
-    return f"{log.header.name} in {log.header.space_name}"
 
 
 def _write(folder: Path, algorithm: str, number: int, function: str, by_dimension: dict[int, list[Log]]) -> None:
@@ -80,7 +78,7 @@ def _write(folder: Path, algorithm: str, number: int, function: str, by_dimensio
 
 
 def _data(log: Log) -> str:
-    """Every evaluation: its number from 1, its seconds, and the seconds charged up to its end."""
+    """Return every evaluation: its number from 1, its seconds, and the seconds charged up to its end."""
     rows = zip(log.costs.tolist(), log.elapsed.tolist(), strict=True)
     return "evaluations raw_y elapsed\n" + "".join(
         f"{number} {cost!r} {elapsed:.7g}\n" for number, (cost, elapsed) in enumerate(rows, 1)
@@ -88,9 +86,10 @@ def _data(log: Log) -> str:
 
 
 def _run(log: Log) -> dict[str, Any]:
-    """The best evaluation of a run; if all failed, it is the largest number in JSON. Its x is empty: only the space
-    knows the position of each choice."""
-    costs = log.costs
-    index = int(costs.argmin())
-    best = float(costs[index]) if math.isfinite(costs[index]) else 1.7976931348623157e308
-    return {"instance": log.header.seed, "evals": len(costs), "best": {"evals": index + 1, "y": best, "x": []}}
+    """Describe a run by its best evaluation, whose value is the largest float if all failed.
+
+    Its x is empty, because only the space knows the position of each choice.
+    """
+    index = int(log.costs.argmin())
+    best = min(float(log.costs[index]), sys.float_info.max)
+    return {"instance": log.header.seed, "evals": len(log.costs), "best": {"evals": index + 1, "y": best, "x": []}}

@@ -1,21 +1,38 @@
-"""Exporting a log to Kernel Tuner: results in the T4 format, or the cache file of its simulation mode.
+"""Kernel Tuner's files: cache files of its simulation mode, and results in the T4 format.
 
-T4: Tørring et al., "Towards a Benchmarking Suite for Kernel Tuners" (IPDPSW 2023); the schema is version
-1.0.0, of kernel_tuner 1.5. Times are in milliseconds, as in Kernel Tuner.
+A file is one JSON document about one kernel. The configs that it lists are the space ``parameters``: neither format has
+the restrictions that excluded others, which would be code. Times are in milliseconds, unless a T4 file names another
+unit. T4: Tørring et al., "Towards a Benchmarking Suite for Kernel Tuners" (IPDPSW 2023); the schema is version 1.0.0,
+of kernel_tuner 1.5.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, Protocol, cast
+
+import msgspec
+import numpy as np
 
 from ..errors import SearchlabError
-from ..log.format import Log, Record
-from ..records import Failure
-from .foreign import moment
+from ..log.format import Log, Record, read_bytes
+from ..plugins import Plugin
+from ..records import Failure, Statistic
+from ..space import SPACES, Config, Space, Value
+from ..target import RECORDED
+from ..workload import Workload, kernel, parse_workload
+from .foreign import ForeignTask, ForeignTrial, Reader, is_number, moment, value_of
 
-VERSION = "1.0.0"
+VERSION = "1.0.0"  # of the T4 schema
+SPACE = "parameters"
+CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
 
 INVALIDITY: dict[Failure, str] = {
     "invalid": "constraints",
@@ -26,34 +43,443 @@ INVALIDITY: dict[Failure, str] = {
     "crash": "runtime",
     "wrong_answer": "correctness",
 }
-"""The names of failures in T4."""
+"""The words for failures in T4."""
 
-FAILED_CONFIG: dict[str, str] = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
-"""Instead of a time, a cache file has these words for failures, and RuntimeFailedConfig for any other failure."""
+FAILED_CONFIG = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
+"""A cache file has these words for failures instead of a time, and RuntimeFailedConfig for all others."""
+
+FAILED: dict[str, Failure] = {
+    "InvalidConfig": "invalid", "CompilationFailedConfig": "build_error", "RuntimeFailedConfig": "run_error",
+    "constraints": "invalid", "compile": "build_error", "runtime": "run_error", "timeout": "run_timeout",
+    "correctness": "wrong_answer",
+}  # fmt: skip
+"""What the words of both formats are read as; any other word is a run_error."""
+
+ERROR_VALUE = 1e20
+"""The time of a config that failed, in Kernel Tuner before version 1."""
+
+UNITS = {"ms": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "s": 1.0, "seconds": 1.0, "us": 1e-6,
+         "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9}  # fmt: skip
+RATES = ("gflop/s", "gflops", "gflops/s")
+CLOSE = 1e-6
+COMPLETE = 0.9
+"""A file that lists less than this share of its :func:`plausible` configs holds only a part of its space."""
+MOST_PLAUSIBLE = 1 << 22
+
+Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
+Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
 
 
-def export_t4(log: Log, out: Path) -> list[str]:
-    """Write the trials of ``log`` to ``out``. Facts about the run are under ``metadata``."""
+class ListsConfigs(Protocol):
+    """The class of a space that is defined by a list of configs, which its options encode."""
+
+    @classmethod
+    def options_for(
+        cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
+    ) -> dict[str, Any]: ...
+
+
+class _Cache(msgspec.Struct):
+    tune_params_keys: list[str]
+    tune_params: dict[str, Any]
+    cache: dict[str, Any]
+    objective: Any = None
+    problem_size: Any = None
+    device_name: Any = None
+    kernel_name: Any = None
+
+
+class _Entry(msgspec.Struct):
+    """A config of a cache file, without its parameters."""
+
+    time: Any = None
+    error: Any = msgspec.field(name="__error__", default=None)
+    times: list[Time] | None = None
+    compile_time: Time = None
+    benchmark_time: Time = None
+    verification_time: Time = None
+    strategy_time: Time = None
+    framework_time: Time = None
+    timestamp: Any = None
+
+
+class _Times(msgspec.Struct):
+    runtimes: list[Time] | None = None
+    compilation: Time = None
+    compilation_time: Time = None
+    benchmark: Time = None
+    validation: Time = None
+    search_algorithm: Time = None
+    framework: Time = None
+
+
+class _Measurement(msgspec.Struct):
+    name: Any = None
+    value: Any = msgspec.UNSET
+    unit: Any = None
+
+
+class _Result(msgspec.Struct):
+    """A config of a T4 file."""
+
+    configuration: dict[str, Any]
+    times: _Times = msgspec.field(default_factory=_Times)
+    measurements: list[_Measurement] = []
+    invalidity: Any = "correct"
+    correctness: Any = 1
+    objectives: Any = None
+    timestamp: Any = None
+
+
+class _Row(NamedTuple):
+    """A config of a file, and its measurement; times are in seconds."""
+
+    line: int
+    record: Record  # without its seconds and its failure
+    time: float | str  # or the word for its failure
+    repeats: tuple[float, ...]
+    rate: float  # GFLOP/s, NaN if it is not known
+
+
+def read(path: Path) -> list[ForeignTask]:
+    """Return the task of the file at ``path``. Raises SearchlabError, which names the record."""
+    content, left_out = _content(path)
+    return [
+        _read_cache(path, content, left_out) if "tune_params_keys" in content else _read_t4(path, content, left_out)
+    ]
+
+
+def format_of(path: Path) -> str | None:
+    """Return which of the two formats the file at ``path`` seems to have; None for neither."""
+    data = read_bytes(path)
+    if b'"tune_params_keys"' in data:
+        return CACHE
+    return T4 if b'"results"' in data and b'"configuration"' in data else None
+
+
+def _config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
+    config = Config(trial.record.config)
+    space.knobs(config)
+    return config
+
+
+READER = Reader(
+    "measurements other than the time; the code of the kernel; and the restrictions: the configs that the file lists "
+    "are the space, whatever restrictions excluded the others",
+    read,
+    _config_in,
+)
+
+
+def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the document at ``path``, and what is cut off at its end.
+
+    Kernel Tuner closes a cache file only when it reads it again, and a run that was killed leaves half a record.
+    """
+    try:
+        text = read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise SearchlabError(f"{path} is not text in UTF-8: {error}") from None
+    if not text.strip():
+        raise SearchlabError(f"{path} is empty: it has no record to import")
+    complete = text.rstrip().rstrip(",")
+    before = complete.rpartition("\n")[0].rstrip().rstrip(",")
+    problem = ""
+    for attempt in (text, complete + "}}", before + "}}"):
+        try:
+            content = json.loads(attempt, object_pairs_hook=_first)
+        except (ValueError, RecursionError) as error:  # a ValueError also for an integer with thousands of digits
+            problem = problem or str(error)
+            continue
+        if isinstance(content, dict):
+            return content, ["the last record, which is cut off"] if attempt == before + "}}" else []
+    raise SearchlabError(
+        f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not one JSON object ({problem})"
+    )
+
+
+def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object in which the first of several equal names counts."""
+    return {**dict(pairs), **dict(reversed(pairs))}
+
+
+def _converted(data: Any, kind: type[Any], problem: str) -> Any:
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise SearchlabError(f"{problem}: {error}") from None
+
+
+def _value(given: Any) -> Value | None:
+    """Return the value of a parameter; None if ``given`` cannot be one."""
+    if given is None or (isinstance(given, float) and not math.isfinite(given)) or isinstance(given, dict):
+        return None
+    return value_of(given)
+
+
+def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
+    file = _converted(content, _Cache, f"{path} is not a Kernel Tuner cache file")
+    _check_objective(path, file.objective)
+    parameters: dict[str, list[Value]] = {}
+    for name in file.tune_params_keys:
+        given = file.tune_params.get(name)
+        choices = [_value(value) for value in given] if isinstance(given, list) else []
+        if not choices or None in choices:
+            raise SearchlabError(
+                f"{path}: the parameter {name!r} must have a list of values in tune_params, not {given!r}"
+            )
+        parameters[name] = list(dict.fromkeys(cast("list[Value]", choices)))
+    if not parameters:
+        raise SearchlabError(f"{path} has no tuning parameter, so there is nothing to search")
+    positions = {name: {value: value for value in given} for name, given in parameters.items()}
+    rows = []
+    for number, entry in enumerate(file.cache.values(), 1):
+        problem = f"{path}, record {number} is damaged"
+        given = _converted(entry, _Entry, problem)
+        config: dict[str, Any] = {}
+        for name, known in positions.items():
+            value = _value(entry.get(name))
+            if value is None or value not in known:
+                raise SearchlabError(
+                    f"{problem}: its {name} is {entry.get(name)!r}, which is not among the values in tune_params"
+                )
+            config[name] = known[value]  # 1, 1.0 and true are one value
+        time = _time(given.error if isinstance(given.error, str) else given.time, UNITS["ms"], problem)
+        rows.append(_row(number, config, given, UNITS["ms"], time, entry.items()))
+    shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
+    sizes = "-" + "x".join(map(str, shape)) if all(type(one) is int for one in shape) and shape else ""
+    device = str(file.device_name or "")
+    name = _word(str(file.kernel_name or path.name.partition(".")[0])) + sizes
+    name += f"@{_word(device)}" if _word(device) else ""
+    return _task(path, CACHE, name, {"device": device} if device else {}, parameters, rows, left_out)
+
+
+def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
+    results, metadata = content.get("results"), content.get("metadata")
+    if not isinstance(results, list):
+        raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it has no list of results")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    unit = _unit(path, metadata.get("timeunit", "milliseconds"))
+    rows: list[_Row] = []
+    for number, one in enumerate(results, 1):
+        problem = f"{path}, record {number} is damaged"
+        result = _converted(one, _Result, problem)
+        config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
+        if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
+            raise SearchlabError(
+                f"{problem}: its configuration is {result.configuration!r}, which has other parameters, or no values"
+            )
+        _check_objective(path, result.objectives)
+        times = result.times
+        entry = _Entry(
+            times=times.runtimes, timestamp=result.timestamp, benchmark_time=times.benchmark,
+            compile_time=times.compilation_time if times.compilation is None else times.compilation,
+            verification_time=times.validation, strategy_time=times.search_algorithm, framework_time=times.framework,
+        )  # fmt: skip
+        measured = {str(one.name): one for one in result.measurements}
+        time: Any = statistics.fmean(one or 0.0 for one in times.runtimes) if times.runtimes else None
+        its_unit = unit
+        if "time" in measured and measured["time"].value is not msgspec.UNSET:
+            time = measured["time"].value
+            its_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
+        if result.invalidity != "correct" or result.correctness == 0:
+            time = str(result.invalidity) if result.invalidity != "correct" else "correctness"
+        rates = [(name, one.value) for name, one in measured.items()]
+        rows.append(_row(number, config, entry, unit, _time(time, its_unit, problem), rates))
+    parameters: dict[str, list[Any]] = {}
+    for parameter in rows[0].record.config if rows else ():
+        values = list(dict.fromkeys(row.record.config[parameter] for row in rows))
+        parameters[parameter] = sorted(values) if all(map(is_number, values)) else values
+    workload = metadata.get("workload")
+    name = workload if isinstance(workload, str) else _word(path.name.partition(".")[0])
+    return _task(path, T4, name, {}, parameters, rows, left_out)
+
+
+def _unit(path: Path, given: Any) -> float:
+    if str(given).lower() not in UNITS:
+        raise SearchlabError(f"{path}: the unit of its times is {given!r}; known units are {', '.join(UNITS)}")
+    return UNITS[str(given).lower()]
+
+
+def _row(
+    number: int, config: dict[str, Any], entry: _Entry, unit: float, time: float | str,
+    measurements: Iterable[tuple[str, Any]],
+) -> _Row:  # fmt: skip
+    repeats = tuple(unit * (one or 0.0) for one in entry.times or ())
+    record = Record(
+        index=0, config=config, time=_timestamp(entry.timestamp), build_seconds=unit * (entry.compile_time or 0),
+        run_seconds=(unit * (entry.benchmark_time or 0) or math.fsum(repeats)) + unit * (entry.verification_time or 0),
+        propose_seconds=unit * (entry.strategy_time or 0), train_seconds=unit * (entry.framework_time or 0),
+    )  # fmt: skip
+    return _Row(number, record, time, repeats, _rate(measurements))
+
+
+def _time(given: Any, unit: float, problem: str) -> float | str:
+    """Return the time of a config in seconds; or, if it failed, the word for that."""
+    if isinstance(given, str) and given:
+        return given
+    if given in ("", None, ERROR_VALUE) or (isinstance(given, float) and not math.isfinite(given)):
+        return f"its time is {given!r}"
+    return unit * float(_converted(given, cast("type[Any]", Positive), f"{problem}: its time is {given!r}"))
+
+
+def _rate(values: Iterable[tuple[str, Any]]) -> float:
+    """Return the only value that is a rate in GFLOP/s; NaN if there is not exactly one."""
+    numbers = [value for name, value in values if str(name).lower() in RATES and is_number(value)]
+    rates = [float(value) for value in numbers if abs(value) < 1e300]  # an integer may be larger than any float
+    return rates[0] if len(rates) == 1 else math.nan
+
+
+def _timestamp(given: Any) -> float:
+    """Return seconds since 1970; 0 if the file has no time of day."""
+    if not isinstance(given, str):
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(given)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _word(text: str) -> str:
+    """Return ``text`` with only the characters that the name of a kernel may have."""
+    return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("_")
+
+
+def _check_objective(path: Path, given: Any) -> None:
+    """Raise SearchlabError unless the objective is the time, or a rate that is highest where the time is lowest."""
+    objectives = given if isinstance(given, list) else [given]
+    if objectives not in ([None], []) and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATES)):
+        raise SearchlabError(
+            f"the objective of {path} is {given!r}, but searchlab compares times; import a file whose objective is time"
+        )
+
+
+def _task(
+    path: Path, format: str, name: str, host: dict[str, Any], parameters: dict[str, list[Value]], rows: list[_Row],
+    left_out: list[str],
+) -> ForeignTask:  # fmt: skip
+    if not rows:
+        raise SearchlabError(f"{path} has no record to import")
+    distinct: dict[Config, _Row] = {}
+    for row in rows:
+        distinct.setdefault(Config(row.record.config), row)  # the first measurement counts
+    if again := len(rows) - len(distinct):
+        left_out = [*left_out, f"{again} measurements of configs that were measured before; the first counts"]
+    rows = list(distinct.values())
+    statistic = _statistic(rows)
+    trials = [ForeignTrial(row.line, _finished(row, statistic)) for row in rows]
+    cls = cast("type[ListsConfigs]", SPACES.load(SPACE))
+    configs = [cast("dict[str, Value]", row.record.config) for row in rows]
+    expected = plausible(parameters, configs)
+    if partial := len(rows) < COMPLETE * expected:
+        left_out = [
+            *left_out,
+            f"about {expected - len(rows):,} configs: the file lists {len(rows):,} of {expected:,} whose values occur "
+            f"together in it, so it holds a part of the space, and its best config may not be the optimum",
+        ]
+    return ForeignTask(
+        format, name, _workload(name, rows), "", {"kind": RECORDED}, trials, host=host, statistic=statistic,
+        space=Plugin(SPACE, cls.options_for(parameters, configs)), partial=partial, left_out=tuple(left_out),
+    )  # fmt: skip
+
+
+def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
+    """Return how many configs have only combinations of values that occur in ``configs``.
+
+    The restrictions of a kernel, which its files do not hold, concern few parameters each. So all combinations of up
+    to four values that occur are taken as allowed, and no other. Returns 0 if the product is too large to be counted.
+
+    Args:
+        parameters: The values of each parameter.
+        configs: The configs that a file lists.
+    """
+    axes = {name: {value: place for place, value in enumerate(values)} for name, values in parameters.items()}
+    axes = {name: places for name, places in axes.items() if len(places) > 1}
+    sizes = [len(places) for places in axes.values()]
+    if math.prod(sizes) > MOST_PLAUSIBLE:
+        return 0
+    listed = np.array([[places[config[name]] for name, places in axes.items()] for config in configs])
+    left = np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1) if sizes else np.zeros((1, 0), int)
+    for arity in range(1, min(4, len(axes)) + 1):
+        for some in combinations(range(len(axes)), arity):
+            shape = [sizes[axis] for axis in some]
+            occurs = np.zeros(shape, dtype=np.bool_)
+            occurs[tuple(listed[:, axis] for axis in some)] = True
+            left = left[occurs[tuple(left[:, axis] for axis in some)]]
+    return len(left)
+
+
+STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+}
+
+
+def _agrees(row: _Row, statistic: Statistic) -> bool:
+    """Return whether the time of a row is this statistic of its repeats."""
+    positive = bool(row.repeats) and min(row.repeats) > 0
+    return (
+        positive
+        and isinstance(row.time, float)
+        and math.isclose(STATISTICS[statistic](row.repeats), row.time, rel_tol=CLOSE)
+    )
+
+
+def _statistic(rows: list[_Row]) -> Statistic:
+    """Return the statistic of the repeats that is the time of most rows."""
+    return max(STATISTICS, key=lambda name: sum(_agrees(row, name) for row in rows))
+
+
+def _finished(row: _Row, statistic: Statistic) -> Record:
+    """Return the record with its seconds or its failure. If the time is another statistic, it is the only repeat."""
+    changes: dict[str, Any] = {"statistic": statistic}
+    if isinstance(row.time, str):
+        changes |= {"failure": FAILED.get(row.time, "run_error"), "message": row.time}
+    else:
+        changes["seconds"] = row.repeats if _agrees(row, statistic) else (row.time,)
+    return msgspec.structs.replace(row.record, **changes)
+
+
+def _workload(name: str, rows: list[_Row]) -> Workload:
+    """Return the kernel, or the workload that a file of searchlab names. FLOPs are known if all rates agree on them."""
+    if ":" in name:
+        return parse_workload(name)
+    flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
+    middle = statistics.median(flops) if flops else math.nan
+    same = math.isfinite(middle) and all(math.isclose(one, middle, rel_tol=CLOSE) for one in flops)
+    return kernel(name, (round(middle) or None) if same else None)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def export(log: Log, out: Path, format: str) -> None:
+    """Write a log to a new file, as results in the T4 format or as a cache file.
+
+    In a cache file, for ``simulation_mode=True``, a tile is a string, since a parameter is a number or a string there.
+
+    Raises:
+        SearchlabError: If ``out`` exists, or if trials have different knobs, which a cache file cannot represent.
+    """
+    if out.exists():
+        raise SearchlabError(f"{out} already exists; choose another file as --out")
+    content = _t4_of(log) if format == T4 else _cache_of(log)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _t4_of(log: Log) -> dict[str, Any]:
     header = log.header
-    run = {"workload": header.workload, "space": header.space.name, "policy": header.policy.name, "seed": header.seed}
-    content = {
-        "schema_version": VERSION,
-        "metadata": {
-            **run,
-            "target": header.target,
-            "host": header.host,
-            "objective_unit": "ms",
-            "timeunit": "milliseconds",
-        },
-        "results": [_result(record) for record in log.records],
-    }
-    _write(out, content)
-    return []
+    metadata = {
+        "workload": header.workload, "space": header.space.name, "policy": header.policy.name, "seed": header.seed,
+        "target": header.target, "host": header.host, "objective_unit": "ms", "timeunit": "milliseconds",
+    }  # fmt: skip
+    return {"schema_version": VERSION, "metadata": metadata, "results": [_result(record) for record in log.records]}
 
 
 def _result(record: Record) -> dict[str, Any]:
-    measured = record.measurement
-    failed = measured.failure is not None
+    failed = record.failure is not None
     return {
         "timestamp": moment(record.time).isoformat(),
         "configuration": record.config,
@@ -67,17 +493,12 @@ def _result(record: Record) -> dict[str, Any]:
         },
         "invalidity": INVALIDITY[record.failure] if record.failure else "correct",
         "correctness": 0 if record.failure == "wrong_answer" else 1,
-        "measurements": [] if failed else [{"name": "time", "value": 1e3 * measured.cost, "unit": "ms"}],
+        "measurements": [] if failed else [{"name": "time", "value": 1e3 * record.cost, "unit": "ms"}],
         "objectives": ["time"],
     }
 
 
-def export_cache(log: Log, out: Path) -> list[str]:
-    """Write ``log`` to ``out`` as a cache file, to be replayed with ``simulation_mode=True``.
-
-    A tile becomes a word, since a parameter is a number or a word there. The values of a parameter are those in the
-    trials. Raises SearchlabError if trials have different knobs, since Kernel Tuner has one set of parameters.
-    """
+def _cache_of(log: Log) -> dict[str, Any]:
     names = list(log.records[0].config) if log.records else []
     entries: dict[str, Any] = {}
     params: dict[str, dict[Any, None]] = {name: {} for name in names}
@@ -87,34 +508,25 @@ def export_cache(log: Log, out: Path) -> list[str]:
                 f"{log.path}: trial {record.index} has other knobs than trial 0, but a cache file of Kernel Tuner has "
                 f"one set of parameters; export it with --to kernel-tuner"
             )
-        choice = {name: _parameter(record.config[name]) for name in names}
+        # Keys join values with commas, so a tile is written without commas.
+        choice = {
+            name: "x".join(map(str, value)) if isinstance(value := record.config[name], list | tuple) else value
+            for name in names
+        }
         for name, value in choice.items():
             params[name][value] = None
         result = _result(record)
+        times = result["times"]
         failed = FAILED_CONFIG.get(result["invalidity"], "RuntimeFailedConfig")
-        key = ",".join(map(str, choice.values()))
-        if key not in entries:  # the first measurement of a config counts, as in a table
-            entries[key] = {
-                **choice,
-                "time": 1e3 * record.measurement.cost if record.failure is None else failed,
-                "times": result["times"]["runtimes"], "compile_time": result["times"]["compilation_time"],
-                "verification_time": 0.0, "benchmark_time": result["times"]["benchmark"],
-                "strategy_time": result["times"]["search_algorithm"],
-                "framework_time": result["times"]["framework"], "timestamp": result["timestamp"],
-            }  # fmt: skip
-    _write(out, {
+        entry = {
+            **choice, "time": 1e3 * record.cost if record.failure is None else failed, "times": times["runtimes"],
+            "compile_time": times["compilation_time"], "verification_time": 0.0, "benchmark_time": times["benchmark"],
+            "strategy_time": times["search_algorithm"], "framework_time": times["framework"],
+            "timestamp": result["timestamp"],
+        }  # fmt: skip
+        entries.setdefault(",".join(map(str, choice.values())), entry)  # the first measurement of a config counts
+    return {
         "device_name": str(log.header.host.get("cpu") or log.header.target.get("mcpu", log.header.target["kind"])),
         "kernel_name": log.header.workload, "problem_size": 1, "tune_params_keys": names,
         "tune_params": {name: list(values) for name, values in params.items()}, "objective": "time", "cache": entries,
-    })  # fmt: skip
-    return []
-
-
-def _parameter(value: Any) -> Any:
-    """A choice as a parameter. Keys of the cache join parameters with commas, so a tile is written without commas."""
-    return "x".join(map(str, value)) if isinstance(value, list | tuple) else value
-
-
-def _write(out: Path, content: dict[str, Any]) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(content, indent=1) + "\n")
+    }  # fmt: skip

@@ -1,11 +1,8 @@
-"""MetaSchedule's JSON databases: two files in a directory, workloads and tuning records.
+"""MetaSchedule's JSON databases: a directory with two files, of workloads and of tuning records.
 
-A tuning record holds a trace, times, a target and the arguments' shapes. searchlab adds a :class:`Note` to the trace,
-as an annotation that the next instruction removes: the program is the same, TVM reads the record as before, and the
-note stays when a database is copied, merged or pruned.
-
-Lost on import: a record of MetaSchedule has no time of day and no reason of a failure. Lost on export: configs without
-a program, and measurements of another config.
+A tuning record has a trace, times, a target and the shapes of the arguments. searchlab adds a :class:`Note` to the
+trace, as an annotation that the next instruction removes: the program is the same, TVM reads the record as before, and
+the note survives when a database is copied, merged or pruned.
 """
 
 from __future__ import annotations
@@ -28,45 +25,37 @@ import msgspec
 from ..errors import InvalidConfig, SearchlabError, first_line
 from ..log.format import FORMAT, Header, Record
 from ..metaschedule import TracedSpace
-from ..space import Config, Space, Value
+from ..schema import UNREADABLE
+from ..space import Config, Space
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
-from .foreign import ForeignTask, ForeignTrial, Line, lines, value_of
-from .tasks import GUESS
+from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, lines, value_of
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
 FAILED = 1e10
-"""The seconds that MetaSchedule writes for a program that failed."""
+"""The time that MetaSchedule writes for a program that failed, in seconds."""
 
 APPLY_SECONDS = 10
-"""The most time that applying a trace may take."""
+"""Time limit for applying a trace."""
 
-Instruction = tuple[str, list[Any], list[Any], list[Any]]
-"""Kind, inputs, attributes, outputs."""
-Trace = tuple[list[Instruction], list[tuple[int, Any]]]
-"""The instructions, and the decisions of those that sample, by position."""
+Instruction = tuple[str, list[Any], list[Any], list[Any]]  # kind, inputs, attributes, outputs
+Trace = tuple[list[Instruction], list[tuple[int, Any]]]  # instructions, and by position the decisions of samples
 
 
 class Note(msgspec.Struct, frozen=True):
-    """The run and the trial as its log has them; a database of MetaSchedule has no other place for them."""
+    """The run and the trial as in its log; a database of MetaSchedule has no other place for them."""
 
     header: Header
     record: Record
 
     def encoded(self) -> str:
-        """The value of the annotation: in base64, since TVM's traces in JSON do not escape a quote."""
+        """Return the value of the annotation, in base64 because TVM does not escape quotes in the JSON of a trace."""
         return base64.b64encode(msgspec.json.encode(self)).decode()
-
-    @classmethod
-    def decoded(cls, value: str) -> Note:
-        """The inverse of :meth:`encoded`, for a value in quotes as in a trace. Raises ValueError."""
-        return msgspec.json.decode(base64.b64decode(value.strip('"'), validate=True), type=cls)
 
 
 class _Workload(msgspec.Struct, array_like=True):
     structural_hash: str
-    module: str
-    """Its graph of nodes in JSON, after eight bytes for its length, in base64."""
+    module: str  # its graph of nodes in JSON, after eight bytes for its length, in base64
 
 
 class _Tuned(msgspec.Struct, array_like=True):
@@ -77,13 +66,13 @@ class _Tuned(msgspec.Struct, array_like=True):
 
 
 def files_of(path: Path) -> tuple[Path, Path]:
-    """The workloads and the tuning records of the database in the directory ``path``, or of the file ``path``."""
+    """Return the files of workloads and of tuning records, of the database in a directory or with a file ``path``."""
     directory = path if path.is_dir() else path.parent
     return directory / WORKLOADS, directory / RECORDS
 
 
 def read(path: Path) -> list[ForeignTask]:
-    """The tasks of the database at ``path``. Raises SearchlabError, which names the line."""
+    """Return the tasks of the database at ``path``. Raises SearchlabError, which names the line."""
     table, records = files_of(path)
     decoder = msgspec.json.Decoder(_Workload)
     workloads = [line.decode(decoder) for line in lines(table)]
@@ -93,7 +82,7 @@ def read(path: Path) -> list[ForeignTask]:
     for line in lines(records):
         index, tuned = line.decode(pairs)
         if not 0 <= index < len(workloads):
-            line.damaged(f"it is of workload {index}, but {table} has only {len(workloads)}")
+            line.damaged(f"it belongs to workload {index}, but {table} has only {len(workloads)}")
         for position, _ in tuned.trace[1]:
             if not 0 <= position < len(tuned.trace[0]):
                 line.damaged(f"its trace has a decision for instruction {position} of {len(tuned.trace[0])}")
@@ -114,27 +103,28 @@ def _task(line: Line, workload: _Workload, tuned: _Tuned, note: Note | None) -> 
     target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
     known = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
-    why = "" if known else f"searchlab knows no GEMM or conv2d of {name}; {GUESS}"
-    return ForeignTask(
-        "metaschedule", name, known, why, target, [], source=workload.module, native=note.header if note else None
-    )
+    why = "" if known else f"searchlab knows no GEMM or conv2d with the {name}; {GUESS}"
+    header = note.header if note else None
+    return ForeignTask("metaschedule", name, known, why, target, [], source=workload.module, native=header)
 
 
 def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
     if note is not None:
-        return ForeignTrial(line.number, {}, tuned.trace, record=note.record)
-    config: dict[str, Value] = {"trace": _shape(tuned.trace)}
+        return ForeignTrial(line.number, note.record, tuned.trace)
+    config: dict[str, Any] = {"trace": _shape(tuned.trace)}
     for position, decision in tuned.trace[1]:
         config[f"{tuned.trace[0][position][0]}_{position}"] = value_of(decision)
     times = tuned.run_secs or []
     if not times or any(isinstance(second, int | float) and second >= FAILED for second in times):
         why = "MetaSchedule records no reason of the failure"
-        return ForeignTrial(line.number, config, tuned.trace, failure="run_error", message=why)
-    return ForeignTrial(line.number, config, tuned.trace, line.seconds(times))
+        record = Record(index=0, config=config, failure="run_error", message=why)
+    else:
+        record = Record(index=0, config=config, seconds=line.seconds(times))
+    return ForeignTrial(line.number, record, tuned.trace)
 
 
 def _shape(trace: Trace) -> str:
-    """A digest of a trace without its decisions, up to the postprocessors: it tells which sketch the trace is of."""
+    """Return a digest of a trace without its decisions, up to the postprocessors: it identifies the sketch."""
     kinds = [instruction[0] for instruction in trace[0]]
     end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
     return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
@@ -144,8 +134,9 @@ def _note(line: Line, trace: Trace) -> Note | None:
     for kind, inputs, attributes, _ in trace[0]:
         if kind == "Annotate" and attributes == [NOTE] and len(inputs) == 2:
             try:
-                note = Note.decoded(str(inputs[1]))
-            except (msgspec.DecodeError, binascii.Error, RecursionError, ValueError) as error:
+                value = base64.b64decode(str(inputs[1]).strip('"'), validate=True)
+                note = msgspec.json.decode(value, type=Note)
+            except (*UNREADABLE, ValueError) as error:
                 line.damaged(f"its annotation {NOTE!r} was not written by this searchlab: {error}")
             if note.header.searchlab_log != FORMAT:
                 line.damaged(f"its log format is {note.header.searchlab_log}; this searchlab reads format {FORMAT}")
@@ -157,7 +148,7 @@ def _note(line: Line, trace: Trace) -> Note | None:
 
 
 def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
-    """The GEMM or conv2d with these arguments whose module has this hash. TVM gets nothing from the file."""
+    """Return the GEMM or conv2d with these arguments whose module has this hash. TVM gets nothing from the file."""
     from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
 
     dtypes, shapes = [dtype for _, dtype, _ in args], [shape for _, _, shape in args]
@@ -169,7 +160,7 @@ def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]
 
 
 def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload]:
-    """Every workload with arguments of these shapes, plain ones first."""
+    """Yield every workload with arguments of these shapes, common ones first."""
     if not 3 <= len(shapes) <= 4 or dtypes[0] not in ACCUMULATED_IN:
         return
     bias = len(shapes) == 4
@@ -189,16 +180,16 @@ def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload
 
 
 def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
-    """The usual (stride, padding, dilation) that make ``out`` pixels of ``size``."""
+    """Return the common (stride, padding, dilation) that turn ``size`` pixels into ``out``."""
     usual = product(range(1, 5), range(min(kernel, 12) + 1), range(1, 3 if kernel > 1 else 2))
     return [(s, p, d) for s, p, d in usual if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == out]
 
 
-# --- which config of a space of ours it is ------------------------------------------------------------
+# --- which config of a space it is --------------------------------------------------------------------
 
 
 def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
-    """The config of the decisions in the trace, if the space then makes exactly the program that was measured.
+    """Return the config with the decisions of the trace, if its program is exactly the one that was measured.
 
     The instructions are applied to searchlab's own module, whose blocks may have other names.
     """
@@ -212,12 +203,12 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
 
 
 def _check_survived(run: Callable[[], object]) -> None:
-    """Raise InvalidConfig if ``run`` kills its process, or takes too long: TVM does not check a trace from a file.
+    """Raise InvalidConfig if ``run`` crashes its process or takes too long, since TVM does not check a trace.
 
-    It runs in a copy of this process. Any exception is ignored here, since the caller runs it again.
+    It runs in a fork of this process. Exceptions are ignored here, since the caller runs it again.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of numpy's BLAS are not copied
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of NumPy's BLAS are not copied
         child = os.fork()
     if child == 0:
         try:
@@ -258,14 +249,22 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
         raise InvalidConfig(f"its trace cannot be applied: {first_line(error)}") from None
     config = space.config_of(schedule)
     if not structural_equal(space.schedule(config).mod, schedule.mod):
-        raise InvalidConfig("from its decisions, the space makes another program than the measured one")
+        raise InvalidConfig("from its decisions, the space builds another program than the measured one")
     return config
 
 
 def _block_names(module: str) -> list[str]:
-    """The names of the blocks of a serialised module, in order; none if it is damaged. It is only parsed."""
+    """Return the names of the blocks of a serialised module, in order; none if it is damaged. It is only parsed."""
     try:
         nodes = msgspec.json.decode(base64.b64decode(module, validate=True)[8:])["nodes"]
         return [str(nodes[node["data"]["name_hint"]]["data"]) for node in nodes if node["type"].endswith(".SBlock")]
     except (binascii.Error, msgspec.DecodeError, RecursionError, UnicodeDecodeError, LookupError, TypeError):
         return []
+
+
+READER = Reader(
+    "what MetaSchedule does not record: the time of day, the time for building and running, and how a program failed, "
+    "which counts as run_error",
+    read,
+    config_in,
+)

@@ -1,7 +1,9 @@
 """Exporting logs to a JSON database of MetaSchedule, which TVM itself writes.
 
-The best trial of each log has one more record for every form of its workload in Relax, so that
-``relax.transform.MetaScheduleApplyDatabase`` puts it into a model: see :mod:`.relax_forms`.
+``relax.transform.MetaScheduleApplyDatabase`` finds a function only if all but its names is equal. The functions of a
+Relax model differ from the tuned workload: they have 64-bit indices, the bias of a conv2d is [1, co, 1, 1], an input
+without padding is copied, and a function that was not fused has an ``op_pattern``. So the best trial of each log has an
+additional record for each form of its workload in Relax.
 """
 
 from __future__ import annotations
@@ -9,77 +11,109 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Var
+from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+from tvm_ffi import structural_equal, structural_map
 
 from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
 from ..log.result import Result
-from ..measure.replay import why_not_replayed
+from ..measure.code import why_not_replayed
 from ..space import Space
+from ..workload import Conv2d, Workload
 from .metaschedule import FAILED, NOTE, Note, files_of
 
-if TYPE_CHECKING:
-    from tvm.s_tir import Schedule
-    from tvm.s_tir.meta_schedule.database import JSONDatabase
+COPY = "copy"
+"""The name of the block that copies the input of a conv2d without padding."""
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
-    """Write ``logs`` to a new database in the directory ``out``. Gives a sentence for each log with trials left out.
+    """Write logs to a new database.
 
-    A record has one time, the cost of its trial, since TVM uses the mean; :class:`~.metaschedule.Note` has all
-    repeats. So ``compile_tir`` gives the best program of the log. Every config is scheduled, which imports the plug-in
-    of the log and TVM. Raises SearchlabError if a database exists already, or a space cannot be made any more.
+    A record has one time, the cost of its trial, since TVM uses the mean; :class:`~.metaschedule.Note` has all repeats.
+    So ``compile_tir`` returns the best program of the log. Every config is scheduled, which imports the plug-in of the
+    log.
+
+    Args:
+        logs: The logs.
+        out: The directory of the database.
+
+    Returns:
+        A sentence for each log of which trials are left out.
+
+    Raises:
+        SearchlabError: If a database exists already, or a space or a schedule cannot be rebuilt.
     """
-    from tvm.s_tir.meta_schedule.database import JSONDatabase
-
     for path in files_of(out):
         if path.exists():
             raise SearchlabError(f"{path} already exists; choose another directory as --out")
     results = [Result(log) for log in logs]
-    spaces = [result.space for result in results]
+    for result in results:
+        _ = result.space  # raises before anything is written
     out.mkdir(parents=True, exist_ok=True)
     for path in files_of(out):
-        path.touch()  # if it cannot be written, the error says why
+        path.touch()  # raises a clear error if it cannot be written
     try:
-        return _fill(JSONDatabase(work_dir=str(out)), results, spaces)
+        database = JSONDatabase(work_dir=str(out))
+        return [note for result in results for note in _commit_log(database, result)]
     except BaseException:
         for path in files_of(out):
             path.unlink()
         raise
 
 
-def _fill(database: JSONDatabase, results: Sequence[Result], spaces: Sequence[Space]) -> list[str]:
-    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-    from tvm.s_tir.meta_schedule.database import TuningRecord
-
+def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
+    log, space = result.log, result.space
+    module = space.workload.module
+    times = _times(log)
+    own = [index for index in times if not log.records[index].nearest]
+    best = min(own, key=lambda index: times[index], default=-1)
+    left_out = 0
     notes = []
-    for result, space in zip(results, spaces, strict=True):
-        log = result.log
-        module, target = space.workload.module, space.target.tvm
-        workload = database.commit_workload(module)
-        arguments = ArgInfo.from_prim_func(module["main"])
-        times = _times(log)
-        own = [index for index in times if not log.records[index].nearest]
-        best = min(own, key=lambda index: times[index], default=-1)
-        left_out = 0
-        # Of equally fast records, TVM takes the one that was written first.
-        for record in sorted(log.records, key=lambda record: record.index != best):
-            if (schedule := _schedule(result, record)) is None:
-                left_out += 1
-                continue
-            seconds = times.get(record.index, FAILED)
-            _noted(schedule, Note(log.header, record))
-            database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], target, arguments))
-            if record.index == best:
-                notes += _commit_for_relax(database, log, space, best, seconds)
-        if left_out:
-            notes.append(f"{log.path}: {left_out} trials without a measured program are left out")
+    # Among equally fast records, TVM takes the one that was written first.
+    for record in sorted(log.records, key=lambda record: record.index != best):
+        if (schedule := _schedule(result, record)) is None:
+            left_out += 1
+            continue
+        seconds = times.get(record.index, FAILED)
+        _commit(database, log, space, record, module, schedule, seconds)
+        if record.index != best:
+            continue
+        trace = space.schedule(record.trial.config).trace
+        for form in _relax_forms(space.workload):
+            try:
+                replayed = _replayed(trace, form)
+            except (RuntimeError, ValueError, TypeError, LookupError) as error:
+                notes.append(
+                    f"{log.path}: the best program is exported, but not for Relax: its trace fails, {first_line(error)}"
+                )
+            else:
+                _commit(database, log, space, record, form, replayed, seconds)
+    if left_out:
+        notes.append(f"{log.path}: {left_out} trials without a measured program are left out")
     return notes
 
 
+def _commit(
+    database: JSONDatabase, log: Log, space: Space, record: Record, module: tvm.IRModule, schedule: Any, seconds: float
+) -> None:
+    """Add a record of ``schedule``, which transforms ``module``, with a note."""
+    root = schedule.get_sblock("root")
+    schedule.annotate(root, NOTE, Note(log.header, record).encoded())
+    schedule.unannotate(root, NOTE)
+    workload, arguments = database.commit_workload(module), ArgInfo.from_prim_func(module["main"])
+    database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], space.target.tvm, arguments))
+
+
 def _schedule(result: Result, record: Record) -> Schedule | None:
-    """The schedule of a measured program; None if there is none. Raises SearchlabError if it fails now."""
-    # A schedule that hung or crashed would do so here too.
+    """Return the schedule of a measured program; None if there is none. Raises SearchlabError if it fails now."""
+    # A schedule that hung or crashed would do so again here.
     ended = record.failure in ("build_timeout", "crash") and not record.program
     if record.nearest or record.failure == "invalid" or ended:
         return None
@@ -94,45 +128,14 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
     return schedule
 
 
-def _noted(schedule: Any, note: Note) -> None:
-    root = schedule.get_sblock("root")
-    schedule.annotate(root, NOTE, note.encoded())
-    schedule.unannotate(root, NOTE)
-
-
-def _commit_for_relax(database: Any, log: Log, space: Space, best: int, seconds: float) -> list[str]:
-    """Add records of the trial ``best`` for each form of its workload in Relax; a sentence for each that fails."""
-    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-    from tvm.s_tir.meta_schedule.database import TuningRecord
-
-    from .relax_forms import relax_forms, replayed
-
-    record = log.records[best]
-    trace = space.schedule(record.trial.config).trace
-    notes = []
-    for form in relax_forms(space.workload):
-        try:
-            schedule = replayed(trace, form)
-        except (RuntimeError, ValueError, TypeError, LookupError) as error:
-            notes.append(
-                f"{log.path}: the best program is exported, but not for Relax: its trace fails, {first_line(error)}"
-            )
-            continue
-        _noted(schedule, Note(log.header, record))
-        workload, arguments = database.commit_workload(form), ArgInfo.from_prim_func(form["main"])
-        target = space.target.tvm
-        database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], target, arguments))
-    return notes
-
-
 def _times(log: Log) -> dict[int, float]:
-    """Seconds of each trial that succeeded, by its index.
+    """Return the seconds of each successful trial, by its index.
 
     If finalists were measured again, the winner keeps its time as a trial, and the other finalists get that time times
-    their ratio to the winner at the end, since only side by side can they be compared. Any other trial gets at least
-    the time of the winner: it was faster by luck.
+    their ratio to the winner at the end, since they can only be compared side by side. Any other trial gets at least
+    the time of the winner, because it was faster only by luck.
     """
-    times = {record.index: record.measurement.cost for record in log.records if record.failure is None}
+    times = {record.index: record.cost for record in log.records if record.failure is None}
     if log.final is None:
         return times
     again = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
@@ -140,3 +143,95 @@ def _times(log: Log) -> dict[int, float]:
     least = times[winner]
     scaled = {index: least * seconds / again[winner] for index, seconds in again.items()}
     return {index: max(least, seconds) for index, seconds in times.items()} | scaled
+
+
+# --- the forms of a workload in Relax ---------------------------------------------------------------------------------
+
+
+def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
+    """Return the forms after LegalizeOps alone, and after FuseOps and FuseTIR, as modules of one function ``main``.
+
+    Their blocks have the same names as in the module of ``workload``.
+    """
+    legal = relax.transform.LegalizeOps()(_graph(workload))
+    fused = tvm.ir.transform.Sequential([
+        relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR(),
+    ])(legal)  # fmt: skip
+    forms: list[tvm.IRModule] = []
+    for module in (legal, fused):
+        functions = [function for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)]
+        if len(functions) > 1:
+            continue  # the epilogue is in other functions, which are not workloads
+        form = tvm.IRModule({"main": _named(functions[0], workload).with_attr("global_symbol", "main")})
+        if not any(structural_equal(form, other) for other in forms):
+            forms.append(form)
+    return forms
+
+
+def _replayed(trace: Any, form: tvm.IRModule) -> Schedule:
+    """Apply the trace of a schedule of the workload to ``form``."""
+    schedule = Schedule(form)
+    if COPY in [schedule.get(block).name_hint for block in schedule.get_child_blocks(schedule.get_sblock("root"))]:
+        schedule.compute_inline(schedule.get_sblock(COPY))
+    trace.apply_to_schedule(schedule, remove_postproc=False)
+    return schedule
+
+
+def _graph(workload: Workload) -> tvm.IRModule:
+    """Return a Relax function ``main`` that computes the workload."""
+    builder = relax.BlockBuilder()
+    shapes = {name: list(shape) for name, shape in list(workload.shapes.items())[:-1]}
+    if isinstance(workload, Conv2d) and workload.bias:
+        shapes["bias"] = [1, workload.co, 1, 1]
+    operands = [
+        relax.Var(name, relax.TensorType(shape, workload.out_dtype if name == "bias" else workload.dtype))
+        for name, shape in shapes.items()
+    ]
+    first, second = operands[:2]
+    with builder.function("main", operands):
+        with builder.dataflow():
+            if isinstance(workload, Conv2d):
+                result = relax.op.nn.conv2d(
+                    first, second, workload.stride, workload.padding, workload.dilation, out_dtype=workload.out_dtype
+                )
+            else:
+                result = relax.op.matmul(first, second, workload.out_dtype)
+            if workload.bias:
+                result = relax.op.add(builder.emit(result), operands[2])
+            if workload.relu:
+                result = relax.op.nn.relu(builder.emit(result))
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def _named(function: Any, workload: Workload) -> Any:
+    """Return ``function`` with the names of the workload's blocks and buffers, which are in the same order.
+
+    A trace finds blocks by name, and a block that packs or pads a buffer is named after the buffer.
+    """
+    blocks, buffers = _parts(function)
+    own_blocks, own_buffers = _parts(workload.prim_func())
+    inputs = len(function.params)
+    names = [COPY] * (len(blocks) - len(own_blocks)) + own_blocks
+    renamed = dict(zip(blocks, names, strict=True))
+    own_names = [buffer.name for buffer in own_buffers]
+    titles = [*own_names[:inputs], *[COPY] * (len(buffers) - len(own_buffers)), *own_names[inputs:]]
+    variables = {buffer: Var(title, buffer.ty) for buffer, title in zip(buffers, titles, strict=True)}
+
+    def rename(block: Any) -> Any:
+        if block.name_hint not in renamed:
+            return block
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, renamed[block.name_hint], block.body, block.init,
+            block.alloc_buffers, block.match_buffers, block.annotations,
+        )  # fmt: skip
+
+    return structural_map(function, [(SBlock, rename), (Var, lambda variable: variables.get(variable, variable))])
+
+
+def _parts(function: Any) -> tuple[list[str], list[Any]]:
+    """Return the names of the blocks of a function, in order, and its buffers: parameters, then allocated ones."""
+    schedule = Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
+    blocks = [str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    return blocks, [*function.params, *function.body.block.alloc_buffers]

@@ -1,9 +1,9 @@
 """Logs as studies in an Optuna storage, for its dashboard, plots and importance evaluators.
 
-A study is a log, its trials those of the log: the value is the cost in seconds, to be minimised. A
-whole number is an integer parameter, between the least and the largest that occur; anything else is categorical, among
-what occurs, a tile as its JSON. What has no place there (repeats, failures, seconds charged, the header) is in the user
-attributes of trials and study.
+Each log becomes a study with the same trials, which minimises the cost in seconds. A knob with only integer values is
+an integer parameter, between the smallest and the largest that occur; any other is categorical, with the values that
+occur, and a tile as its JSON. Everything else (repeats, failures, seconds charged, the header) is in the user
+attributes of the trials and the study.
 """
 
 from __future__ import annotations
@@ -28,9 +28,15 @@ if TYPE_CHECKING:
 JOURNAL = (".log", ".journal")
 
 
-def export(logs: Sequence[tuple[str, Log]], out: Path) -> list[str]:
-    """Write each log, under its study's name, to the storage ``out``: a journal if it ends in one of ``JOURNAL``, else
-    an SQLite database. It may be there already. Raises SearchlabError where it has a study of one of the names.
+def export(logs: Sequence[tuple[str, Log]], out: Path) -> None:
+    """Write each log, under its name, to a new or existing storage.
+
+    Args:
+        logs: The names and the logs.
+        out: A journal if it ends in one of :data:`JOURNAL`, else an SQLite database.
+
+    Raises:
+        SearchlabError: If ``out`` is not a storage, or if it has a study with one of the names.
     """
     import optuna
 
@@ -47,11 +53,10 @@ def export(logs: Sequence[tuple[str, Log]], out: Path) -> list[str]:
             study.add_trials([_trial(record, distributions) for record in log.records])
     finally:
         optuna.logging.set_verbosity(verbosity)
-    return []
 
 
 def _open(out: Path) -> tuple[BaseStorage, set[str]]:
-    """The storage, and the names of the studies in it."""
+    """Return the storage, and the names of the studies in it."""
     import optuna
     from optuna.storages import JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend
@@ -68,41 +73,40 @@ def _open(out: Path) -> tuple[BaseStorage, set[str]]:
         ) from None
 
 
-def _parameter(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple) else value
+def _parameters(record: Record) -> dict[str, Any]:
+    return {
+        name: json.dumps(value) if isinstance(value, list | tuple) else value for name, value in record.config.items()
+    }
 
 
 def _distributions(log: Log) -> dict[str, BaseDistribution]:
-    """Of each knob, from the values that occur."""
+    """Return the distribution of each knob, from the values that occur."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    met: dict[str, list[Any]] = {}
+    seen: dict[str, list[Any]] = {}
     for record in log.records:
-        for name, value in record.config.items():
-            met.setdefault(name, []).append(_parameter(value))
+        for name, value in _parameters(record).items():
+            seen.setdefault(name, []).append(value)
     return {
         name: IntDistribution(min(values), max(values))
         if all(type(value) is int for value in values)
         else CategoricalDistribution(list(dict.fromkeys(values)))
-        for name, values in met.items()
+        for name, values in seen.items()
     }
 
 
 def _trial(record: Record, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
-    params = {name: _parameter(value) for name, value in record.config.items()}
+    params = _parameters(record)
     failed = record.failure is not None
+    attributes = msgspec.to_builtins(record).items()
     trial = create_trial(
         state=TrialState.FAIL if failed else TrialState.COMPLETE,
-        value=None if failed else record.measurement.cost,
+        value=None if failed else record.cost,
         params=params,
         distributions={name: distributions[name] for name in params},
-        user_attrs={
-            name: value
-            for name, value in msgspec.to_builtins(record).items()
-            if name not in ("index", "config", "time")
-        },
+        user_attrs={name: value for name, value in attributes if name not in ("index", "config", "time")},
     )
     if record.time:
         spent = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds

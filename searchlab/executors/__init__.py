@@ -1,1 +1,1 @@
-"""Where runs are made: processes of this machine, a Dask cluster, Slurm; see ``contract.py``."""
+"""Executors: processes of this machine, a Dask cluster, Slurm."""

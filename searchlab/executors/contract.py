@@ -1,10 +1,8 @@
-"""The contract of an executor: where the runs of a study are made.
-
-An executor that a study file names is registered in the group of entry points ``searchlab.executors``.
-"""
+"""The contract of executors, which make the runs of a study; their entry-point group is ``searchlab.executors``."""
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -19,11 +17,19 @@ T = TypeVar("T")
 
 
 class RunExecutor(Executor, ABC):
-    """A standard executor that says how a study should use it.
+    """A standard executor that tells a study how to use it.
 
-    It calls ``fn(*args)`` somewhere, and the future has the result, or the error of a worker that was lost. The study
-    then submits the lost runs again: an executor replaces its lost workers. Options are keyword arguments of the
-    constructor, with defaults; ``jobs`` and ``batch`` usually are two of them.
+    It calls ``fn(*args)`` in some worker, and the future gets the result or, if the worker is lost, an error. The
+    executor replaces lost workers, and the study submits their runs again. Options are keyword arguments of the
+    constructor with defaults, usually ``jobs`` and ``batch`` among them.
+
+    Attributes:
+        jobs: The number of calls at the same time. Twice as many are submitted, so that no worker waits.
+        batch: The number of short runs per call. If there are few runs, each call makes fewer, so that there is a call
+            for each job.
+        one_per_machine: Whether it keeps exclusive calls on different machines. If not, they are submitted one by one.
+        ends_workers: Whether its processes end with it. Measuring processes are then kept for the next run of the
+            study.
 
     Example:
         >>> from concurrent.futures import Future
@@ -42,39 +48,50 @@ class RunExecutor(Executor, ABC):
     """
 
     jobs: int = 128
-    """How many calls go on at the same time; twice as many are submitted at a time."""
-
     batch: int = 1
-    """How many short runs are worth one call; of few runs each call has less, so that there is one for each job."""
-
     one_per_machine: bool = False
-    """Whether it keeps exclusive calls on different machines. Else they are submitted one at a time."""
-
     ends_workers: bool = False
-    """Whether its processes end with it. What measures in one then goes on to the next run of the study."""
 
     def __init__(self, exclusive: bool, folder: Path) -> None:
         """Start an executor.
 
         Args:
-            exclusive: Whether each call measures the machine that it runs on, so that one machine must not have two
-                calls at a time.
-            folder: The directory of the study's logs, for the executor's own files, if it has any.
+            exclusive: Whether each call measures the machine that it runs on, so that a machine must not have two
+                calls at the same time.
+            folder: The directory of the study's logs, for files of the executor.
         """
 
     @abstractmethod
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]: ...
 
     def kill_workers(self) -> None:
-        """End what still runs at once, after an interrupt. By default what runs already goes on to its end."""
+        """End all calls at once, after an interrupt. By default, calls that have started run to their end."""
         self.shutdown(wait=False, cancel_futures=True)
 
 
-class PlainExecutor(RunExecutor):
-    """Any other executor, such as a pool of the standard library. Whoever started it shuts it down.
+class GuardedExecutor(RunExecutor):
+    """An executor that refuses calls after :meth:`shutdown`; no call is submitted while it shuts down."""
 
-    It says nothing of itself, so exclusive calls are submitted one at a time.
-    """
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._refuses = False
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        with self._lock:
+            if self._refuses:
+                raise RuntimeError("cannot submit a call: the executor was shut down")
+            return self._submit(fn, args, kwargs)
+
+    @abstractmethod
+    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Future[Any]: ...
+
+    def _refuse(self) -> None:
+        with self._lock:
+            self._refuses = True
+
+
+class PlainExecutor(RunExecutor):
+    """Adapts any other executor, such as a pool of the standard library, which the caller shuts down."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -87,19 +104,19 @@ EXECUTORS = PluginKind("executor", "searchlab.executors", RunExecutor, positiona
 
 
 def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugin:
-    """The executor that ``name`` or ``name://address`` spells, with ``options``."""
+    """Return the executor that ``name`` or ``name://address`` stands for, with ``options``."""
     name, found, address = text.partition("://")
     return Plugin(name, {**(options or {}), **({"address": address} if found else {})})
 
 
 def adapted(executor: Executor) -> RunExecutor:
-    """``executor`` as a study uses it."""
+    """Return ``executor`` with the attributes that a study needs."""
     return executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
 
 
 @contextmanager
 def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
-    """A new executor, which ends with the context; an error or an interrupt ends what still runs at once."""
+    """Start an executor that ends with the context. An error or an interrupt ends all calls at once."""
     executor = EXECUTORS.make(plugin, exclusive, folder)
     try:
         yield executor
@@ -109,21 +126,17 @@ def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecut
     executor.shutdown()
 
 
-def check_jobs(jobs: int, exclusive: bool) -> None:
-    """Raise SearchlabError if one machine cannot have ``jobs`` calls at the same time.
+def jobs_here(jobs: int, exclusive: bool, cores: int) -> int:
+    """Return the number of calls at the same time on this machine: ``jobs``, or one per core if 0.
 
-    exclusive: whether each call measures the machine.
+    Raises:
+        SearchlabError: If ``jobs`` is negative, or if calls that measure the machine would disturb each other.
     """
     if jobs < 0:
-        raise SearchlabError(f"jobs must be at least 1, or 0 for one a core, not {jobs}")
+        raise SearchlabError(f"jobs must be at least 1, or 0 for one per core, not {jobs}")
     if jobs > 1 and exclusive:
         raise SearchlabError(
             f"the study measures on this machine, where {jobs} jobs would disturb each other's times; leave jobs at 1, "
             f'or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
         )
-
-
-def jobs_here(jobs: int, exclusive: bool, cores: int) -> int:
-    """The number of calls at the same time on one machine: ``jobs``, or one a core if 0. Raises as check_jobs."""
-    check_jobs(jobs, exclusive)
     return jobs or (1 if exclusive else cores)

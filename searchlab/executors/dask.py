@@ -1,4 +1,4 @@
-"""Dask: a cluster that runs already, or one of this machine's processes for the time of the study."""
+"""Dask: an existing cluster, or processes of this machine for the duration of the study."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ from .contract import RunExecutor, jobs_here
 T = TypeVar("T")
 
 MACHINE = "machine"
-"""The resource that a call needs which measures the machine: at most one worker of each host offers one unit of it."""
+"""The resource that calls that measure the machine require; at most one worker per host offers one unit of it."""
 UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
 }
-"""Settings of our own cluster. Dask's processes watch themselves up to a hundred times a second else, for a dashboard
-that nobody sees, and short runs take a fifth longer."""
+"""Settings of a cluster that we start. By default, Dask's processes observe themselves up to a hundred times a second
+for a dashboard that nobody sees, and short runs take a fifth longer."""
 LOOK_SECONDS = 5.0
-"""How often a cluster is asked how large it is now."""
+"""The time between two queries of a cluster's size."""
 
 
 class DaskExecutor(RunExecutor):
-    """A Dask cluster: the one at ``address``, or ``jobs`` processes of this machine, one a core if 0.
+    """A Dask cluster.
 
-    Dask replaces a lost worker of its own cluster, and gives the calls that it had to others. Workers that runs may
-    measure on are started with ``--nthreads 1 --resources machine=1``, one on each host. Any worker makes one run at a
-    time, so give a worker one thread. The workers need the packages that the study names.
+    Dask replaces lost workers of a cluster that it has started, and gives their calls to others. Start one worker per
+    host with ``--nthreads 1 --resources machine=1`` for runs that measure. A worker makes one run at a time, so give
+    each worker one thread. The workers need the packages that the study names.
 
-    batch: the most short runs of a call, since a call takes Dask about 20 ms.
+    Args:
+        address: The address of the scheduler of an existing cluster; if "", processes of this machine are started.
+        jobs: The number of these processes; one per core if 0.
+        batch: The maximum number of short runs per call; a call takes Dask about 20 ms.
     """
 
     one_per_machine = True
@@ -58,7 +61,7 @@ class DaskExecutor(RunExecutor):
         if address:
             if jobs:
                 raise SearchlabError(
-                    f"the Dask cluster at {address} decides how many runs go on at a time; leave out jobs"
+                    f"the Dask cluster at {address} decides how many runs it makes at the same time; leave out jobs"
                 )
             try:
                 self._client: Any = Client(address, set_as_default=False)
@@ -70,7 +73,7 @@ class DaskExecutor(RunExecutor):
             self._scratch = ScratchFolder()
             count = jobs_here(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
-            settings = UNWATCHED | {"temporary-directory": self._scratch.name}  # of the scheduler, too
+            settings = UNWATCHED | {"temporary-directory": self._scratch.name}  # also for the scheduler
             with dask.config.set(settings), _closed_on_error(self._scratch):
                 self._cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
@@ -84,8 +87,8 @@ class DaskExecutor(RunExecutor):
         self._jobs = 0
 
     @property
-    def jobs(self) -> int:  # type: ignore[override]  # nobody sets it: the cluster decides
-        """The number of workers, which may change."""
+    def jobs(self) -> int:  # type: ignore[override]  # read-only: the cluster decides
+        """The current number of workers."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
             workers = self._workers().values()
@@ -106,7 +109,7 @@ class DaskExecutor(RunExecutor):
             self._scratch.cleanup()
 
     def kill_workers(self) -> None:
-        """Cancel all calls. What runs already goes on to its end on a cluster that is not ours."""
+        """Cancel all calls. On an existing cluster, calls that have started run to their end."""
         self.shutdown(cancel_futures=True)
 
     def _workers(self) -> dict[str, dict[str, Any]]:
@@ -114,24 +117,25 @@ class DaskExecutor(RunExecutor):
         return workers
 
     def _check_machines(self, address: str) -> None:
-        """Raise SearchlabError unless workers offer the resource ``machine``, at most one of each host."""
+        """Raise SearchlabError unless workers offer the resource ``machine``, at most one per host."""
         hosts = [worker["host"] for worker in self._workers().values() if worker["resources"].get(MACHINE)]
         for host in hosts:
             if hosts.count(host) > 1:
                 raise SearchlabError(
-                    f"the study measures the machines that its runs are on, and {hosts.count(host)} workers of the "
-                    f"Dask cluster at {address} offer the resource 'machine' of {host}: leave one on each host"
+                    f"the study measures the machines of its workers, and {hosts.count(host)} workers of the Dask "
+                    f"cluster at {address} offer the resource 'machine' on {host}; leave one on each host"
                 )
         if not hosts:
             raise SearchlabError(
-                f"the study measures the machines that its runs are on, and no worker of the Dask cluster at {address} "
-                f"offers one; start one worker on each host: dask worker {address} --nthreads 1 --resources machine=1"
+                f"the study measures the machines of its workers, and no worker of the Dask cluster at {address} "
+                f"offers the resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 "
+                f"--resources machine=1"
             )
 
 
 @contextmanager
 def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
-    """Within, a cluster is made. An interrupt leaves one half made, which Dask would close at exit with tracebacks."""
+    """Close a cluster whose start is interrupted. Dask would close it at exit, with tracebacks."""
     try:
         yield
     except BaseException:
@@ -146,5 +150,5 @@ def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
 
 
 def _ignore_interrupts(plugin: object, worker: object) -> None:
-    """Ctrl-C is for the parent of a worker alone."""
+    """Leave Ctrl-C to the parent of the worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

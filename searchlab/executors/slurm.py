@@ -1,27 +1,32 @@
-"""Slurm, through submitit: the jobs of a cluster, which sees the directory of the logs."""
+"""Slurm, through submitit: jobs of a cluster whose nodes share the directory of the logs."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import SearchlabError, first_line
 from ..options import Count, NonNegative
-from .contract import RunExecutor
-
-T = TypeVar("T")
+from .contract import GuardedExecutor
 
 
-class SlurmExecutor(RunExecutor):
-    """Jobs of Slurm: at most about twice ``jobs`` are queued at a time, each for ``batch`` runs from tables, or one.
+class SlurmExecutor(GuardedExecutor):
+    """Jobs of Slurm.
 
-    cluster: ``"local"`` for processes of this machine in place of Slurm, ``"debug"`` for calls in this process.
-    poll_seconds: how often jobs are asked after. parameters: those of submitit, as ``timeout_min = 60`` (of a job),
-    ``cpus_per_task``, ``mem_gb``, ``slurm_partition``, ``slurm_account``. Runs that measure have a node to themselves.
-    What a job prints is in the folder ``slurm`` beside the logs until it has succeeded.
+    Runs that measure have a node to themselves. The output of each job is kept in the folder ``slurm`` beside the logs
+    until the job has succeeded.
+
+    Args:
+        jobs: The number of jobs at the same time; about twice as many are queued.
+        batch: The number of runs from tables per job; runs that measure have one job each.
+        cluster: ``"local"`` for processes of this machine instead of Slurm, ``"debug"`` for calls in this process.
+        poll_seconds: The time between two queries of the jobs' states.
+        parameters: Parameters of submitit, such as ``timeout_min = 60`` (per job), ``cpus_per_task``, ``mem_gb``,
+            ``slurm_partition`` and ``slurm_account``.
     """
 
     one_per_machine = True
@@ -30,6 +35,7 @@ class SlurmExecutor(RunExecutor):
         self, exclusive: bool, folder: Path, *, jobs: Count = 16, batch: Count = 100, cluster: str = "slurm",
         poll_seconds: NonNegative = 2.0, **parameters: Any,
     ) -> None:  # fmt: skip
+        super().__init__()
         try:
             import submitit
         except ImportError:
@@ -45,31 +51,25 @@ class SlurmExecutor(RunExecutor):
             self._executor.update_parameters(**{"name": "searchlab", **alone, **parameters})
         except (ValueError, TypeError, RuntimeError, NameError, AssertionError) as error:
             raise SearchlabError(f"cannot create the Slurm executor: {first_line(error)}") from None
-        self._left: dict[Any, Future[Any]] = {}
-        self._lock = threading.Lock()
-        self._new = threading.Event()
-        self._ends = False
+        self._left: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended
+        self._changed = threading.Condition(self._lock)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        if self._ends:
-            raise RuntimeError("the executor was shut down")
-        future: Future[T] = Future()
+    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        job = self._executor.submit(fn, *args, **kwargs)
-        with self._lock:
-            self._left[job] = future
-        self._new.set()
+        self._left[self._executor.submit(fn, *args, **kwargs)] = future
+        self._changed.notify()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if cancel_futures:
-            with self._lock:
+        self._refuse()
+        with self._changed:
+            if cancel_futures:
                 for job in self._left:
                     job.cancel()
-        self._ends = True
-        self._new.set()
+            self._changed.notify()
         if wait:
             self._thread.join()
 
@@ -78,24 +78,29 @@ class SlurmExecutor(RunExecutor):
         self.shutdown(cancel_futures=True)
 
     def _watch(self) -> None:
-        """Give the future of each job its result when the job has ended."""
-        while self._left or not self._ends:
-            with self._lock:
+        """Complete the future of each job once the job has ended."""
+        while True:
+            with self._changed:
+                if self._left:
+                    self._changed.wait(self._poll_seconds)
+                else:
+                    self._changed.wait_for(lambda: self._left or self._refuses)
                 jobs = dict(self._left)
+            if not jobs:
+                return
             for job, future in jobs.items():
                 if job.done():
                     with self._lock:
                         del self._left[job]
                     self._end(job, future)
-            self._new.wait(self._poll_seconds if self._left else None)
-            self._new.clear()
 
     def _end(self, job: Any, future: Future[Any]) -> None:
         try:
             result = job.result()
-        except Exception as error:  # the job's files stay: they say more
+        except Exception as error:  # the job's files are kept: they say more
             future.set_exception(error)
             return
-        for file in self._folder.glob(f"{job.job_id}_*"):
-            file.unlink(missing_ok=True)
+        with suppress(OSError):
+            for file in self._folder.glob(f"{job.job_id}_*"):
+                file.unlink(missing_ok=True)
         future.set_result(result)

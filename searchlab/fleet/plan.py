@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import SearchlabError
 from ..log.format import find_logs
 from ..log.plan import UNLIMITED
-from ..measure.build_pool import BuildPool
+from ..measure.pool import BuildPool
 from ..measure.process import START_SECONDS
 from ..run.plan import Run
 from ..space import Space

@@ -36,6 +36,7 @@ from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE
 from ..space import Config
 from ..workload import Workload, parse_workload
+from . import packed
 
 FORMAT = "1.0"
 """The version of the log format; see docs/design/log-format.md."""
@@ -51,6 +52,9 @@ TABLE = "table"
 
 GAIN = 0.01
 """The relative rise of the best throughput that counts as a gain, where a run stops without one."""
+
+LOGS = (".jsonl", ".jsonl.gz", packed.SUFFIX)
+"""What the name of a log ends with."""
 
 UNPACK = "SEARCHLAB_UNPACK_MB"
 """Environment variable: the largest size of a compressed file once it is unpacked."""
@@ -460,12 +464,18 @@ def check_follows(item: Final | Ended, trials: int) -> None:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
+def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except (OSError, ValueError) as error:  # a ValueError for an impossible name, for example with a null byte
         raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
+    data = _read(path)
+    if path.suffix == packed.SUFFIX:
+        return b"".join(line + b"\n" for line in packed.unpack(path, data).lines())
     return unpacked(path, data) if path.suffix == ".gz" else data
 
 
@@ -499,15 +509,17 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def find_logs(path: Path) -> list[Path]:
-    """Return the log at ``path``; for a directory, all logs below it (``*.jsonl``, ``*.jsonl.gz``), sorted."""
+    """Return the log at ``path``; for a directory, all logs below it, sorted."""
     if not path.is_dir():
         return [path]
-    return sorted(log for log in path.rglob("*.jsonl*") if log.name.endswith((".jsonl", ".jsonl.gz")))
+    return sorted(log for log in path.rglob("*") if log.name.endswith(LOGS))
 
 
 def read_header(path: str | Path) -> Header:
     """Read only the header of a log. Raises SearchlabError as :func:`read_log`."""
     path = Path(path)
+    if path.suffix == packed.SUFFIX:
+        return decode_log(path, packed.unpack_header(path, _read(path)) + b"\n").header
     first, ending, _ = read_bytes(path).partition(b"\n")
     return decode_log(path, first + ending).header
 

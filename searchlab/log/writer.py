@@ -19,7 +19,8 @@ import msgspec
 from ..errors import SearchlabError, first_line
 from ..machine.scratch import NO_LOCKS
 from ..workload import parse_workload
-from .format import FORMAT, IDENTITY, SPENT, Ended, Final, Header, Log, Record, read_bytes, read_held, scan
+from . import packed
+from .format import FORMAT, IDENTITY, SPENT, Ended, Final, Header, Log, Record, read_bytes, read_held, read_log, scan
 
 PATIENCE = 0.5
 """Seconds to wait for a lock, which :func:`is_locked` holds for a moment."""
@@ -328,20 +329,26 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def pack(log: Path, packed: Path) -> None:
-    """Compress ``log`` into ``packed``, and remove it. Equal logs give equal bytes."""
-    part = packed.with_name(packed.name + ".part")
+def pack(log: Path, to: Path) -> None:
+    """Compress ``log`` into ``to``, ``*.gz`` or ``*.packed``, and remove it. Equal logs give equal bytes."""
+    part = to.with_name(to.name + ".part")
     try:
+        if to.suffix == packed.SUFFIX:
+            header = read_bytes(log).partition(b"\n")[0]
+            part.write_bytes(packed.pack(header, read_log(log).records))
+            part.replace(to)
+            log.unlink()
+            return
         with (
             open(log, "rb") as source,
             open(part, "wb") as raw,
             gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as target,
         ):
             shutil.copyfileobj(source, target)
-        part.replace(packed)
+        part.replace(to)
         log.unlink()
     except OSError as error:
-        raise SearchlabError(f"cannot write {packed}: {error.strerror}; {log} is complete") from None
+        raise SearchlabError(f"cannot write {to}: {error.strerror}; {log} is complete") from None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The NVIDIA GPU of this machine, as TVM sees it, and the compiler of the kernels for it."""
+"""The NVIDIA GPU of this machine as TVM sees it, and the compiler of its kernels."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import shutil
 from ..errors import SearchlabError
 
 COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
-"""The environment variable with which TVM chooses ``nvcc`` or ``nvrtc``."""
+"""The environment variable by which TVM chooses ``nvcc`` or ``nvrtc``."""
 
 NEEDED = ("libcuda.so.1", "libcudart.so.13")
-"""What the CUDA runtime of TVM 0.27 is linked with."""
+"""The libraries that the CUDA runtime of TVM 0.27 is linked with."""
 
-INSTEAD = "use another machine, or recorded measurements: measure = {kind = 'table', ...}"
+INSTEAD = "use another machine or recorded measurements: measure = {kind = 'table', ...}"
 
 
 def gpu_name() -> str | None:
-    """The name of the first GPU, or None without a GPU, a driver, or a CUDA runtime that TVM can load."""
+    """Return the name of the first GPU; None without a GPU, a driver, or a CUDA runtime that TVM can load."""
     import tvm
 
     device = tvm.cuda(0)
@@ -28,10 +28,10 @@ def gpu_name() -> str | None:
 
 
 def gpu_arch() -> str | None:
-    """The architecture of the first GPU, for example ``sm_90``, or None if :func:`gpu_name` is None.
+    """Return the architecture of the first GPU, for example ``sm_90``; None if :func:`gpu_name` is None.
 
-    Its other limits are not read: TVM gives the shared memory that a kernel may opt in to, but TVM's static arrays
-    may take less (CUDA C++ Programming Guide, table of technical specifications).
+    Its other limits are not read: TVM reports the shared memory that a kernel may opt in to, but TVM's static arrays
+    may use less (CUDA C++ Programming Guide, table of technical specifications).
     """
     import tvm
 
@@ -50,10 +50,10 @@ def check_can_measure(arch: str) -> None:
 
 
 def runs_on(arch: str, gpu: str) -> bool:
-    """Whether machine code for ``arch`` runs on a GPU of architecture ``gpu``.
+    """Return whether machine code for ``arch`` runs on a GPU of architecture ``gpu``.
 
-    It runs on the same major version, with the same or a later minor version. Code for the special features of one
-    architecture (``sm_90a``) runs only on that one (CUDA C++ Programming Guide, section on binary compatibility).
+    It runs on the same major version with the same or a later minor version. Code for the special features of an
+    architecture (``sm_90a``) runs on that one alone (CUDA C++ Programming Guide, section on binary compatibility).
     """
     wanted, there = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", arch), re.fullmatch(r"sm_(\d+)(\d)", gpu)
     if not wanted or not there:
@@ -63,7 +63,7 @@ def runs_on(arch: str, gpu: str) -> bool:
 
 
 def compile_mode() -> str:
-    """``nvcc`` or ``nvrtc``: the user's choice for TVM, or else the installed one. Raises SearchlabError."""
+    """Return ``nvcc`` or ``nvrtc``: the user's choice, or the installed one. Raises SearchlabError if there is none."""
     if COMPILE_MODE in os.environ:
         return os.environ[COMPILE_MODE]
     if shutil.which("nvcc"):
@@ -71,15 +71,15 @@ def compile_mode() -> str:
     if _has_bindings():
         return "nvrtc"
     raise SearchlabError(
-        "CUDA programs cannot be compiled: put nvcc, of the CUDA toolkit, on PATH, or pip install cuda-bindings "
-        "and set CUDA_PATH to the folder that holds CUDA's headers in include"
+        "cannot compile CUDA programs: put nvcc of the CUDA toolkit on PATH, or pip install cuda-bindings and set "
+        "CUDA_PATH to the folder that contains CUDA's headers in include"
     )
 
 
 def _has_bindings() -> bool:
     try:
         return importlib.util.find_spec("cuda.bindings") is not None
-    except ModuleNotFoundError:  # there is no package called cuda, or a script of that name is found first
+    except ModuleNotFoundError:  # there is no package called cuda, or a script of that name shadows it
         return False
 
 

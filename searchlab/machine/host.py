@@ -1,12 +1,14 @@
-"""This machine: its CPU, other facts that influence measured times, and the versions of the libraries."""
+"""This machine: its CPU, other facts that influence measured times, and the versions of libraries."""
 
 from __future__ import annotations
 
 import functools
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,21 +21,21 @@ _CPU = Path("/sys/devices/system/cpu")
 
 
 def available_cores() -> int:
-    """Cores this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def own_cores() -> int:
-    """Cores that this process has to itself: fewer in one of several jobs, whose share is in ``TVM_NUM_THREADS``."""
+    """Return the number of cores that this process may keep busy: in one of several jobs, ``TVM_NUM_THREADS``."""
     share = os.environ.get("TVM_NUM_THREADS", "")
     return min(available_cores(), int(share)) if share.isdecimal() and int(share) else available_cores()
 
 
 def start_tvm_threads() -> int:
-    """Start TVM's pool of threads, unless it runs, and give their number.
+    """Start TVM's thread pool, unless it is running, and return the number of its threads.
 
-    TVM binds the thread that starts the pool to one core, which every process that it starts later would inherit; it
-    is given its cores back.
+    TVM binds the thread that starts the pool to one core, and processes started later would inherit that; its cores
+    are restored.
     """
     from tvm_ffi import get_global_func
 
@@ -47,42 +49,36 @@ def start_tvm_threads() -> int:
 
 @functools.cache
 def library_versions() -> Mapping[str, str]:
-    """The installed version of each of :data:`LIBRARIES`, without those that are not installed."""
+    """Return the versions of those :data:`LIBRARIES` that are installed."""
     versions = {}
     for name in LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 
 def host_model(kind: str) -> dict[str, str]:
-    """The CPU of this machine, and its GPU if the ``kind`` of target is ``cuda``."""
+    """Return the CPU of this machine, and its GPU if the ``kind`` of target is ``cuda``."""
     gpu = gpu_name() if kind == "cuda" else None
     return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
 
 
 def cpu_model() -> str:
-    """The name of this CPU as the kernel gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    """Return the name of this CPU as the kernel reports it."""
+    named = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 LOOK_SECONDS = 0.1
 BUSY_CORES = 0.25
-"""How many cores other processes may keep busy without a warning."""
+"""The number of cores that other processes may keep busy without a warning."""
 
 
 def busy_cores() -> float:
-    """How many cores of this machine other processes keep busy, by a short look; 0 where the load says that none are.
+    """Return how many cores of this machine other processes keep busy; 0 if the load is low.
 
-    The load alone would not do: it is a mean over the last minute, and may be that of this process's own past.
+    They are observed for a tenth of a second. The load alone is not enough: it is a mean over the last minute, and this
+    process itself may have caused it.
     """
     if os.getloadavg()[0] < BUSY_CORES:
         return 0.0
@@ -97,7 +93,7 @@ def busy_cores() -> float:
 
 
 def busy_warning(busy: float, load: float, cores: int) -> str:
-    """A sentence about a machine whose measurements are in doubt; empty if nothing is.
+    """Return a warning if the machine is too busy for reliable measurements, or "".
 
     Args:
         busy: The number of cores that other processes keep busy.
@@ -113,28 +109,25 @@ def busy_warning(busy: float, load: float, cores: int) -> str:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Facts that influence times, without the CPU's name; a fact that the system does not tell is left out.
+    """Return facts that influence times, except for the CPU's name. Facts that the system does not report are left out.
 
-    cores, physical_cores, available_cores: of the machine, with and without SMT, and those this process may use.
-    threads: the number of threads of a program. smt: whether it is on. governor: that of the clock. turbo: whether the
-    clock may exceed its base. virtual: the hypervisor or container, if any. load: the mean number of processes that
-    ran or waited in the last minute. memory_mb: the whole memory.
+    ``threads`` is the number of threads of a program.
     """
-    import psutil  # here, since whoever only reads logs needs none of it
+    import psutil  # not needed for reading logs
 
     facts: dict[str, Any] = {
         "cores": psutil.cpu_count(),
-        "physical_cores": psutil.cpu_count(logical=False),
+        "physical_cores": psutil.cpu_count(logical=False),  # without SMT
         "available_cores": available_cores(),
         "threads": threads,
         "smt": {"1": True, "0": False}.get(_read(_CPU / "smt" / "active")),
         "governor": _read(_CPU / "cpu0" / "cpufreq" / "scaling_governor"),
-        "turbo": _turbo(),
+        "turbo": _turbo(),  # whether the clock may exceed its base
         "memory_mb": psutil.virtual_memory().total >> 20,
-        "virtual": _virtual(),
+        "virtual": _virtual(),  # the hypervisor and the container
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "load": round(os.getloadavg()[0], 2),
+        "load": round(os.getloadavg()[0], 2),  # processes that ran or waited, mean over the last minute
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
@@ -147,7 +140,7 @@ def _read(path: Path) -> str:
 
 
 def _turbo() -> bool | None:
-    """Linux, Documentation/admin-guide/pm: intel_pstate has a switch for no turbo, other drivers one for turbo."""
+    """Source: Linux, Documentation/admin-guide/pm. intel_pstate can switch turbo off, others on."""
     if none := _read(_CPU / "intel_pstate" / "no_turbo"):
         return none == "0"
     boost = _read(_CPU / "cpufreq" / "boost")
@@ -155,7 +148,7 @@ def _turbo() -> bool | None:
 
 
 def _virtual() -> str:
-    """The hypervisor and the container, if any: both may share their cores with others."""
+    """Return the hypervisor and the container, which may share their cores with others; "" if there are none."""
     names = []
     if "hypervisor" in _read(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
         names.append(_read(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")

@@ -1,4 +1,4 @@
-"""Folders for temporary files, which do not pile up: the next run removes what a killed process has left."""
+"""Folders for temporary files. The next run removes those that a killed process has left behind."""
 
 from __future__ import annotations
 
@@ -14,35 +14,48 @@ from ..errors import SearchlabError
 PREFIX = "searchlab-tmp-"
 
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
-"""What a file system answers that has no locks."""
+"""The errors of a file system without locks."""
 
 
 class ScratchFolder:
-    """A new folder ``name``, by default among the temporary files of the system; a context manager that removes it.
+    """A new folder; a context manager that removes it.
 
-    Folders of processes that are gone are removed first. A process holds a lock on its folder as long as it lives; an
-    age or a process number would say less. Raises SearchlabError if there is no place for temporary files.
+    Folders of processes that have ended are removed first. A process holds a lock on its folder as long as it lives,
+    which says more than an age or a process number.
+
+    Args:
+        parent: The directory of the folder; the system's directory for temporary files if None.
+        prefix: The beginning of its name.
+
+    Attributes:
+        name: The path of the folder.
+
+    Raises:
+        SearchlabError: If the folder cannot be created.
     """
 
     def __init__(self, parent: str | None = None, prefix: str = PREFIX) -> None:
         _clear(parent or tempfile.gettempdir(), prefix)
         lock: int | None = None
-        while lock is None:  # another process may take the folder for left behind before it is locked
+        while lock is None:  # another process may remove the folder before it is locked
             try:
                 self.name = tempfile.mkdtemp(prefix=prefix, dir=parent)
             except OSError as error:
                 if parent is not None:
                     raise SearchlabError(f"cannot write in {parent}: {error.strerror}") from None
                 raise SearchlabError(
-                    f"there is no place for temporary files: {error.strerror or error}; free space, or set TMPDIR to a "
-                    f"directory that can be written"
+                    f"cannot create a temporary folder: {error.strerror or error}; free space, or set TMPDIR "
+                    f"to a writable directory"
                 ) from None
             lock = _locked(self.name, ours=True)
-        self._lock = lock
+        self._lock: int | None = lock
 
     def cleanup(self) -> None:
-        shutil.rmtree(self.name, ignore_errors=True)  # a process that was just killed may still write there
-        os.close(self._lock)
+        """Remove the folder, unless it has been removed."""
+        if self._lock is not None:
+            shutil.rmtree(self.name, ignore_errors=True)  # a process that was just killed may still write there
+            os.close(self._lock)
+            self._lock = None
 
     def __enter__(self) -> str:
         return self.name
@@ -52,7 +65,7 @@ class ScratchFolder:
 
 
 def _clear(parent: str, prefix: str) -> None:
-    """Remove the folders of this user's processes that are gone."""
+    """Remove the folders of this user's processes that have ended."""
     with suppress(OSError):
         for entry in os.scandir(parent):
             own = entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
@@ -62,10 +75,9 @@ def _clear(parent: str, prefix: str) -> None:
 
 
 def _locked(folder: str, ours: bool = False) -> int | None:
-    """A descriptor that holds the lock on ``folder``; None if another process holds it, or has removed the folder.
+    """Return a descriptor that holds the lock on ``folder``; None if another process holds it or removed the folder.
 
-    ours: whether this process has made it. On a file system without locks it then has the folder without one, and
-    nobody can tell when that is left behind.
+    On a file system without locks, a folder that is ``ours`` is used without one, and is never removed by others.
     """
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

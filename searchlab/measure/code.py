@@ -1,8 +1,8 @@
-"""From a scheduled module to code that runs, and how that code travels between processes: as object files.
+"""Compiling a scheduled module, and the form in which its code travels between processes: object files.
 
 One object file is the host's code. The modules that it imports, such as the kernels of a GPU, are packed into a second
-object file, as a constant that is unpacked on loading. Loaded from memory they need no linker. A program that must be a
-file, as for an RPC server, is linked or archived from the same bytes.
+object file, as a constant that is unpacked on loading. Loading them from memory needs no linker. If a program must be a
+file, as for an RPC server, it is linked or archived from the same bytes.
 """
 
 from __future__ import annotations
@@ -14,52 +14,80 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import SearchlabError, cut, text_of
+from ..errors import SearchlabError, cut, last_line, text_of
 from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..target import Target
+from ..workload import Workload
 
 if TYPE_CHECKING:
     import tvm
+    from tvm.s_tir import Schedule
 
 Objects = tuple[bytes, ...]
 """The object files of a program."""
 
 
 def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
-    """``module`` compiled for ``target``; for CUDA with the kernels' machine code, by nvcc or nvrtc.
+    """Compile ``module`` for ``target``; CUDA kernels are compiled to machine code by nvcc or nvrtc.
 
-    Where TVM has no CUDA runtime, for want of a driver, the kernels stay CUDA C++ that is compiled on loading.
-    Raises what TVM and the compiler raise.
+    Without a driver, TVM has no CUDA runtime. The kernels then remain CUDA C++, which is compiled on loading.
+
+    Raises:
+        Exception: Any exception of TVM or the compiler.
     """
     import tvm
 
     if target.kind == "cuda" and tvm.get_global_func("ffi.Module.create.cuda", allow_missing=True):
         os.environ.setdefault(COMPILE_MODE, compile_mode())
-    with target.tvm:  # whose arch TVM compiles kernels for
+    with target.tvm:  # TVM compiles kernels for the architecture of the current target
         return tvm.compile(module, target=target.tvm)
 
 
 def program_hash(module: tvm.IRModule) -> str:
-    """The structural hash of a scheduled module, by which logs and caches name its program."""
+    """Return the structural hash of a scheduled module, which identifies its program in logs and caches."""
     from tvm_ffi import structural_hash
 
     return f"{structural_hash(module) & (1 << 64) - 1:016x}"
 
 
+def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
+    """Return why the trace of ``schedule``, applied to the workload's module, does not yield its module; "" if it does.
+
+    Databases of traces and written scripts need schedules whose trace yields their module.
+    """
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule.trace import Trace
+    from tvm_ffi import Map
+
+    if schedule.trace is None:
+        return "it was created without a trace"
+    every = list(schedule.trace.insts)
+    # TVM records annotations that are maps but does not replay them.
+    plain = [one for one in every if not (one.kind.name == "Annotate" and isinstance(one.inputs[1], Map))]
+    replayed = Schedule(workload.module)
+    try:
+        Trace(plain, schedule.trace.decisions).apply_to_schedule(replayed, remove_postproc=False)
+    except Exception as error:  # the trace belongs to another module
+        return f"its trace cannot be replayed on the module of {workload} ({last_line(error)})"
+    if len(plain) == len(every) and program_hash(replayed.mod) != program_hash(schedule.mod):
+        return f"its trace, replayed on the module of {workload}, yields another program"
+    return ""
+
+
 def device_name(kind: str) -> str:
-    """TVM's name for the kind of device that programs for this ``kind`` of target run on."""
+    """Return TVM's name for the kind of device that programs for this ``kind`` of target run on."""
     return "cpu" if kind == "llvm" else kind
 
 
 def device_of(kind: str) -> tvm.runtime.Device:
-    """Where programs for this ``kind`` of target run: the CPU, or the first GPU."""
+    """Return the device that programs for this ``kind`` of target run on: the CPU, or the first GPU."""
     import tvm
 
     return tvm.device(device_name(kind))
 
 
 def to_objects(executable: tvm.runtime.Executable) -> Objects:
-    """The object files of a compiled program."""
+    """Return the object files of a compiled program."""
     from tvm_ffi import get_global_func
 
     host = executable.mod
@@ -71,14 +99,14 @@ def to_objects(executable: tvm.runtime.Executable) -> Objects:
 
 
 def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
-    """The program that ``objects`` hold. Raises RuntimeError where this TVM cannot run what it imports."""
+    """Load a program. Raises RuntimeError if this TVM cannot run the modules that it imports."""
     from tvm_ffi_orcjit import default_session
 
     return default_session().load_module(list(objects))
 
 
 def reason(error: Exception) -> str:
-    """The text of ``error``, without the whole source of the kernels, which errors of CUDA carry along."""
+    """Return the text of ``error`` without the source of the kernels, which CUDA errors contain."""
     text = text_of(error)
     _, mark, output = text.partition("\nCompilation error:\n")
     text = output if mark else text.partition("// func_name=")[0]
@@ -86,7 +114,7 @@ def reason(error: Exception) -> str:
 
 
 def _object_file(module: tvm.runtime.Module) -> bytes:
-    """``module`` as an object file, written to memory so that no kill leaves a file behind."""
+    """Return ``module`` as an object file, written to memory so that a kill leaves no file behind."""
     with open(os.memfd_create("object"), "r+b") as memory:
         module.write_to_file(f"/proc/self/fd/{memory.fileno()}", "o")
         memory.seek(0)
@@ -94,7 +122,7 @@ def _object_file(module: tvm.runtime.Module) -> bytes:
 
 
 class Programs:
-    """The object files of programs, by their hash: one file a program. Raises SearchlabError where none can be kept."""
+    """The object files of programs by program hash, one file each. Raises SearchlabError if none can be kept."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -103,17 +131,18 @@ class Programs:
         except OSError as error:
             raise SearchlabError(f"cannot keep programs in {self.folder}: {error.strerror}") from None
 
-    def __contains__(self, program: str) -> bool:
-        return self._file(program).exists()
-
-    def __getitem__(self, program: str) -> Objects:
-        return tuple(msgspec.msgpack.decode(self._file(program).read_bytes(), type=list[bytes]))
+    def get(self, program: str) -> Objects | None:
+        """Return the object files of a program, or None if they are not kept."""
+        try:
+            return msgspec.msgpack.decode(self._file(program).read_bytes(), type=Objects)
+        except FileNotFoundError:
+            return None
 
     def __setitem__(self, program: str, objects: Objects) -> None:
         file = self._file(program)
-        part = file.with_suffix(".part")  # a kill leaves no half of a program
+        part = file.with_suffix(".part")  # a kill leaves no incomplete program
         try:
-            part.write_bytes(msgspec.msgpack.encode(list(objects)))
+            part.write_bytes(msgspec.msgpack.encode(objects))
             part.replace(file)
         except OSError as error:
             raise SearchlabError(f"cannot keep a program in {self.folder}: {error.strerror}; free space") from None

@@ -1,4 +1,4 @@
-"""The contract of a measurer, and the settings by which programs are built and timed, wherever they run."""
+"""The contract of measurers, and the settings of building and timing programs on any device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -15,19 +16,20 @@ from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
 KnownPrograms = MutableMapping[str, Measurement]
-"""Measurements by program hash, of one target and one protocol: these programs need not be measured again."""
+"""Measurements by program hash, for one target and one protocol. These programs are not measured again."""
 
 
 class CannotMeasure(Exception):
-    """A program that was measured before fails now; the text says how."""
+    """A program that has been measured before fails now; the text says how."""
 
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """A space of which every config was measured.
+    """A space in which every config has been measured.
 
-    costs: in seconds, infinite for a failure, shape (N,). weights: how often a random draw gives each config, of any
-    sum, shape (N,).
+    Attributes:
+        costs: The cost of each config in seconds, infinity for a failure; shape (N,).
+        weights: The relative frequency of each config in a random draw; shape (N,). They need not sum to 1.
     """
 
     costs: Floats
@@ -35,43 +37,49 @@ class Whole:
 
 
 class Measurer(ABC):
-    """Measures configs; a context manager, since it may hold processes."""
+    """Measures configs. It may hold processes, so it is a context manager.
+
+    Attributes:
+        workers: The number of programs that are built at the same time.
+        repeatable: Whether measuring again returns the same result at once. Such a log is not forced to disk.
+    """
 
     workers: int = 1
-    """How many programs are built at the same time."""
-
     repeatable: bool = False
-    """Whether measuring again gives the same, at once: such a log need not survive a failure of the machine."""
 
     def begin(self, seed: int) -> None:
-        """A run from ``seed`` is about to be measured."""
+        """Prepare for a run with this ``seed``."""
 
     @abstractmethod
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        """One measurement a config, in order, each as soon as it is there.
+        """Yield the measurement of each config, in order, as soon as it is available.
 
-        best: the least cost that the run has had so far, in seconds; a program that is much slower need not be
-        repeated. A failure of the config is a Measurement; an exception is a failure of the measurer.
+        A failure of a config is a Measurement; an exception is a failure of the measurer.
+
+        Args:
+            space: The space of the configs.
+            configs: The configs to measure.
+            best: The lowest cost of the run so far, in seconds. A program that is much slower need not be repeated.
         """
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
-        """The ``features`` (d,) of each config, extracted by idle processes of this measurer; None if it has none."""
+        """Return the ``features`` of each config, shape (d,), extracted by idle build workers if there are any."""
         return None
 
     def extract_seconds(self) -> float:
-        """Seconds of the CPU that :meth:`extract` has taken in other processes, divided by those that shared them."""
+        """Return the CPU time of :meth:`extract` in other processes, divided by the number of those that shared it."""
         return 0.0
 
     def whole(self, space: Space) -> Whole | None:
-        """Every config of ``space``, the same object at each call; None if it is not known."""
+        """Return the costs of all configs of ``space``, always the same object; None if they are not known."""
         return None
 
     def optimum(self, space: Space) -> float | None:
-        """The least cost of any config of ``space``, in seconds; None if it is not known, or if every config fails."""
+        """Return the lowest cost in ``space``, in seconds; None if it is not known, or if every config fails."""
         return None
 
     def close(self) -> None:
-        """Let go of every process; the measurer is not used again."""
+        """End all processes. The measurer must not be used again."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,30 +89,42 @@ class Measurer(ABC):
 
 
 class Remeasurer(Measurer):
-    """A measurer that can also time programs again which it has measured before."""
+    """A measurer that can also time programs again that it has already measured.
+
+    Attributes:
+        sentinel: A run times its first program again every so many batches; never if 0.
+        finalists: The number of fastest programs that a run measures again at its end.
+    """
 
     sentinel: int = 0
-    """Every how many batches a run shall have its first program timed again; 0 for never."""
-
     finalists: int = 0
-    """How many of its fastest programs a run shall have measured again at its end."""
 
     @abstractmethod
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
-        """Seconds of each trial's program, timed once more in each of ``rounds``: in turn, so that drift hits all.
+        """Time each trial's program once more in each round; return the seconds per trial and round.
 
-        Raises CannotMeasure where one of the programs fails now.
+        The programs take turns, so that a drift of the machine affects all of them.
+
+        Raises:
+            CannotMeasure: If one of the programs fails now.
         """
 
 
 class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """How programs are built and timed, wherever they run.
+    """How programs are built and timed, on any device.
 
-    A program is run ``number`` times a repeat, more often where that takes less than ``min_repeat_ms``, and
-    ``repeat`` times over. One whose first reading is more than ``prune_factor`` times the best of its run so far is not
-    repeated; 0 repeats all. Timeouts are in seconds. A candidate may take ``memory_limit_mb`` of memory, no matter how
-    much if 0; of the memory of a GPU it may take all. ``workers`` build processes, or one a core if 0. The cost of a
-    trial is the ``statistic`` of its repeats.
+    Attributes:
+        number: Executions per repeat.
+        repeat: Repeats per program.
+        min_repeat_ms: The minimum length of a repeat in milliseconds; shorter repeats get more executions.
+        prune_factor: A program whose first time exceeds the best of its run by this factor is not repeated. 0 repeats
+            all programs.
+        build_timeout: Time limit of scheduling a program, and of compiling it, in seconds.
+        run_timeout: Time limit of checking and timing a program, in seconds.
+        check: Whether the result of each program is compared with numpy's.
+        memory_limit_mb: Memory that a candidate may take, in MB; no limit if 0. GPU memory does not count.
+        workers: The number of build processes; one per core if 0.
+        statistic: The statistic of the repeats that is used as the cost of a trial.
     """
 
     number: int = 1
@@ -118,31 +138,34 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     workers: int = 0
     statistic: Statistic = "median"
 
-    aside: ClassVar[tuple[str, ...]] = ("workers",)
-    """The settings that change no measurement of a trial."""
+    aside: ClassVar[tuple[str, ...]] = ("workers",)  # settings that affect no measurement of a trial
+    replays: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
         self._at_least(1, "number", "repeat")
         self._at_least(0, "min_repeat_ms", "memory_limit_mb", "workers")
         self._more_than_0_seconds("build_timeout", "run_timeout")
         if not (self.prune_factor == 0 or self.prune_factor > 1):
-            raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all, not {self.prune_factor}")
+            raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide the numbers which come out: the log's ``measure``."""
+        """Return the settings that determine the measurements: ``measure`` in the header of a log."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name not in self.aside}
 
-    def is_known(self, program: str, known: KnownPrograms, best: float) -> bool:
-        """Whether ``known`` holds ``program``, repeated, or so slow that this run would prune it too.
+    def measurable(self, base: Path = Path()) -> None:
+        return None
 
-        best: the least cost that the run has had so far, in seconds.
+    def is_known(self, program: str, known: KnownPrograms, best: float) -> bool:
+        """Return whether ``known`` contains a measurement of ``program`` that this run can use.
+
+        A pruned measurement can be used if the run would prune the program too: ``best`` is its lowest cost so far.
         """
         measured = known.get(program)
         return measured is not None and not (measured.pruned and not measured.cost > self.prune_factor * best)
 
     def for_worker(self) -> RunSettings:
-        """These settings without those that a kind of measurement adds: what a worker process is sent."""
+        """Return the settings that a worker process needs: those that all kinds of measurement share."""
         return RunSettings(*(getattr(self, name) for name in RunSettings.__struct_fields__))
 
     def _at_least(self, least: int, *names: str) -> None:

@@ -1,27 +1,43 @@
-"""What a process that runs candidates can do to this machine, as far as Linux lets it be bound.
+"""Isolation of a process that runs candidates: what a candidate can do to others, and what it has changed.
 
-No privilege is needed. Landlock, from Linux 6.12 on, keeps its signals to itself and to what it starts. An older kernel
-has no such thing; there the process that waits for the candidates is the parent of its parent. A limit on its memory
-keeps candidates from making the machine swap.
+No privilege is needed. Landlock, from Linux 6.12 on, confines the signals of a process to itself and the processes it
+starts. On an older kernel, the process that waits for the candidates is the parent of their parent instead. A memory
+limit keeps candidates from making the machine swap. :class:`Watch` finds changes that the next candidate in the same
+process would be charged for.
 """
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import ctypes
+import gc
+import locale
 import os
+import random
 import resource
 import signal
 import sys
+import time
+import warnings
+from collections.abc import Container
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same numbers on all machines but Alpha
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _SCOPE_SIGNAL = 1 << 1  # LANDLOCK_SCOPE_SIGNAL
-_SCOPES_SIGNALS = 6  # the first version of Landlock that does
+_SCOPES_SIGNALS = 6  # the first version of Landlock with this scope
 _NO_NEW_PRIVS = 38  # PR_SET_NO_NEW_PRIVS
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
-_SIGNS = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
-"""The words by which Python, C++, LLVM and the C library say that memory was refused."""
+_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")  # Python, C++, LLVM, libc
+_STATUS = ("Umask", "Threads", "SigBlk", "SigIgn", "SigCgt", "Cpus_allowed", "Seccomp")  # compared fields: proc(5)
+_LIMITS = 16  # the number of Linux's resource limits: getrlimit(2)
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_WATCHED = {"builtins": builtins, "os": os, "time": time, "signal": signal, "numpy": np}
 
 
 class _Ruleset(ctypes.Structure):
@@ -35,17 +51,17 @@ class _Ruleset(ctypes.Structure):
 
 
 def die_with(parent: int) -> None:
-    """Have Linux end this process when its parent ends, however that happens."""
+    """Have Linux kill this process when its parent ends, for whatever reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # it ended before the call
         os._exit(1)
 
 
 def isolate(parent: int) -> None:
-    """Bind this process, which is about to run candidates, and end it with its ``parent``.
+    """Confine this process, which is about to run candidates, and end it with its ``parent``.
 
-    To be called before it has threads: they would not be bound.
+    Call this before the process has threads: they would not be confined.
     """
     die_with(parent)
     if not confine_signals():
@@ -53,7 +69,7 @@ def isolate(parent: int) -> None:
 
 
 def confine_signals() -> bool:
-    """From now on, this process can signal nothing but itself and what it starts; False if the kernel cannot do that.
+    """Confine the signals of this process to itself and the processes it starts; return whether the kernel can do so.
 
     Source: Linux, Documentation/userspace-api/landlock.rst, "IPC scoping".
     """
@@ -73,9 +89,9 @@ def confine_signals() -> bool:
 
 
 def go_between() -> None:
-    """Go on as a child of this process, which only waits for it, and then ends as it ended.
+    """Continue as a child of this process, which only waits for the child and then ends in the same way.
 
-    What kills its parent kills this go-between; the process that waits for both sees that, and goes on.
+    A candidate that kills its parent kills this go-between; the process that waits for both detects that.
     """
     us = os.getpid()
     child = os.fork()
@@ -93,10 +109,10 @@ def go_between() -> None:
 
 
 def limit_memory(megabytes: int) -> None:
-    """Let this process take so much more memory than it has now; 0 takes the limit away.
+    """Let this process allocate this much more memory than it has now; 0 removes the limit.
 
-    The limit is RLIMIT_DATA. It counts private writable memory, also of threads and of mapped files. It does not count
-    address space that is only reserved; a JIT and the runtime of CUDA reserve gigabytes.
+    The limit is RLIMIT_DATA. It counts private writable memory, including that of threads and mapped files, but not
+    address space that is only reserved; a JIT and the CUDA runtime reserve gigabytes.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = hard
@@ -109,7 +125,128 @@ def limit_memory(megabytes: int) -> None:
 
 
 def with_limit(text: str, megabytes: int, held: int = 0) -> str:
-    """``text`` of a failure; with the limit, where memory was refused or the process held as much as the limit."""
-    if megabytes and (held >= megabytes or any(sign in text for sign in _SIGNS)):
+    """Return a failure's ``text``; add the limit if memory was refused or the process held as much as the limit."""
+    if megabytes and (held >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may take {megabytes} MB of memory (memory_limit_mb)"
     return text
+
+
+def adopt() -> None:
+    """Make descendants whose parents end children of this process, however they were forked."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_children(but: Container[int] = ()) -> None:
+    """Kill the child processes of this one, except for ``but``, and their descendants, which it adopts: see adopt()."""
+    for _ in range(1000):  # a process that is killed may leave children
+        children = [child for child in _children() if child not in but]
+        if not children:
+            return
+        for child in children:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.waitpid(child, 0)
+
+
+class Watch:
+    """Compares the state of this process before and after a candidate."""
+
+    def __init__(self) -> None:
+        self._before = _state()
+
+    def changed(self) -> str:
+        """Return the names of what has changed; "" if nothing has."""
+        try:
+            after = _state()
+        except Exception as error:  # for example, no file can be opened any more
+            return f"state that cannot be read: {type(error).__name__}"
+        return ", ".join(part for part, before in self._before.items() if not _same(part, before, after[part]))
+
+
+def _state() -> dict[str, Any]:
+    """Return the state of this process that outlives a candidate, by the name of each part in messages.
+
+    This takes less than a millisecond. It covers what the process has set in the operating system and in Python, but
+    not every object that a candidate could have changed, such as attributes of arbitrary modules.
+
+    Raises:
+        Exception: Any exception, if a candidate has changed so much that the state cannot be read.
+    """
+    # limit_memory() sets the soft limit of RLIMIT_DATA for each candidate.
+    limits = {
+        number: resource.getrlimit(number) if number != resource.RLIMIT_DATA else resource.getrlimit(number)[1]
+        for number in range(_LIMITS)
+    }
+    status = Path("/proc/self/status").read_bytes().splitlines()
+    kind, keys, *rest = np.random.get_state()
+    return {
+        "open files": _open_files(),
+        "resource limits": limits,
+        "environment": (dict(os.environ), _environ()),
+        "working directory": os.stat("."),
+        "process status": [line for line in status if line.partition(b":")[0].decode() in _STATUS],
+        "timers": [any(signal.getitimer(timer)) for timer in _TIMERS],
+        "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "process group": os.getpgid(0),
+        "child processes": _children(),
+        "sys.path": list(sys.path),
+        "sys": [getattr(sys, name) for name in ("stdin", "stdout", "stderr", "excepthook", "modules")],
+        "import hooks": [*sys.meta_path, *sys.path_hooks],
+        "tracing": (sys.gettrace(), sys.getprofile()),
+        "recursion limit": sys.getrecursionlimit(),
+        "garbage collector": (gc.isenabled(), gc.get_threshold()),
+        "warning filters": list(warnings.filters),
+        "floating-point errors": np.geterr(),
+        "random numbers": (random.getstate(), (kind, np.asarray(keys).tobytes(), *rest)),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "modules": dict(sys.modules),
+        "patched modules": {name: dict(vars(module)) for name, module in _WATCHED.items()},
+    }
+
+
+def _same(part: str, before: Any, after: Any) -> bool:
+    match part:
+        case "working directory":
+            return os.path.samestat(before, after)
+        case "sys" | "tracing":
+            return all(one is other for one, other in zip(before, after, strict=True))
+        case "modules":  # one that is added was imported
+            return all(after.get(name) is module for name, module in before.items())
+        case "patched modules":  # a value that is added was computed once
+            return all(
+                after[name].get(key) is value
+                for name, names in before.items()
+                for key, value in names.items()
+                if callable(value)
+            )
+    return bool(before == after)
+
+
+def _open_files() -> dict[str, tuple[int, int]]:
+    found = {}
+    for file in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the file of the listing itself
+            status = os.fstat(int(file))
+            found[file] = status.st_dev, status.st_ino
+    return found
+
+
+def _environ() -> list[bytes]:
+    """Return C's environment: ``os.environ`` does not reflect what a program sets."""
+    environ = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    found: list[bytes] = []
+    while environ and (entry := environ[len(found)]):
+        found.append(entry)
+    return found
+
+
+def _children() -> list[int]:
+    tasks = [Path("/proc/self/task", task, "children") for task in os.listdir("/proc/self/task")]
+    try:
+        return [int(pid) for task in tasks for pid in task.read_bytes().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        import psutil
+
+        return [child.pid for child in psutil.Process().children()]

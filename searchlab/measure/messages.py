@@ -1,4 +1,8 @@
-"""The messages between a measurer and its worker processes; see ``worker.py`` for what a worker does with each."""
+"""The messages between a measurer and its worker processes; ``worker.py`` handles them.
+
+A worker receives pickles. It answers with msgpack, and nothing that it sends is unpickled: it runs candidates, which
+can write to its connection.
+"""
 
 from __future__ import annotations
 
@@ -17,53 +21,46 @@ from .rpc.tracker import Address
 
 Text = Annotated[str, msgspec.Meta(max_length=2 * LONGEST_TEXT)]
 Taken = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
-"""Seconds that something took."""
+"""Seconds that an operation took."""
 Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
 """Seconds of one run of a program."""
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What a worker sends, as msgpack; what it is sent is pickled."""
-
-
-# --- to the fork server, with a number that its answer has too --------------------------------------------------
+    """A message from a worker."""
 
 
 class Fork(NamedTuple):
-    """Fork a worker; its connection and its standard error come with the message. The answer is its process number, or
-    why there is none.
+    """To the fork server, numbered: fork a worker. Its connection and its standard error come with the message.
 
-    environment: what differs from the environment that the fork server was started with; None: it is not set.
+    The answer is its process number, or a text if there is none.
     """
 
     threads: int
     memory_limit_mb: int
-    path: list[str]
-    folder: str
-    environment: dict[str, str | None]
+    path: list[str]  # sys.path
+    folder: str  # the working directory
+    environment: dict[str, str | None]  # differences from the fork server's environment; None removes a variable
 
 
 class HasEnded(NamedTuple):
-    """The answer is an End, or None for a worker that goes on."""
+    """To the fork server, numbered. The answer is an End, or None if the worker is alive."""
 
     pid: int
 
 
 class End(NamedTuple):
-    """How a worker has ended, the most memory in MB that it held, and the seconds of a core that it took."""
+    """How a worker has ended."""
 
     code: int
-    megabytes: int = 0
+    megabytes: int = 0  # peak memory
     cpu_seconds: float = 0.0
 
 
-# --- set-up, once for many programs: the worker answers Ready or Broken -----------------------------------------
-
-
 class SetUpBuilder(NamedTuple):
-    """Get ready to build programs of a space, which is pickled; ``name`` is how messages call it."""
+    """Prepare to build programs of a space. The answer to this and the other set-up messages is Ready or Broken."""
 
-    space: bytes
+    space: bytes  # a pickle
     name: str = "the space"
 
     def __str__(self) -> str:
@@ -71,39 +68,33 @@ class SetUpBuilder(NamedTuple):
 
 
 class SetUpRunner(NamedTuple):
-    """Get ready to run programs of a workload here, on a device for this ``kind`` of target.
-
-    error_factor: of the space, see :class:`~searchlab.space.Space`.
-    """
+    """Prepare to run programs of a workload on this machine."""
 
     workload: Workload
     settings: RunSettings
-    kind: str
-    error_factor: float
+    kind: str  # of the target
+    error_factor: float  # see searchlab.space.Space
 
     def __str__(self) -> str:
         return str(self.workload)
 
 
 class SetUpSessions(NamedTuple):
-    """Get ready to run programs of a workload on the devices of a fleet.
-
-    connect_timeout, cc: see ``RpcSettings``. error_factor: of the space, see :class:`~searchlab.space.Space`.
-    """
+    """Prepare to run programs of a workload on the devices of a fleet."""
 
     workload: Workload
     settings: RunSettings
     target: Target
-    connect_timeout: float
-    cc: str
-    error_factor: float
+    connect_timeout: float  # seconds; see RpcSettings
+    cc: str  # see RpcSettings
+    error_factor: float  # see searchlab.space.Space
 
     def __str__(self) -> str:
         return str(self.workload)
 
 
 class Started(_Answer, frozen=True):
-    """The first message of a new worker: it has imported all that it needs."""
+    """The first message of a new worker: it has done its imports."""
 
 
 class Ready(_Answer, frozen=True):
@@ -111,133 +102,107 @@ class Ready(_Answer, frozen=True):
 
 
 class Broken(_Answer, frozen=True):
-    """The worker could not be set up."""
+    """The worker cannot be set up."""
 
     text: Text
 
 
-# --- any work may end in this answer ----------------------------------------------------------------------------
-
-
 class Failed(_Answer, frozen=True):
-    """The program failed, after so many seconds of building or of running it."""
+    """The program failed. This may answer any message that is not a set-up."""
 
     failure: Failure
     message: Text
-    seconds: Taken = 0.0
-
-
-# --- building: Build, Scheduled, Compile or Skip, Built or Skipped ------------------------------------------------
+    seconds: Taken = 0.0  # of building or of running it
 
 
 class Build(NamedTuple):
+    """Build a program. The worker answers Scheduled, is sent Compile or Skip, and answers Built or Skipped."""
+
     config: Config
 
 
 class Scheduled(_Answer, frozen=True):
-    """The program of the config, by its hash; the worker waits to hear whether to go on."""
-
-    program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]  # its hash
 
 
 class Compile(NamedTuple):
-    """Go on with a program that was scheduled."""
+    """Compile the scheduled program."""
 
 
 class Skip(NamedTuple):
-    """Leave a program that was scheduled."""
+    """Drop the scheduled program."""
 
 
 class Built(_Answer, frozen=True):
-    """The code of a program, and the seconds that scheduling and compiling took."""
-
     objects: Objects
-    seconds: Taken
+    seconds: Taken  # CPU time of scheduling and compiling
 
 
 class Skipped(_Answer, frozen=True):
-    """The program was left."""
-
-
-# --- features: Extract, Extracted -----------------------------------------------------------------------------------
+    """The scheduled program was dropped."""
 
 
 class Extract(NamedTuple):
-    """Extract the features of this name from the programs of configs."""
+    """Extract features of the programs of configs. The answer is Extracted."""
 
-    features: str
+    features: str  # their name
     configs: list[Config]
 
 
 class Extracted(_Answer, frozen=True):
-    """The features (d,) of each config, the bytes of 64-bit floats; empty for one that makes no program.
-
-    seconds: of the CPU, for all of them.
-    """
-
-    rows: list[bytes]
-    seconds: Taken
-
-
-# --- running on this machine --------------------------------------------------------------------------------------
+    rows: list[bytes]  # 64-bit floats, shape (d,), per config; empty for a config that has no program
+    seconds: Taken  # CPU time of all rows
 
 
 class RunProgram(NamedTuple):
-    """Check and time a program. best: seconds of the fastest program of the run so far."""
+    """Check and time a program on this machine. The answer is Ran."""
 
     objects: Objects
-    best: float
+    best: float  # seconds of the run's fastest program so far
 
 
 class Ran(_Answer, frozen=True):
-    """Seconds of each repeat; whether it was pruned, which is not repeated for its slowness; seconds in all."""
-
-    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]
-    pruned: bool
-    run_seconds: Taken
+    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]  # of each repeat
+    pruned: bool  # whether it was not repeated because it is slow
+    run_seconds: Taken  # of checking and timing
 
 
 class CheckProgram(NamedTuple):
-    """Run a program on inputs drawn from ``seed``. The worker answers Drawn, and then Right."""
+    """Run a program on other inputs. The worker answers Drawn, and then Right."""
 
     objects: Objects
-    seed: int
+    seed: int  # of the inputs
 
 
 class Drawn(_Answer, frozen=True):
-    """The inputs and the reference are there, and the time of the program begins."""
+    """The inputs and the reference are ready, and the program's time starts."""
 
 
 class Right(_Answer, frozen=True):
-    """The program gave the right result."""
+    """The result is right."""
 
 
 class Remeasure(NamedTuple):
-    """Time programs once more in each of ``rounds``, in turn."""
+    """Time the programs once more in each round, in turn. The answer is Remeasured."""
 
     programs: list[Objects]
     rounds: int
 
 
 class Remeasured(_Answer, frozen=True):
-    """Seconds of each program in each round."""
-
-    seconds: list[tuple[Seconds, ...]]
-
-
-# --- running on a device of a fleet -------------------------------------------------------------------------------
+    seconds: list[tuple[Seconds, ...]]  # per program and round
 
 
 class RunOn(NamedTuple):
-    """Run a program on a device. The worker answers Connected, and then Ran; or Lost, or Unfit."""
+    """Run a program on a device of a fleet. The worker answers Connected, and then Ran; or Lost, or Unfit."""
 
     address: Address
     objects: Objects
-    best: float
+    best: float  # seconds of the run's fastest program so far
 
 
 class Connected(_Answer, frozen=True):
-    """The device has the inputs, and the time of the program begins."""
+    """The device has the inputs, and the program's time starts."""
 
 
 class Lost(_Answer, frozen=True):
@@ -247,7 +212,7 @@ class Lost(_Answer, frozen=True):
 
 
 class Unfit(_Answer, frozen=True):
-    """The device cannot run programs for this target."""
+    """The device cannot run programs for the target."""
 
     text: Text
 
@@ -255,33 +220,17 @@ class Unfit(_Answer, frozen=True):
 SetUp = SetUpBuilder | SetUpRunner | SetUpSessions
 Work = Build | Extract | RunProgram | CheckProgram | Remeasure | RunOn
 Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Right | Remeasured | Lost | Unfit
-"""The last message of a worker about what it was told to do."""
+"""The last answer to a message."""
 Answer = Started | Scheduled | Drawn | Connected | Done
-"""Any message of a worker."""
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker sends: an answer, to the ``number``-th message that it was sent.
+    """A frame from a worker.
 
-    changed: what the candidate has changed in the worker, which is then not used for another; empty if nothing.
-
-    A worker runs candidates, and a candidate can write to the worker's connection. So nothing that comes from there is
-    unpickled, and what does not parse is the failure of that candidate. A candidate that knows this format can still
-    forge an answer that parses: no process can be kept from lying about what it has done itself.
+    A frame that does not parse is the failure of the candidate. A candidate that knows this format can forge an answer
+    that parses: a process cannot be kept from lying about its own work.
     """
 
-    number: int
+    number: int  # of the message that it answers, counted from 1
     answer: Answer
-    changed: Text = ""
-
-
-_REPLIES = msgspec.msgpack.Decoder(Reply)
-
-
-def encoded(reply: Reply) -> bytes:
-    return msgspec.msgpack.encode(reply)
-
-
-def decoded(frame: bytes) -> Reply:
-    """Raises msgspec.MsgspecError or ValueError for anything that is no reply."""
-    return _REPLIES.decode(frame)
+    changed: Text = ""  # what the candidate has changed in the worker, which then runs no other candidate

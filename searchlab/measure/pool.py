@@ -1,32 +1,62 @@
-"""Worker processes that are kept from batch to batch, and the loop that hands them jobs."""
+"""Worker processes that are kept from batch to batch, the loop that gives them jobs, and building with them."""
 
 from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
+import warnings
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-from .channel import answered
-from .messages import SetUp
-from .process import START_SECONDS, MeasuringWorker, WorkerDied
+import cloudpickle
+import numpy as np
+
+from ..arrays import Floats
+from ..errors import SearchlabError, SearchlabWarning
+from ..machine.scratch import ScratchFolder
+from ..records import Measurement
+from ..space import Config, Space
+from ..target import Target
+from .contract import KnownPrograms, Measurer, RunSettings
+from .messages import (
+    Build,
+    Built,
+    Compile,
+    Extract,
+    Extracted,
+    Failed,
+    Ran,
+    Scheduled,
+    SetUp,
+    SetUpBuilder,
+    Skip,
+    Skipped,
+)
+from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied, answered
+
+FEWEST = 16
+"""Sending fewer configs than this to other processes does not pay."""
+CHUNK = 16
+"""The most configs that a process extracts features of in one job."""
 
 Job = TypeVar("Job")
 
 
 class Late(WorkerDied):
-    """The worker was ended, since its time was over."""
+    """The worker exceeded its time limit and was killed."""
 
 
 class WorkerPool:
     """Processes that are started when they are needed, and kept for the next batch.
 
     Args:
-        threads: Of each process.
-        scratch: Where they leave their temporary files; the system's place if "".
-        memory_limit_mb: For each candidate; no limit if 0.
+        threads: The number of threads of each process.
+        scratch: The folder for their temporary files; the system's default if "".
+        memory_limit_mb: The memory limit of each candidate in MB; no limit if 0.
     """
 
     def __init__(self, threads: int = 1, scratch: str = "", memory_limit_mb: int = 0) -> None:
@@ -34,7 +64,7 @@ class WorkerPool:
         self.processes: list[MeasuringWorker] = []
 
     def prepare(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes, each set up by ``message`` or told to be."""
+        """Return ``count`` processes that are set up by ``message`` or have been sent it."""
         for process in list(self.processes):
             if not (process.alive and (process.ready or process.told == message)):
                 self.discard(process)
@@ -46,20 +76,13 @@ class WorkerPool:
         return self.processes[:count]
 
     def ready(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes that are set up by ``message``. Raises SearchlabError where they cannot be."""
-        while True:
-            processes = self.prepare(message, count)
-            try:
-                if all([process.set_up() for process in processes]):
-                    return processes
-            except BaseException:
-                # A late answer of theirs must not be taken for that to another message.
-                for process in processes:
-                    self.discard(process)
-                raise
+        """Return ``count`` processes that are set up by ``message``. Raises SearchlabError if one cannot be set up."""
+        batch = Batch[None](self, message, count)
+        batch.run()
+        return batch.idle
 
     def another(self, message: SetUp) -> MeasuringWorker:
-        """Start a process, and tell it to set itself up."""
+        """Start a process and send it ``message``."""
         process = MeasuringWorker(*self._arguments)
         self.processes.append(process)
         process.tell(message)
@@ -75,28 +98,28 @@ class WorkerPool:
 
 
 class Turn(NamedTuple, Generic[Job]):
-    """What a process does, since when, and how many seconds it may take.
+    """What a busy process does."""
 
-    job: None while the process sets itself up.
-    """
-
-    job: Job | None
-    since: float
-    limit: float
+    job: Job | None  # None while the process sets itself up
+    since: float  # by time.perf_counter()
+    limit: float  # seconds
 
 
-class Batch(ABC, Generic[Job]):
-    """Gives the jobs of a batch to the processes of a pool, and replaces a process that dies, is late or is spoiled.
+class Batch(Generic[Job]):
+    """Gives the jobs of a batch to the processes of a pool; replaces a process that dies, is late or is spoiled.
 
-    A context manager: when an exception ends the batch, the processes that are not idle are ended, too.
+    As a context manager it kills the processes that are not idle when an exception ends the batch. A batch without
+    jobs only sets the processes up.
 
     Attributes:
-        waiting: The jobs that no process has been given yet.
+        waiting: The jobs that have not been given to a process.
         idle: The processes that can take a job.
-        busy: What each of the others does.
+        busy: What each of the other processes does.
     """
 
-    def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job]) -> None:
+    longest: float = math.inf  # seconds that step() waits at most
+
+    def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job] = ()) -> None:
         processes = pool.prepare(message, count)
         self.pool = pool
         self.message = message
@@ -111,24 +134,21 @@ class Batch(ABC, Generic[Job]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind:  # interrupted, for example: nobody wants any more what they do
+        if kind:  # a late answer must not be taken for the answer to another message
             for process in [process for process in self.pool.processes if process not in self.idle]:
                 self.pool.discard(process)
 
-    longest: float = math.inf
-    """Seconds that :meth:`step` waits at most."""
-
-    @abstractmethod
     def offer(self) -> Sequence[Any]:
-        """Give waiting jobs to idle processes, and return what else to wait for."""
+        """Give waiting jobs to idle processes; return further objects with a ``fileno()`` to wait for."""
+        return ()
 
-    @abstractmethod
     def receive(self, process: MeasuringWorker, job: Job) -> None:
-        """Take an answer, and :meth:`free` the process if it is the last for ``job``. May raise WorkerDied."""
+        """Take an answer, and :meth:`free` the process if it is the last one for ``job``. May raise WorkerDied."""
+        raise NotImplementedError
 
-    @abstractmethod
     def lost(self, job: Job, death: WorkerDied, seconds: float) -> None:
-        """Go on without the process that had ``job`` for so many ``seconds``."""
+        """Handle a ``job`` whose process died after working on it for ``seconds``."""
+        raise NotImplementedError
 
     def run(self) -> None:
         """Do all jobs. No process is busy afterwards."""
@@ -147,7 +167,7 @@ class Batch(ABC, Generic[Job]):
             try:
                 if process.channel in there:
                     self._receive(process, turn)
-                elif taken > turn.limit and not process.channel.poll():  # one that has answered waited for us
+                elif taken > turn.limit and not process.channel.poll():  # an answer may have arrived since
                     raise Late(f"took longer than {turn.limit:g} s")
             except WorkerDied as death:
                 if turn.job is None:
@@ -158,11 +178,11 @@ class Batch(ABC, Generic[Job]):
         return there
 
     def begin(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
-        """Time ``process`` from now on."""
+        """Start the clock of ``process``: it has ``limit`` seconds for its next answer."""
         self.busy[process] = Turn(job, time.perf_counter(), limit)
 
     def free(self, process: MeasuringWorker) -> None:
-        """Make ``process`` idle, or replace it where a candidate has changed it."""
+        """Make ``process`` idle, or replace it if a candidate has changed it."""
         if process.usable:
             del self.busy[process]
             self.idle.append(process)
@@ -183,3 +203,274 @@ class Batch(ABC, Generic[Job]):
         self.pool.discard(process)
         del self.busy[process]
         self.begin(self.pool.another(self.message), None, START_SECONDS)
+
+
+@dataclass
+class Builds:
+    """The results of building a batch; configs are referred to by their index."""
+
+    programs: dict[int, str] = field(default_factory=dict)  # hashes, of the configs that could be scheduled
+    failures: dict[int, Measurement] = field(default_factory=dict)
+    built: dict[str, Built] = field(default_factory=dict)  # by program hash
+
+    @property
+    def failed_programs(self) -> dict[str, Measurement]:
+        """The failures of programs, by program hash."""
+        return {failed.program: failed for failed in self.failures.values() if failed.program}
+
+
+class BuildPool(WorkerPool):
+    """At most ``workers`` processes that build programs and extract their features.
+
+    Args:
+        workers: The number of processes.
+        build_timeout: Time limit of scheduling a program, and of compiling it, in seconds each.
+        memory_limit_mb: See :class:`WorkerPool`.
+        scratch: See :class:`WorkerPool`.
+
+    Attributes:
+        extract_seconds: CPU time that :meth:`extract` has taken; that of each batch is divided by the number of
+            processes that shared it.
+    """
+
+    def __init__(self, workers: int, build_timeout: float, memory_limit_mb: int, scratch: str = "") -> None:
+        super().__init__(1, scratch, memory_limit_mb)
+        self.workers = workers
+        self.build_timeout = build_timeout
+        self.extract_seconds = 0.0
+        self._space: tuple[Space, SetUpBuilder] | None = None
+        self._warned = False
+
+    def build(
+        self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
+    ) -> Builds:
+        """Build the program of each config, unless ``is_known`` is true for its hash or an earlier config has it too.
+
+        Raises:
+            SearchlabError: If a process cannot load ``space``.
+        """
+        batch = _Building(self, space, configs, is_known)
+        batch.run()
+        return batch.builds
+
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
+        """Return the ``features`` of each config, shape (d,), or None if there are too few configs for this to pay.
+
+        The rows do not depend on which process extracts them. They are empty for a config that has no program, that
+        kills its process, or that exceeds ``build_timeout``; a warning names the first config of the last two kinds.
+
+        Raises:
+            SearchlabError: If a process cannot load ``space``.
+        """
+        if len(configs) < FEWEST:
+            return None
+        batch = _Extraction(self, space, features, configs)
+        batch.run()
+        self.extract_seconds += batch.seconds
+        if batch.blamed and not self._warned:
+            self._warned = True
+            index, fate = batch.blamed[0]
+            warnings.warn(
+                f"{configs[index].to_json()} has no {features} features, since the process that extracts them {fate}; "
+                f"the same may hold for others, and a cost model learns nothing about such configs",
+                SearchlabWarning,
+                stacklevel=2,
+            )
+        return batch.rows
+
+    def holding(self, space: Space) -> SetUpBuilder:
+        """Return the message that sets a process up for ``space``, which is pickled once."""
+        if self._space is None or self._space[0] is not space:
+            self._space = space, SetUpBuilder(cloudpickle.dumps(space), str(space))
+        return self._space[1]
+
+
+class _Building(Batch[int]):
+    """A batch of builds; a job is the index of a config."""
+
+    def __init__(
+        self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool]
+    ) -> None:
+        super().__init__(pool, pool.holding(space), min(pool.workers, len(configs)), range(len(configs)))
+        self.timeout = pool.build_timeout
+        self.configs = configs
+        self.is_known = is_known
+        self.builds = Builds()
+        self.again: set[int] = set()
+        self.first: dict[str, int] = {}  # the config that each new program is compiled for
+
+    def offer(self) -> Sequence[Any]:
+        while self.waiting and self.idle:
+            index, process = self.waiting.popleft(), self.idle.pop()
+            process.send(Build(self.configs[index]))
+            self.begin(process, index, self.timeout)
+        return ()
+
+    def receive(self, process: MeasuringWorker, index: int) -> None:
+        programs = self.builds.programs
+        match process.recv(Failed, *((Built, Skipped) if index in programs else (Scheduled,))):
+            case Scheduled(program):
+                programs[index] = program
+                self.begin(process, index, self.timeout)  # compiling has its own time limit
+                is_new = not self.is_known(program) and self.first.setdefault(program, index) == index
+                process.send(Compile() if is_new else Skip())
+                return
+            case Built() as built:
+                self.builds.built[programs[index]] = built
+            case Failed() as failed:
+                self._fail(index, failed)
+        self.free(process)
+
+    def lost(self, index: int, death: WorkerDied, seconds: float) -> None:
+        if isinstance(death, Spoiled) and index not in self.again:  # perhaps by the previous config
+            self.again.add(index)
+            self.builds.programs.pop(index, None)
+            self.waiting.appendleft(index)
+        elif isinstance(death, Late):
+            self._fail(index, Failed("build_timeout", f"building {death}", seconds))
+        else:
+            self._fail(index, Failed("crash", f"the building process {death}", seconds))
+
+    def _fail(self, index: int, failed: Failed) -> None:
+        program = self.builds.programs.get(index, "")
+        self.builds.failures[index] = Measurement((), failed.failure, failed.message, failed.seconds, 0.0, program)
+
+
+class _Extraction(Batch[range]):
+    """A batch of extractions; a job is a chunk of the indices of configs.
+
+    A process that has not extracted these features before is sent an empty chunk first, so that no config is charged
+    for its imports.
+    """
+
+    def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
+        size = min(CHUNK, -(-len(configs) // pool.workers))
+        indices = range(len(configs))
+        chunks = [indices[start : start + size] for start in range(0, len(configs), size)]
+        self.sharing = min(pool.workers, len(chunks))
+        super().__init__(pool, pool.holding(space), self.sharing, chunks)
+        self.timeout = pool.build_timeout
+        self.features = features
+        self.configs = configs
+        self.seconds = 0.0
+        self.rows = [np.empty(0)] * len(configs)
+        self.blamed: list[tuple[int, str]] = []
+
+    def offer(self) -> Sequence[Any]:
+        while self.waiting and self.idle:
+            process = self.idle.pop()
+            is_new = self.features not in process.extracts
+            chunk = range(0) if is_new else self.waiting.popleft()
+            process.send(Extract(self.features, [self.configs[i] for i in chunk]))
+            self.begin(process, chunk, START_SECONDS if is_new else self.timeout)
+        return ()
+
+    def receive(self, process: MeasuringWorker, chunk: range) -> None:
+        answer = process.recv(Extracted)
+        if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
+            raise WorkerDied("sent an invalid answer: its rows do not match the configs")
+        if not process.usable and len(chunk) > 1:  # a config has spoiled the process, perhaps for those after it
+            raise WorkerDied(f"has other {process.changed}")
+        process.extracts.add(self.features)
+        if chunk:  # the empty chunk takes the imports of a new process
+            self.seconds += answer.seconds / self.sharing
+        for index, row in zip(chunk, answer.rows, strict=True):
+            self.rows[index] = np.frombuffer(row, np.float64).copy()
+        self.free(process)
+
+    def lost(self, chunk: range, death: WorkerDied, seconds: float) -> None:
+        """Try the configs of ``chunk`` one by one, to find the one that is to blame."""
+        if not chunk:
+            raise SearchlabError(
+                f"a process that extracts features {death} while it started; check your TVM installation"
+            )
+        if len(chunk) > 1:
+            self.waiting.extend(chunk[i : i + 1] for i in range(len(chunk)))
+        else:
+            self.blamed.append((chunk[0], str(death)))
+
+
+class BuildingMeasurer(Measurer):
+    """A measurer that builds with ``workers`` processes; a subclass runs what they have built.
+
+    A program in ``known`` is not built again, unless it was pruned in a run whose best was faster than the best of
+    this one. New measurements are added to ``known``.
+
+    Args:
+        settings: How programs are built and timed.
+        target: What they are built for.
+        known: Earlier measurements, by program hash.
+        workers: The number of processes that build.
+        scratch: Whether the processes get a folder for their temporary files, which is removed in the end.
+        threads: The number of threads of each process that runs programs.
+        memory_limit_mb: See :class:`WorkerPool`; this is the limit in the processes that run programs.
+    """
+
+    def __init__(
+        self, settings: RunSettings, target: Target, known: KnownPrograms, workers: int, scratch: bool,
+        threads: int = 1, memory_limit_mb: int = 0,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.target = target
+        self.known = known
+        self.workers = workers
+        # Linkers and nvcc write files, which a worker that is killed leaves behind.
+        self._folder = ScratchFolder() if scratch else None
+        name = self._folder.name if self._folder else ""
+        self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, name)
+        self._runners = WorkerPool(threads, name, memory_limit_mb)
+
+    @abstractmethod
+    def _prepare(self, space: Space, count: int) -> None:
+        """Start the processes that run programs. They get ready while ``count`` configs are built."""
+
+    @abstractmethod
+    def _running(
+        self, space: Space, built: dict[str, Built], best: float
+    ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
+        """Return a context in which the programs ``built`` are run.
+
+        It yields a function of a program hash and of the least cost so far that returns the measurement.
+        """
+
+    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+        self._prepare(space, len(configs))
+        start = best
+        builds = self._builders.build(
+            space, configs, lambda program: self.settings.is_known(program, self.known, start)
+        )
+        self.known.update(builds.failed_programs)
+        with self._running(space, builds.built, best) as run:
+            for index in range(len(configs)):
+                program = builds.programs.get(index, "")
+                if index in builds.failures:
+                    measurement = builds.failures[index]
+                elif program in builds.built:
+                    self.known[program] = measurement = run(program, best)
+                    del builds.built[program]  # another config with this program reuses the measurement
+                else:
+                    measurement = replace(self.known[program], reused=True)
+                best = min(best, measurement.cost)
+                yield measurement
+
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
+        return self._builders.extract(space, features, configs)
+
+    def extract_seconds(self) -> float:
+        return self._builders.extract_seconds
+
+    def close(self) -> None:
+        self._builders.close()
+        self._runners.close()
+        if self._folder:
+            self._folder.cleanup()
+
+    def _measurement(self, program: str, built: Built, answer: Ran | Failed, connecting: float = 0.0) -> Measurement:
+        """Return the measurement of a program that has run or failed; ``connecting`` is in seconds."""
+        if isinstance(answer, Failed):
+            found = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
+        else:
+            found = Measurement(
+                answer.seconds, run_seconds=answer.run_seconds, pruned=answer.pruned, statistic=self.settings.statistic
+            )
+        return replace(found, build_seconds=built.seconds, program=program, connect_seconds=connecting)

@@ -1,46 +1,165 @@
-"""A long-lived worker process, talked to over a socket, that can die without harm."""
+"""Worker processes, seen from this process: connections, processes that can die without harm, and the fork server.
+
+The other side of the fork server is ``forks.py``; the other side of a worker that measures is ``worker.py``.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
+import select
 import signal
 import socket
+import struct
+import subprocess
+import sys
+import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 import msgspec
 
 from ..errors import SearchlabError
-from .channel import Channel
-from .forks import Environment, Forked, fork, last_line, start
 from .isolation import with_limit
-from .messages import Answer, Broken, Ready, SetUp, Started, decoded
+from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, Started
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
+Environment = Mapping[str, str]
 
 START_SECONDS = 120.0
-"""How long a worker may take to import TVM, or to make a workload's inputs and reference."""
+"""Time limit for importing TVM, in a worker or the fork server, and for making a workload's inputs and reference."""
 SEND_SECONDS = 20.0
 """How long an idle worker may take to read a message."""
 END_SECONDS = 1.0
 """How long a worker that has closed its connection may take to end by itself."""
+SERVER_END_SECONDS = 5.0
+"""How long the fork server may take to end its forks."""
 LONGEST = 1 << 28
-"""The most bytes of an answer of a process that runs candidates."""
+"""The maximum length in bytes of an answer of a process that runs candidates."""
+LARGEST = 1 << 17
+"""The maximum length in bytes of a message to the fork server."""
+
+_HEADER = struct.Struct("<Q")
+_PIECE = 1 << 20
+_REPLIES = msgspec.msgpack.Decoder(Reply)
+
+
+# --- connections ------------------------------------------------------------------------------------------------
+
+
+class Channel:
+    """One end of a connection that carries frames: the length in eight bytes, then the bytes.
+
+    The other end may run a candidate, which may write anything. So :meth:`poll` never waits longer than it is asked
+    to, even in the middle of a frame, and memory is allocated only for bytes that have arrived.
+
+    Args:
+        file: The file descriptor of a connected stream socket; the channel owns it.
+        longest: The maximum length of a frame in bytes.
+    """
+
+    def __init__(self, file: int, longest: int = 1 << 30) -> None:
+        self._socket = socket.socket(fileno=file)
+        self._longest = longest
+        self._begun = bytearray()
+        self._length: int | None = None
+        self._ended = False
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, frame: bytes, seconds: float | None = None) -> None:
+        """Send a frame.
+
+        Raises:
+            OSError: If the other end is closed, or (TimeoutError) has not read all of it within ``seconds``.
+        """
+        self._socket.settimeout(seconds)
+        self._socket.sendall(_HEADER.pack(len(frame)) + frame)
+
+    def poll(self, seconds: float | None = 0.0) -> bool:
+        """Wait at most ``seconds`` until :meth:`recv` would return or raise at once; return whether it would."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._complete():
+            left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+            waiting = select.poll()  # select() takes no file descriptor over 1023
+            waiting.register(self._socket, select.POLLIN)
+            if not waiting.poll(left):
+                return False
+            self._read()
+        return True
+
+    def recv(self) -> bytes:
+        """Wait for the next frame and return it.
+
+        Raises:
+            EOFError: If the other end is closed.
+            ValueError: If the frame is longer than ``longest``. Nothing after it can be read.
+        """
+        self.poll(None)
+        if self._length is not None and self._length > self._longest:
+            raise ValueError(f"a frame of {self._length} bytes, where at most {self._longest} are accepted")
+        if self._ended:
+            raise EOFError
+        frame, self._begun, self._length = bytes(self._begun), bytearray(), None
+        return frame
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _complete(self) -> bool:
+        return self._ended or (
+            self._length is not None and (self._length > self._longest or len(self._begun) == self._length)
+        )
+
+    def _read(self) -> None:
+        """Read what has arrived of this frame, and nothing of the next one: ``select`` would not report that."""
+        wanted = _HEADER.size if self._length is None else self._length
+        self._socket.settimeout(0)
+        try:
+            data = self._socket.recv(min(_PIECE, wanted - len(self._begun)))
+        except BlockingIOError:
+            return
+        except OSError:  # reset by the other end
+            data = b""
+        self._begun += data
+        self._ended = not data
+        if self._length is None and len(self._begun) == _HEADER.size:
+            (self._length,) = _HEADER.unpack(self._begun)
+            self._begun = bytearray()
+
+
+def answered(sources: Sequence[Any], seconds: float) -> list[Any]:
+    """Wait for answers; return the sources that have one.
+
+    Args:
+        sources: Channels, whose answer is a complete frame or their end, and other objects with a ``fileno()``.
+        seconds: The longest time to wait; if it is not positive, return at once.
+    """
+    # The operating system does not report what a channel has already read.
+    read = [source for source in sources if isinstance(source, Channel) and source.poll()]
+    there: list[Any] = wait(sources, 0.0 if read else max(0.0, seconds))
+    return [s for s in sources if s in read or (s in there and not (isinstance(s, Channel) and not s.poll()))]
+
+
+# --- workers ------------------------------------------------------------------------------------------------------
 
 
 class WorkerDied(Exception):
-    """The worker ended while it was waited for; the text says how."""
+    """The worker ended while its answer was awaited; the text says how."""
 
 
 class Spoiled(WorkerDied):
-    """What came from the worker was no answer to what it was asked: an earlier candidate may have written it."""
+    """The worker did not answer the message it was sent: an earlier candidate may have written the answer."""
 
 
 class Child(Protocol):
-    """A process that somebody started for us: ``subprocess.Popen``, or a fork of the fork server."""
+    """A child process: ``subprocess.Popen``, or a fork of the fork server."""
 
     pid: int
 
@@ -51,29 +170,28 @@ class Child(Protocol):
 
 
 class Worker(ABC):
-    """A process at the other end of :attr:`channel`, and a group of processes of its own.
+    """A process at the other end of :attr:`channel`, in its own process group.
 
-    It is not made with ``multiprocessing``, which would run a user's script again in every worker. Its temporary files
-    go to the folder ``scratch``, where one is given. Only the beginning of its standard error is kept, as much as a
-    pipe holds, to say why it died; all else that it prints is lost.
+    It is not started with ``multiprocessing``, which would run a user's script again in every worker. Of its standard
+    error only as much as fits a pipe is kept, to say why it died; everything else that it prints is lost.
+
+    Args:
+        threads: The number of threads of TVM and OpenMP.
+        scratch: The folder for its temporary files; the system's default if "".
     """
 
-    longest = 1 << 40
-    """The most bytes of a message from the process."""
+    longest = 1 << 40  # bytes of a message from the process
 
     def __init__(self, threads: int, scratch: str = "") -> None:
         ours, theirs = socket.socketpair()
-        kept, errors = os.pipe()
-        self._errors = open(kept, "rb", buffering=0)  # noqa: SIM115 - closed by kill()
-        os.set_blocking(kept, False)
-        os.set_blocking(errors, False)  # what does not fit is lost, and nobody waits
-        environment = os.environ | {
-            "TVM_NUM_THREADS": str(threads),
-            "OMP_NUM_THREADS": str(threads),
-        } | ({"TMPDIR": scratch} if scratch else {})  # fmt: skip
+        self._errors, errors = _error_pipe()
+        number = str(threads)
+        environment = os.environ | {"TVM_NUM_THREADS": number, "OMP_NUM_THREADS": number}
+        if scratch:
+            environment["TMPDIR"] = scratch
         try:
-            with theirs, open(errors, "wb") as stderr:
-                self._process = self._start(theirs.fileno(), stderr, environment)
+            with theirs, errors:
+                self._process = self._start(theirs.fileno(), errors, environment)
         except BaseException:
             ours.close()
             self._errors.close()
@@ -92,73 +210,65 @@ class Worker(ABC):
         return self._process.poll() is None
 
     def send(self, message: Any) -> None:
-        """Send ``message``, pickled. A worker that does not take it is ended, which :meth:`recv` then reports."""
-        self._printed()  # by what it did before
+        """Pickle and send ``message``. A worker that does not read it is killed, which :meth:`recv` then reports."""
+        self._printed()  # drop what it has printed before
         try:
             self.channel.send(pickle.dumps(message), SEND_SECONDS)
-        except TimeoutError:  # stopped, for example
+        except TimeoutError:  # it is stopped, for example
             self.end()
         except OSError:
             pass
 
     def recv_bytes(self) -> bytes:
-        """The next message. Raises WorkerDied."""
+        """Return the next message. Raises WorkerDied."""
         try:
             return self.channel.recv()
         except EOFError:
             raise WorkerDied(self._fate()) from None
         except ValueError as error:
             self.end()
-            raise WorkerDied(f"sent what is no answer: {error}") from None
+            raise WorkerDied(f"sent an invalid answer: {error}") from None
 
     def _fate(self) -> str:
-        """How the worker ended. One that has only closed its connection is killed."""
+        """Return how the worker ended. If it has only closed its connection, kill it."""
         until = time.monotonic() + END_SECONDS
         while self.alive and time.monotonic() < until:
             time.sleep(0.001)
         if self.alive:
             self.end()
             self._process.wait()
-            return "closed its connection and went on; it was killed"
+            return "closed its connection without ending; it was killed"
         code = self._process.wait()
         fate = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        said = last_line(self._printed())
-        return f"{fate}: {said}" if said else fate
+        line = _last_line(self._printed())
+        return f"{fate}: {line}" if line else fate
 
     def _printed(self) -> bytes:
-        """What it has written to its standard error since this was last asked."""
+        """Return what it has written to its standard error since the last call."""
         return self._errors.read(1 << 20) or b""
 
     def end(self) -> None:
-        """End the worker at once; any thread may do so, and the one that waits in :meth:`recv` is told of it."""
-        if self._process.returncode is None:  # it has not been waited for, so the number is still its own
+        """Kill the worker. Any thread may call this; one that waits in :meth:`recv` then gets WorkerDied."""
+        if self._process.returncode is None:  # it has not been waited for, so its process number is still its own
             for kill in (os.killpg, os.kill):  # a candidate may have moved the worker to another group
                 with contextlib.suppress(OSError):
                     kill(self._process.pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """End the worker, and any compiler that it has started."""
+        """Kill the worker and any compiler that it has started, and release its resources."""
         self.end()
         self._process.wait()
         self.channel.close()
         self._errors.close()
 
 
-class FreshWorker(Worker):
-    """``python -m MODULE``, which is told the file number of its connection, and the process number of its parent."""
-
-    def __init__(self, threads: int, scratch: str = "", *, module: str) -> None:
-        self._module = module
-        super().__init__(threads, scratch)
-
-    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Child:
-        return start(self._module, connection, stderr, environment)
-
-
 class MeasuringWorker(Worker):
-    """A worker that builds or runs programs, once it is set up with a space or a workload: see ``worker.py``.
+    """A worker that builds or runs programs once it is set up with a space or a workload: see ``worker.py``.
 
-    It is a fork of this process's fork server. Raises SearchlabError where that cannot import TVM.
+    It is a fork of this process's fork server.
+
+    Raises:
+        SearchlabError: If the fork server cannot import TVM.
     """
 
     _process: Forked
@@ -168,22 +278,18 @@ class MeasuringWorker(Worker):
         self._threads = threads
         self._memory_limit_mb = memory_limit_mb
         super().__init__(threads, scratch)
-        self.told: SetUp | None = None
-        """What the worker was last told to set itself up with."""
-        self.holds: SetUp | None = None
-        """What it was last set up with."""
-        self.extracts: set[str] = set()
-        """The features that it has imported all for."""
+        self.told: SetUp | None = None  # the last set-up message that it was sent
+        self.holds: SetUp | None = None  # the last set-up message that it has completed
+        self.extracts: set[str] = set()  # the features whose imports it has done
+        self.changed = ""  # what a candidate has changed in it; it then runs no other candidate
         self._sent = 0
-        self.changed = ""
-        """What a candidate has changed in it; it is then not used for another."""
 
     def send(self, message: Any) -> None:
         self._sent += 1
         super().send(message)
 
     def recv(self, *expected: type[AnswerT]) -> AnswerT:
-        """The next answer, of one of the ``expected`` types.
+        """Return the next answer, which must have one of the ``expected`` types.
 
         Raises:
             WorkerDied: If the worker has ended, or has sent anything else; it is then killed.
@@ -191,13 +297,13 @@ class MeasuringWorker(Worker):
         """
         frame = self.recv_bytes()
         try:
-            reply = decoded(frame)
+            reply = _REPLIES.decode(frame)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self.end()
-            raise WorkerDied(f"sent what is no answer: {error}") from None
+            raise WorkerDied(f"sent an invalid answer: {error}") from None
         if reply.number != self._sent and not isinstance(reply.answer, Started):
             self.end()
-            raise Spoiled("answered what it was not asked")
+            raise Spoiled("answered a message that it was not sent")
         if not isinstance(reply.answer, expected):
             self.end()
             raise WorkerDied(f"answered out of turn, with {type(reply.answer).__name__}")
@@ -206,11 +312,19 @@ class MeasuringWorker(Worker):
 
     @property
     def usable(self) -> bool:
-        """Whether the next candidate finds it as the last one did: nothing has changed in it, or comes from it."""
+        """Whether it is in the same state for the next candidate as it was for the last one."""
         return not self.changed and not self.channel.poll() and self.alive
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:
-        return fork(connection, stderr, environment, self._threads, self._memory_limit_mb)
+        server = _fork_server()
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:  # it has been removed
+            folder = ""
+        changed = {name for name, _ in server.environment.items() ^ environment.items()}
+        changes = {name: environment.get(name) for name in changed}
+        message = Fork(self._threads, self._memory_limit_mb, sys.path, folder, changes)
+        return server.fork(message, [connection, stderr.fileno()])
 
     def _fate(self) -> str:
         fate = super()._fate()  # which waits for its end
@@ -218,43 +332,175 @@ class MeasuringWorker(Worker):
 
     @property
     def cpu_seconds(self) -> float:
-        """Seconds of a core that it took, once it has ended."""
+        """CPU time that it has taken, once it has ended."""
         return self._process.end.cpu_seconds if self._process.end else 0.0
 
     @property
     def ready(self) -> bool:
-        """Whether the worker has taken in what it was told."""
+        """Whether the worker has completed the last set-up message that it was sent."""
         return self.told is not None and self.holds is self.told
 
     def tell(self, message: SetUp) -> None:
-        """Tell the worker to set itself up; its answer is for :meth:`hear`."""
+        """Send a set-up message; its answer is for :meth:`hear`."""
         self.told = message
         self.send(message)
 
     def hear(self) -> None:
-        """Receive an answer to :meth:`tell`. Raises WorkerDied, and SearchlabError where it cannot be set up."""
+        """Receive an answer to :meth:`tell`. Raises WorkerDied, or SearchlabError if it cannot be set up."""
         match self.recv(Started, Ready, Broken):
-            case Started():  # a new worker says so first
+            case Started():  # the first message of a new worker
                 pass
             case Ready():
                 self.holds = self.told
             case Broken(text):
-                raise SearchlabError(f"a measuring process cannot take in {self.told}: {text}")
+                raise SearchlabError(f"a measuring process cannot load {self.told}: {text}")
 
     def excuse(self, death: WorkerDied) -> None:
-        """Raise SearchlabError for a ``death`` during set-up, unless the worker was used before, and killed since."""
+        """Raise SearchlabError for a ``death`` during set-up, unless the worker was used before and killed since."""
         if self.holds is None:
             raise SearchlabError(f"a measuring process {death} while it started; check your TVM installation") from None
 
-    def set_up(self) -> bool:
-        """Wait until the worker is ready; False if it had been killed since it was last used. Raises SearchlabError."""
+
+def start_module(module: str, connection: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
+    """Start ``python -m MODULE CONNECTION PARENT`` in its own session; it inherits the descriptor ``connection``."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, str(connection), str(os.getpid())],
+        pass_fds=[connection],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        start_new_session=True,  # Ctrl-C is for the parent alone
+        env={**environment, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+
+
+def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
+    """Return both ends of a pipe for standard error. What does not fit is lost, and neither end waits."""
+    kept, errors = os.pipe()
+    os.set_blocking(kept, False)
+    os.set_blocking(errors, False)
+    return open(kept, "rb", buffering=0), open(errors, "wb")
+
+
+def _last_line(printed: bytes) -> str:
+    """Return the last line that is not empty, cut to 200 characters."""
+    lines = printed.decode(errors="replace").split("\n")
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+
+
+# --- the fork server ----------------------------------------------------------------------------------------------
+
+
+class Forked:
+    """A fork of ``server``."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.end: End | None = None  # once it is known to have ended
+
+    @property
+    def returncode(self) -> int | None:
+        return self.end and self.end.code
+
+    def poll(self) -> int | None:
+        self.end = self.end or self._server.end_of(self.pid)
+        return self.returncode
+
+    def wait(self) -> int:
+        while (code := self.poll()) is None:
+            time.sleep(0.001)
+        return code
+
+
+class ForkServer:
+    """A process that imports TVM and then forks workers: see ``forks.py``. Any thread may use it.
+
+    Attributes:
+        environment: The environment that it was started with.
+    """
+
+    def __init__(self) -> None:
+        self.environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a process that forks must have one thread
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._asked = 0
+        # Messages are read completely or not at all, so an interrupt leaves none half read.
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(START_SECONDS)
+        self._errors, errors = _error_pipe()
+        with theirs, errors:
+            self._process = start_module("searchlab.measure.forks", theirs.fileno(), errors, self.environment)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is alive, and was started by this process rather than by a process that this one is a fork of."""
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    def fork(self, message: Fork, files: list[int]) -> Forked:
+        """Fork a worker. Raises SearchlabError if that is impossible."""
         try:
-            while not self.ready:
-                if not self.channel.poll(START_SECONDS):
-                    raise WorkerDied(f"did not answer within {START_SECONDS:g} s")
-                self.hear()
-        except WorkerDied as death:
-            self.excuse(death)
-            self.kill()
-            return False
-        return True
+            answer: int | str = self._ask(message, files)
+        except OSError:
+            self.end()
+            why = _last_line(self._errors.read(1 << 20) or b"") or f"exit code {self._process.returncode}"
+            raise SearchlabError(f"cannot start a measuring process: {why}; check your TVM installation") from None
+        if isinstance(answer, str):
+            raise SearchlabError(f"cannot start a measuring process: {answer}; check the number of processes")
+        return Forked(self, answer)
+
+    def end_of(self, pid: int) -> End | None:
+        """Return how a fork has ended, or None if it is alive."""
+        try:
+            end: End | None = self._ask(HasEnded(pid))
+        except OSError:
+            self.end()
+            return End(-signal.SIGKILL)
+        return end
+
+    def end(self) -> None:
+        """End the server, and with it its forks."""
+        if self._owner == os.getpid():
+            self._control.close()  # the server then ends its forks and itself
+            try:
+                self._process.wait(SERVER_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def close(self) -> None:
+        """End the server, and release its resources."""
+        self.end()
+        self._errors.close()
+
+    def _ask(self, message: Fork | HasEnded, files: list[int] | None = None) -> Any:
+        """Return the answer to ``message``. Raises OSError if the server has ended or does not answer."""
+        with self._lock:
+            self._asked = number = self._asked + 1
+            socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
+            while data := self._control.recv(LARGEST):
+                of, answer = pickle.loads(data)
+                if of == number:  # any other answer is to a call that was interrupted
+                    return answer
+        raise ConnectionResetError
+
+
+def _fork_server() -> ForkServer:
+    """Return this process's fork server; start one if there is none."""
+    global _server
+    with _starting:
+        if _server is None or not _server.usable:
+            if _server is not None:
+                _server.close()
+            _server = ForkServer()
+        return _server
+
+
+def _close_server() -> None:
+    if _server is not None:
+        _server.close()
+
+
+_starting = threading.Lock()
+_server: ForkServer | None = None
+atexit.register(_close_server)

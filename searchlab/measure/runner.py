@@ -1,4 +1,4 @@
-"""Running a built program: one run whose result is checked, and as many repeats as its speed deserves."""
+"""Running a built program: one run whose result is checked, then repeats, unless it is slow."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .isolation import with_limit
 from .messages import Failed, Ran, Remeasured, Right
 
 COLD_SECONDS = 0.01
-"""A first run, on cold caches and memory not yet mapped, says little of a program that takes less than this."""
+"""The first run of a program that takes less than this is no reading: caches are cold and memory is not mapped."""
 
 Load = Callable[[], "tvm.runtime.Module"]
 
 
 class Case(NamedTuple):
-    """The inputs that programs of a workload are run on, and the right result, where it is asked for."""
+    """The inputs of a workload's programs, and the right result."""
 
     inputs: list[Array]
-    expected: Array | None
+    expected: Array | None  # None if results are not checked
 
 
 def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
@@ -39,9 +39,13 @@ def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
 class Runner:
     """Runs programs of one workload on one device.
 
-    local: whether the runs can be timed by the clock of this process, as they cannot across a network.
-    case: the inputs and the right result, where the caller has them already.
-    error_factor: how many times as far as the workload's tolerance a right result may be from that.
+    Args:
+        workload: The workload.
+        settings: How programs are checked and timed.
+        device: The device.
+        local: Whether the device is in this machine, so that the clock of this process can time runs.
+        case: The inputs and the right result; computed if None.
+        error_factor: The factor by which the space scales the workload's tolerance.
     """
 
     def __init__(
@@ -62,20 +66,19 @@ class Runner:
         self.names = list(workload.shapes)
         self.originals = inputs
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
-        # An element that a program leaves unwritten must show: it is NaN, or a number that no sum reaches.
+        # To reveal elements that a program does not write, they are NaN, or a number that no sum reaches.
         unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
         self.unwritten = unwritten.astype(workload.out_dtype)
         self.result = tvm.runtime.tensor(self.unwritten, device)
-        start_tvm_threads()  # which is no work of the first program
-        # Kept until the next are loaded: to unload a kernel that has failed can end the process before it has answered.
+        start_tvm_threads()  # so that the first program is not charged for it
+        # Kept until the next ones are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
 
     def run(self, load: Load, best: float = math.inf) -> Ran | Failed:
-        """Check a program, and time it.
+        """Check a program and time it.
 
-        best: seconds of the fastest program of the run so far. A program that is more than ``prune_factor`` times
-        slower is pruned: it is not repeated. Its first reading decides: the run that is checked, where that is long
-        enough to be a reading, or else the first repeat.
+        A program whose first reading exceeds ``best``, in seconds, by more than ``prune_factor`` is pruned: it is not
+        repeated. The first reading is the run that is checked, if that is long enough, or else the first repeat.
         """
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
@@ -97,7 +100,7 @@ class Runner:
                 pruned = seconds[0] > slow
                 if not pruned:
                     seconds += self.time(module, self.settings.repeat - 1)
-        except Exception as error:  # anything out of a candidate is its own failure
+        except Exception as error:  # a candidate may raise anything
             text = with_limit(reason(error), self.settings.memory_limit_mb)
             return Failed("run_error", text, time.perf_counter() - start)
         if wrong := self._overwritten():
@@ -108,7 +111,7 @@ class Runner:
         return Ran(seconds, pruned, time.perf_counter() - start)
 
     def remeasure(self, loads: Sequence[Load], rounds: int) -> Remeasured | Failed:
-        """Time each program once more in each round: in turn, and each round begins with another program."""
+        """Time each program once more in each round. They take turns; each round begins with a different one."""
         try:
             modules = self.loaded = [load() for load in loads]
             readings: list[list[float]] = [[] for _ in modules]
@@ -121,7 +124,7 @@ class Runner:
         return Remeasured([tuple(seconds) for seconds in readings])
 
     def check(self, load: Load, case: Case) -> Right | Failed:
-        """Whether a program is right on the inputs of ``case``."""
+        """Check the result of a program on the inputs of ``case``."""
         assert case.expected is not None
         try:
             inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
@@ -132,9 +135,9 @@ class Runner:
         return Failed("wrong_answer", wrong) if wrong else Right()
 
     def time(self, module: tvm.runtime.Module, repeat: int) -> tuple[float, ...]:
-        """Seconds of one run, ``repeat`` times over; each a mean over ``number`` runs or as many as the settings ask.
+        """Return ``repeat`` times in seconds; each is the mean of the number of runs that the settings require.
 
-        TVM runs the program once more, before all others.
+        TVM runs the program once more before them.
         """
         evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
         return tuple(evaluate(*self.inputs, self.result).results)
@@ -142,19 +145,19 @@ class Runner:
     def _check(
         self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Array
     ) -> tuple[float, str]:
-        """Seconds of the program's first run, 0 where they are not known, and what is wrong with its result."""
+        """Run a program; return its time in seconds, 0 if unknown, and what is wrong with its result, or ""."""
         self.result.copyfrom(self.unwritten)
         main = module["main"]
         start = time.perf_counter()
         main(*inputs, self.result)
-        self.device.sync()  # a kernel fails after its launch has returned
+        self.device.sync()  # a kernel may fail after its launch has returned
         seconds = time.perf_counter() - start if self.local else 0.0
         return seconds, self._wrong(self.result.numpy(), expected)
 
     def _overwritten(self) -> str:
-        """What is wrong where the program has written to its inputs, which are then restored; empty if it has not.
+        """Return a message and restore the inputs if the program has written to them; otherwise "".
 
-        Only on the CPU of this machine, where looking costs little.
+        They are only compared on the CPU of this machine, where that is cheap.
         """
         if self.expected is None or not self.local or self.device != tvm.cpu():
             return ""
@@ -165,7 +168,7 @@ class Runner:
         return ""
 
     def _wrong(self, result: Array, expected: Array) -> str:
-        """Empty if ``result`` is right, else where it is most wrong."""
+        """Return where ``result`` is most wrong; "" if it is right."""
         rtol, atol = self.tolerance
         off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))
         off[np.isnan(off)] = np.inf

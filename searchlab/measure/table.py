@@ -23,28 +23,37 @@ from ..log.format import Header, find_logs, read_header, read_log
 from ..machine.host import own_cores
 from ..plugins import Plugin
 from ..records import Measurement, Statistic
-from ..space import Config, ProductSpace, Space, Value
+from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
-from .build_pool import BuildPool
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
-from .extractor import Extractor
-from .nearest import Nearest
+from .pool import BuildPool
 
 WORTH_PROCESSES = 512
-"""From so many configs on, processes are started to extract features: a start takes as long as about this many rows."""
+"""Processes extract the features of batches of at least this size: starting them takes as long as about 512 rows."""
+ABSENT = 1e3
+"""Distance for a knob that only one of two configs has: more than the knobs that they share can differ."""
 
 
 class TableSettings(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="table", omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="table",
+    omit_defaults=True,
+    dict=True,
 ):
-    """Answer from recorded logs: a file, a directory of logs, or several of them, relative to the study file.
+    """Answer from recorded logs instead of measuring.
 
-    A config that they do not hold is refused, or answered by the ``nearest`` one that they do; with ``noise`` the
-    repeats of a measurement are drawn anew from those recorded, from the seed of the run. The cost of a trial is
-    the ``statistic`` of its repeats, whatever it was when they were recorded.
-
-    name, digest: of a table of a suite. Logs then hold these and no path, so they are the same wherever the suite is,
-    and a report compares the runs over each table apart.
+    Attributes:
+        path: A log, a directory of logs, or several of them, relative to the study file.
+        missing: What happens if a config is not in the logs: the study ends ("refuse"), or the config gets the
+            measurement of the "nearest" config in the logs.
+        noise: Whether the repeats of each measurement are resampled from the recorded ones, by the seed of the run.
+        statistic: The statistic of the repeats that is used as the cost, whatever it was when they were recorded.
+        name: The name of a table of a suite. Logs then record the name and the digest instead of the path, so that they
+            do not depend on where the suite is, and reports compare the runs over each table separately.
+        digest: The SHA-256 of that table.
     """
 
     path: str | list[str]
@@ -57,27 +66,31 @@ class TableSettings(
     exclusive: ClassVar[Literal[False]] = False
     replays: ClassVar[Literal[True]] = True
 
-    def paths(self, base: Path) -> list[Path]:
-        return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
-
     def identity(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
+    def headers(self, base: Path) -> Mapping[Path, Header]:
+        """Return the headers of all logs, which are read once for each ``base``; see :func:`read_headers`."""
+        if base not in self._headers:
+            self._headers[base] = read_headers(self._paths(base))
+        return self._headers[base]
+
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
-        """The one target, as a log's header has it, of all the logs. Raises SearchlabError where they have several."""
-        return one_target({path: header.target for path, header in read_headers(self.paths(base)).items()})
+        """Return the target of the logs as their headers record it. Raises SearchlabError if they have several."""
+        return one_target({path: header.target for path, header in self.headers(base).items()})
 
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
-        """The workload, and the fingerprint of the space, of each log."""
-        return {(header.workload, header.fingerprint) for header in read_headers(self.paths(base)).values()}
+        """Return the workload and the fingerprint of the space of each log."""
+        return {(header.workload, header.fingerprint) for header in self.headers(base).values()}
 
     def space_of(self, name: str, workload: str, base: Path = Path()) -> Plugin | None:
-        """The space ``name`` with the options that the logs of ``workload`` hold; None if there is no such log.
+        """Return the space ``name`` with the options in the logs of ``workload``; None if there is no such log.
 
-        Raises SearchlabError where they hold several.
+        Raises:
+            SearchlabError: If the logs have different options.
         """
-        headers = read_headers(self.paths(base)).items()
+        headers = self.headers(base).items()
         held = [(path, one.space) for path, one in headers if (one.workload, one.space.name) == (workload, name)]
         if not held:
             return None
@@ -90,30 +103,38 @@ class TableSettings(
         return space
 
     def machine(self, target: Target, base: Path = Path()) -> str:
-        """The one machine, as a log's header has it, of all the logs; empty where they are of several."""
-        names = {header.measured_on for header in read_headers(self.paths(base)).values()}
+        """Return the machine of the logs as their headers record it; "" if they come from several."""
+        names = {header.measured_on for header in self.headers(base).values()}
         return names.pop() if len(names) == 1 else ""
 
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
-        return TableMeasurer(self.paths(base), self.missing, self.noise, self.statistic)
+        return TableMeasurer(self._paths(base), self.missing, self.noise, self.statistic, self.headers(base))
+
+    def _paths(self, base: Path) -> list[Path]:
+        return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
+
+    @cached_property
+    def _headers(self) -> dict[Path, Mapping[Path, Header]]:
+        return {}
 
 
 def one_target(targets: Mapping[Path, dict[str, Any]]) -> dict[str, Any]:
-    """The target of all that answer in place of a machine, by path. Raises SearchlabError where they have several."""
+    """Return the common target of logs, by path. Raises SearchlabError if they have several."""
     (first, target), *rest = targets.items()
     for path, other in rest:
         if other != target:
             raise SearchlabError(
                 f"{first} and {path} were measured for different targets, {json.dumps(target)} and "
-                f"{json.dumps(other)}; give the target, or name only what is for one"
+                f"{json.dumps(other)}; give the target, or only name logs for one"
             )
     return target
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
-    """The headers of the logs at ``paths`` and in the directories among them.
+    """Return the headers of the logs at ``paths`` and below the directories among them.
 
-    Raises SearchlabError where there is none at one of them, or one is unreadable.
+    Raises:
+        SearchlabError: If one of the paths has no log, or a log cannot be read.
     """
     headers: dict[Path, Header] = {}
     for given in paths:
@@ -125,15 +146,15 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
 
 
 def draw_weights(space: Space, configs: Sequence[Config]) -> Floats:
-    """How often ``space.sample`` gives each of ``configs``, which are all that there are: shape (N,), of any sum.
+    """Return the relative frequencies, shape (N,), with which ``space.sample`` draws ``configs``, all of the space.
 
-    All alike in a product space. Elsewhere each knob is drawn uniformly from its choices, which depend on the choices
-    before: they are those of the configs that begin alike, so that no knob need be asked for, which may take long.
+    They are equal in a product space. In any other space, each knob is drawn uniformly from its choices, which depend
+    on the choices before it. The choices are derived from the configs that begin alike: asking the space may be slow.
     """
     weights = np.ones(len(configs))
     if isinstance(space, ProductSpace):
         return weights
-    nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # a way to begin, and the choice after it -> that beginning
+    nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a beginning, the next choice) -> the longer beginning
     ways = [[0] for _ in configs]
     for way, config in zip(ways, configs, strict=True):
         for item in config.items():
@@ -145,19 +166,26 @@ def draw_weights(space: Space, configs: Sequence[Config]) -> Floats:
 
 
 def drawn_for(seed: int, config: Config) -> np.random.Generator:
-    """The random numbers of the noise of ``config`` in a run from ``seed``."""
+    """Return the random number generator for the noise of ``config`` in a run with this ``seed``."""
     return np.random.default_rng([seed, zlib.crc32(json.dumps(config.to_json()).encode())])
 
 
 class TableMeasurer(Measurer):
-    """Answers from logs of the same workload and space; the first measurement of a config counts.
+    """Answers from logs of the same workload and space. The first measurement of each config counts.
 
-    Building is charged as it was recorded, on as many workers. Raises SearchlabError where no log is of the space.
+    Building is charged as recorded, on the same number of workers.
 
-    missing: a config that was never measured is refused with SearchlabError, or gets the measurement of the
-        ``nearest`` config (see :class:`~searchlab.measure.nearest.Nearest`), which is marked as such.
-    noise: the repeats are drawn anew from the recorded ones, with replacement: as another run on that machine might
-        have seen them. The draw depends on the seed of the run and on the config.
+    Args:
+        paths: Logs and directories of logs.
+        missing: Whether a config that is not in the logs raises SearchlabError ("refuse"), or gets the measurement of
+            the "nearest" config (see :class:`Nearest`), which is marked as such.
+        noise: Whether the repeats are resampled from the recorded ones with replacement, as another run on that machine
+            might have measured them. The sample depends on the seed of the run and on the config.
+        statistic: The statistic of the repeats that is used as the cost.
+        headers: The headers of the logs, if they have been read already.
+
+    Raises:
+        SearchlabError: If there is no log, or if the logs were built on different numbers of workers.
     """
 
     repeatable = True
@@ -168,13 +196,14 @@ class TableMeasurer(Measurer):
         missing: Literal["refuse", "nearest"] = "refuse",
         noise: bool = False,
         statistic: Statistic = "median",
+        headers: Mapping[Path, Header] | None = None,
     ) -> None:
         self.where = ", ".join(str(path) for path in paths)
         self.missing = missing
         self.noise = noise
         self.statistic = statistic
         self.begin(seed=0)
-        self._headers = read_headers(paths)
+        self._headers = headers if headers is not None else read_headers(paths)
         self._tables: dict[tuple[str, str], _Table] = {}
         built_on = sorted({header.workers for header in self._headers.values()})
         if len(built_on) > 1:
@@ -197,7 +226,7 @@ class TableMeasurer(Measurer):
             yield self._noisy(config, measurement) if self.noise else measurement
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
-        """The runs over a table search the same configs, so its rows are kept from one run to the next."""
+        """Return the features. Runs over a table search the same configs, so the rows are kept for the next run."""
         if sum(map(len, self._rows.values())) > KEPT:
             self._rows.clear()
         known = self._rows.setdefault((space.fingerprint, features), {})
@@ -210,8 +239,7 @@ class TableMeasurer(Measurer):
         if self._pool is None and len(configs) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
-            self._extractor = Extractor(self._pool)
-        rows = self._extractor.extract(space, features, configs) if self._pool is not None else None
+        rows = self._pool.extract(space, features, configs) if self._pool is not None else None
         if rows is None:
             here = make_features(features, space)
             assert isinstance(here, ScheduledFeatures)
@@ -219,21 +247,21 @@ class TableMeasurer(Measurer):
         return rows
 
     def extract_seconds(self) -> float:
-        return self._extractor.seconds if self._pool is not None else 0.0
+        return self._pool.extract_seconds if self._pool is not None else 0.0
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
 
     def recorded(self, space: Space) -> list[Measurement]:
-        """The measurements that the logs hold of this space, one a config."""
+        """Return the measurements of this space, one per config."""
         return self._table(space).answers
 
     def whole(self, space: Space) -> Whole | None:
         return self._table(space).whole
 
     def optimum(self, space: Space) -> float | None:
-        """The least recorded cost, if the logs hold every config of ``space``."""
+        """Return the lowest recorded cost if the logs contain every config of ``space``."""
         return self._table(space).optimum
 
     def _table(self, space: Space) -> _Table:
@@ -243,9 +271,8 @@ class TableMeasurer(Measurer):
             if not paths:
                 held = ", ".join(sorted({header.workload for header in self._headers.values()}))
                 raise SearchlabError(
-                    f"no log in {self.where} was made in this space for {space.workload} and this target; "
-                    f"the logs there are of {held}, each in its own space and for its own target; leave out the "
-                    f"target to take theirs"
+                    f"no log in {self.where} is for {space.workload} in this space and for this target; the logs there "
+                    f"are for {held}, each with its own space and target; leave out the target to use theirs"
                 )
             self._tables[key] = _Table(paths, space, self.statistic)
         return self._tables[key]
@@ -254,13 +281,13 @@ class TableMeasurer(Measurer):
         if self.missing == "refuse" or not table.measured:
             raise SearchlabError(
                 f"{config.to_json()} was never measured in {self.where}; "
-                f'a table must hold every config that a policy may ask for, or be read with missing = "nearest"'
+                f'use a table with every config that a policy may propose, or set missing = "nearest"'
             )
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"{self.where} does not hold every config that the policy asks for: the trial of a missing config gets "
-                f'the measurement of the nearest config there, and is marked "nearest" in the log',
+                f"{self.where} does not contain every config that the policy proposes: a missing config gets the "
+                f'measurement of the nearest config there, and its trial is marked "nearest" in the log',
                 SearchlabWarning,
                 stacklevel=2,
             )
@@ -275,12 +302,12 @@ class TableMeasurer(Measurer):
 
 
 class _Table:
-    """The first measurement of each config in the logs of one space, without those that are of another config."""
+    """The first measurement of each config in the logs of one space, without those taken from a nearest config."""
 
     def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
         self.measured: dict[Config, Measurement] = {}
-        self._size: int | None = None  # of the whole space, if it was counted
+        self._size: int | None = None  # of the space, if it was counted
         for path in paths:
             log = read_log(path)
             self._size = self._size or log.header.space_size
@@ -291,12 +318,12 @@ class _Table:
 
     @cached_property
     def optimum(self) -> float | None:
-        """The least cost, if every config of the space is in the logs, and one of them runs."""
+        """The lowest cost, if every config of the space is in the logs and one of them runs."""
         return float(self.whole.costs.min()) if self.whole else None
 
     @cached_property
     def whole(self) -> Whole | None:
-        """Every config of the space, if they are in the logs, and one of them runs."""
+        """The costs of the space, if every config of it is in the logs and one of them runs."""
         if self._size is None or len(self.measured) < self._size:
             return None
         costs = np.array([measurement.cost for measurement in self.answers])
@@ -309,3 +336,62 @@ class _Table:
     @cached_property
     def nearest(self) -> Nearest:
         return Nearest(list(self.measured), self._space.knobs_of(self.measured))
+
+
+class Nearest:
+    """Finds the one of ``configs`` that is nearest to a given config; the first, if several are equally near.
+
+    The distance between two configs is the sum of the distances of their knobs, which are in [0, 1], or a little more
+    for long tiles. For two tiles it is the sum of ``|log2|`` of the ratios of their factors, divided by twice the
+    largest ``log2`` of a factor of the knob. For two numbers it is the difference of their ranks among the values of
+    the knob, divided by the largest rank. For two words it is 0 or 1. A knob that only one config has counts more than
+    all others, so a config with the same knobs is always nearer than one with different knobs.
+    """
+
+    def __init__(self, configs: Sequence[Config], knobs: Mapping[str, Knob] | None = None) -> None:
+        words = {name for name, knob in (knobs or {}).items() if knob.kind == "word"}
+        self._names = list(dict.fromkeys(name for config in configs for name in config))
+        self._knobs = [_Knob([config.get(name) for config in configs], name in words) for name in self._names]
+
+    def index(self, config: Config) -> int:
+        """Return the index of the nearest config."""
+        total = np.zeros(len(self._knobs[0].codes)) if self._knobs else np.zeros(1)
+        for name, knob in zip(self._names, self._knobs, strict=True):
+            total += knob.distances(config.get(name))[knob.codes]
+        return int(np.argmin(total))
+
+
+class _Knob:
+    """A knob: its values in the table (None if it is absent), and for each config the index of its value."""
+
+    def __init__(self, values: Sequence[Value | None], words: bool) -> None:
+        self._words = words
+        position: dict[tuple[type, Value | None], int] = {}
+        # True == 1 == 1.0, but they are different choices.
+        self.codes = np.array([position.setdefault((type(v), v), len(position)) for v in values], dtype=np.intp)
+        self._values = [value for _, value in position]
+        self._numbers = sorted({float(v) for v in self._values if isinstance(v, int | float)})
+        self._span = max((abs(_log2(f)) for v in self._values if isinstance(v, tuple) for f in v), default=0.0) or 1.0
+        self._known: dict[tuple[type, Value | None], Floats] = {}
+
+    def distances(self, value: Value | None) -> Floats:
+        """Return the distance from ``value`` to each value of the knob in the table."""
+        key = (type(value), value)
+        if key not in self._known:
+            # Rounded, so that ties are the same on every machine.
+            self._known[key] = np.round([self._distance(value, other) for other in self._values], 9)
+        return self._known[key]
+
+    def _distance(self, a: Value | None, b: Value | None) -> float:
+        if a is None or b is None:
+            return 0.0 if a is b else ABSENT
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and not self._words:
+            return sum(abs(_log2(x) - _log2(y)) for x, y in zip(a, b, strict=True)) / (2 * self._span)
+        if isinstance(a, int | float) and isinstance(b, int | float):
+            ranks = np.interp([float(a), float(b)], self._numbers, np.arange(len(self._numbers)))
+            return float(abs(ranks[0] - ranks[1])) / max(len(self._numbers) - 1, 1)
+        return float(a != b)
+
+
+def _log2(factor: int) -> float:
+    return math.log2(factor) if factor > 0 else -1.0

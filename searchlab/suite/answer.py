@@ -14,10 +14,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.answers import WORDS, signed
-from ..analysis.claims import DIGITS
 from ..analysis.measures import AREA
 from ..analysis.model import ContrastAnswer, Summary, WorkloadSummary
+from ..analysis.verdict import DIGITS, WORDS, signed
 from ..analysis.words import listed, number_text, p_text
 from ..measure.suite import Suite
 from .trajectories import Trajectories

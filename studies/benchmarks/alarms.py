@@ -32,7 +32,7 @@ from simulation import TABLES, Runs, lucky_runs, read_tables
 
 from searchlab.analysis.stats.family import Gate, one_family
 from searchlab.analysis.stats.inference import paired_difference
-from searchlab.analysis.stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank_test
+from searchlab.analysis.stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
 from searchlab.arrays import Floats
 
 COLUMNS = ("each verdict", "unregistered", "every test", "one gate", "three gates")
@@ -47,7 +47,7 @@ Key = tuple[int, tuple[int, int]]
 def rank_test(first: Floats, second: Floats, level: float) -> float:
     """The paired test where there are enough seeds for ``level`` with one to spare, as in a report."""
     paired = 2.0 ** (2 - len(first)) <= level
-    return signed_rank_test(first, second) if paired else rank_sum_test(first, second)
+    return signed_rank(first, second)[1] if paired else rank_sum_test(first, second)
 
 
 def tests_of(page: Page) -> dict[Key, float]:

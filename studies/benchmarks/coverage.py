@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy as np
 from simulation import TABLES, Runs, lucky_runs, new_workload, read_tables
 
-from searchlab.analysis.stats.aggregates import improvement, interquartile_mean, median
 from searchlab.analysis.stats.inference import paired_difference
 from searchlab.analysis.stats.intervals import (
     Interval,
+    improvement,
     improvement_interval,
     interquartile_interval,
+    interquartile_mean,
     mean_interval,
     median_interval,
     share_interval,
@@ -78,7 +79,7 @@ class OnTables:
         often = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
         i = int(self.random.choice(often))
         values = self.pools[i][1].hits
-        return median_interval(self._drawn(values, seeds)), self._truth("hits", i, of=lambda: float(median([values])))
+        return median_interval(self._drawn(values, seeds)), self._truth("hits", i, of=lambda: float(np.median(values)))
 
     def share(self, seeds: int) -> tuple[Interval, float]:
         reached = np.isfinite(self.pools[self.random.integers(len(self.pools))][1].hits)

@@ -38,7 +38,7 @@ from searchlab.run.study import Study
 TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x85-knob-1t.jsonl.gz"
 FIRST = "one-by-one"
 """The way that all others are compared with."""
-WORKERS = ("searchlab.executors.process", "multiprocessing.spawn")
+WORKERS = ("searchlab.executors.local", "multiprocessing.spawn")
 """What the command lines of the processes hold that make runs, of searchlab and of Dask."""
 
 

@@ -27,8 +27,7 @@ import psutil
 
 from searchlab.costmodel.features import FEATURES, make_features
 from searchlab.machine.host import available_cores
-from searchlab.measure.build_pool import BuildPool
-from searchlab.measure.extractor import Extractor
+from searchlab.measure.pool import BuildPool
 from searchlab.metaschedule import TracedSpace
 from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Space
@@ -65,11 +64,10 @@ def measure(space: Space, name: str, features: str, configs: int, pool: BuildPoo
         make_features(features, space)(drawn)
     yield row
     pool.ready(pool.holding(space), pool.workers)
-    elsewhere = Extractor(pool)
-    elsewhere.extract(space, features, drawn[:32])  # imports
+    pool.extract(space, features, drawn[:32])  # imports
     row = {**row, "route": f"{pool.workers} processes"}
     with timed(row):
-        elsewhere.extract(space, features, drawn)
+        pool.extract(space, features, drawn)
     yield row
 
 

@@ -27,7 +27,7 @@ import psutil
 from fleet_soak import KEY, Program, free_ports, wait_for
 
 from searchlab.fleet.plan import plan_fleet, start_seconds
-from searchlab.measure.build_pool import BuildPool
+from searchlab.measure.pool import BuildPool
 from searchlab.run.loop import Searcher
 from searchlab.run.study import Study
 

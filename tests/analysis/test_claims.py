@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlab.analysis.claims import claims, equivalence_claim, headline
-from searchlab.analysis.stats.bayes import Equivalence
-from searchlab.analysis.stats.inference import Difference, paired_difference
+from searchlab.analysis.stats.inference import Difference, Equivalence, paired_difference
+from searchlab.analysis.verdict import claims, equivalence_claim, headline
 
 
 def difference(workloads: int, seeds: int) -> Difference:
@@ -30,7 +29,7 @@ def test_the_headline_is_the_widest_claim_that_the_runs_carry() -> None:
 
 def test_a_claim_that_cannot_be_made_says_why() -> None:
     here, these, others = claims("a", "b", difference(1, 1))
-    assert "over the workload" in here and "takes 2 seeds in common" in these and "takes 11 workloads" in others
+    assert "over the workload" in here and "needs 2 seeds in common" in these and "needs 11 workloads" in others
     level = np.full((2, 2), 0.5)
     assert "is the same as that of b" in claims("a", "b", paired_difference(level, level))[0]
 

@@ -8,12 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import Runs, seeds_needed
+from searchlab.analysis.contrasts import PageTests, Runs, p_values, seeds_needed, with_adjusted
 from searchlab.analysis.contrasts import contrasts as compare
-from searchlab.analysis.family import PageTests, p_values, with_adjusted
 from searchlab.analysis.model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK
-from searchlab.analysis.stats.ranks import holm, rank_sum_test, signed_rank_test
+from searchlab.analysis.stats.ranks import holm, rank_sum_test, signed_rank
+from searchlab.arrays import Floats
 from tests.support.analysis.contrasts import contrasts
+
+
+def signed_rank_test(first: Floats, second: Floats) -> float:
+    """The p-value of the signed-rank test."""
+    return signed_rank(first, second)[1]
+
 
 INF = math.inf
 

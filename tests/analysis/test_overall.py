@@ -53,7 +53,7 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
         "; on these workloads the difference is significant, p < 0.001. On these workloads good less" in found.verdict
     )
     (claim,) = found.claims
-    assert claim.headline == claim.says[1] and claim.headline in found.verdict and "takes 11 workloads" in claim.says[2]
+    assert claim.headline == claim.says[1] and claim.headline in found.verdict and "needs 11 workloads" in claim.says[2]
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp
     with pytest.warns(SearchlabWarning) as told:
         comparison = read_runs(tmp_path)
     assert [str(one.message).split(":")[0] for one in told] == [
-        "logs of runs that the study does not have now are left out",
-        "only the trials that the study now has are reported, of logs that hold more",
+        "logs of runs that the study no longer has are left out",
+        "some logs hold more trials than the study has now, which are left out",
     ]
     (item,) = summarize(comparison).workloads
     assert {row.strategy: (row.seeds, row.trials_by_seed) for row in item.strategies} == {
@@ -109,8 +109,8 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
         (item,) = summarize(read_runs(tmp_path)).workloads
         said = searchlab("report", tmp_path)
     name = path.name
-    assert f"{name} is still running: this is of its trials up to now." in item.notes
-    assert f"{name} did not come to trial 8: it is left out of the comparison, but for ERT." in item.notes
+    assert f"{name} is still running: this covers its trials up to now." in item.notes
+    assert f"{name} did not come to trial 8: it is left out of the comparison, except for ERT." in item.notes
     assert "The study is running: 3 of 4 runs are done, 1 is running." in said.stdout, said.stderr
     assert f"{name} is still running" in (tmp_path / "report" / "report.html").read_text()
     assert "running" not in searchlab("report", tmp_path).stdout

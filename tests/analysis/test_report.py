@@ -173,7 +173,7 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, un
         (["none"], "there is no directory or log none to report on"),
         (["logs", "none.jsonl"], "there is no directory or log none.jsonl to report on"),
         (["logs", "empty"], "empty holds no log"),
-        (["notes.txt"], "notes.txt is no log: the name of a log ends in .jsonl or .jsonl.gz"),
+        (["notes.txt"], "notes.txt is not a log: the name of a log ends in .jsonl or .jsonl.gz"),
         (["bad.jsonl"], "bad.jsonl is not a searchlab log"),
         (["logs", "copy.jsonl"], "copy.jsonl are two logs of one run"),
         ([], "name a directory of logs, or a log"),
@@ -229,7 +229,7 @@ class Block:
 sys.meta_path.insert(0, Block())
 import pkgutil, importlib, searchlab.analysis
 for module in pkgutil.walk_packages(searchlab.analysis.__path__, "searchlab.analysis."):
-    if module.name != "searchlab.analysis.charts.picture":  # the figure itself, which is imported to draw
+    if module.name != "searchlab.analysis.charts.pictures":  # which is imported to draw
         importlib.import_module(module.name)
 assert "matplotlib" not in sys.modules
 searchlab.analysis.report(sys.argv[1])

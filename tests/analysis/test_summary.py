@@ -92,7 +92,7 @@ def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     assert item.verdict.startswith("So far, ")
     assert item.notes == [
         "gemm-100x100x50-knob-b-1.jsonl has no trial yet and is not counted.",
-        "gemm-100x100x50-knob-a-1.jsonl was stopped before trial 4: it is left out of the comparison, but for ERT.",
+        "gemm-100x100x50-knob-a-1.jsonl was stopped before trial 4: it is left out of the comparison, except for ERT.",
     ]
 
 
@@ -202,7 +202,7 @@ def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tm
     assert item.notes[:2] == [
         "1 run of a ended by itself after 2 of 4 trials, where the policy had nothing more to propose: it keeps its "
         "best from there on.",
-        "gemm-100x100x50-knob-a-2.jsonl was stopped before trial 4: it is left out of the comparison, but for ERT.",
+        "gemm-100x100x50-knob-a-2.jsonl was stopped before trial 4: it is left out of the comparison, except for ERT.",
     ]
 
 
@@ -364,7 +364,7 @@ def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
     writer.close()
     (note,) = only(tmp_path).notes
     assert note.startswith(
-        "The fastest trials of 1 run were timed once more after the search. The best programs go by that;"
+        "The fastest trials of 1 run were measured again after the search. The best programs have these times;"
     )
 
 

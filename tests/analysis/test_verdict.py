@@ -33,7 +33,7 @@ def test_few_seeds_can_show_nothing_and_how_many_could(tmp_path: Path) -> None:
         "No winner: by area under the curve 3 seeds cannot separate a from b "
         "(a significant result needs at least 4 seeds). a reaches 95 % of the best known in 1 trial, b in 7 trials. "
     )
-    assert text.endswith("An interval of a median takes 5 runs; there are 3.")
+    assert text.endswith("An interval of a median needs 5 runs; there are 3.")
     text = verdict(tmp_path, {name: [8, 8, 8] for name in "cdef"})
     assert text.startswith(
         "No winner: by area under the curve 3 seeds cannot separate a from b, c, d, e and f "
@@ -45,7 +45,7 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     assert verdict(tmp_path, {"a": [1], "b": [7]}) == (
         "No winner: by area under the curve 1 seed cannot separate a from b "
         "(a significant result needs at least 4 seeds). a reaches 95 % of the best known in 1 trial, b in 7 trials. "
-        "An interval of a median takes 5 runs; there is 1."
+        "An interval of a median needs 5 runs; there is 1."
     )
 
 
@@ -92,7 +92,7 @@ def test_a_median_that_misleads_is_not_called_no_difference(tmp_path: Path) -> N
     """a has the lower median, since just over half of its seeds take 4 trials; but b is the quicker in most pairs."""
     text = verdict(tmp_path, {"a": [4] * 11 + [8] * 9, "b": [1] * 9 + [5] * 11})
     assert text.startswith("a reaches 95 % of the best known in 4 trials")
-    assert "; yet by area under the curve run against run b does better, significantly, p < 0.001." in text
+    assert "; yet by area under the curve b is significantly better, run for run, p < 0.001." in text
 
 
 def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_start_that_both_share_is_said_where_it_got_there(tmp_path: Path) ->
         for name in "ab":
             write(tmp_path, name, seed, found, shared=[f"start {seed} {trial}" for trial in range(2)])
     said = summarize(read_runs(tmp_path)).workloads[0].verdict
-    assert "b in 2 trials; in 2 of 3 seeds the random start that they share got there." in said
+    assert "b in 2 trials; in 2 of 3 seeds their shared random start reached it." in said
 
 
 def test_one_strategy(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One real log that several tests look at."""
+"""A real log that several tests use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.apply.logs import MEASURE
 
 @pytest.fixture(autouse=True)
 def trusted(trusting: None) -> None:
-    """Logs of these tests name spaces of the tests."""
+    """The logs of these tests name spaces that the tests define."""
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Tuned functions put back into Relax modules: which are, which are not, and that results stay the same."""
+"""Tuned programs in Relax modules: which functions are replaced, which are not, and that results stay the same."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_arguments_in_another_order(tmp_path: Path) -> None:
 
 
 def product(scale: float = 1.0, start: float = 0.0, transposed: bool = False, leak: float | None = None) -> Any:
-    """A GEMM 8x12x20 by TE, or something near it."""
+    """Return a GEMM 8x12x20 written in TE, or a similar computation."""
     a = te.placeholder((8, 20), name="x")
     b = te.placeholder((12, 20) if transposed else (20, 12), name="w")
     k = te.reduce_axis((0, 20), "k")

@@ -1,4 +1,4 @@
-"""Scripts of schedules: run in a process that has TVM and not searchlab, they make the same module."""
+"""Scripts of schedules: run in a process with TVM but without searchlab, they build the same module."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def script_of(space: Space, config: Config) -> str:
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, tvm.IRModule]]:
-    """Every script and the module that it must make; all of them have been run, in one process."""
+    """Every script and the module that it must build; all have been run in one process."""
     folder = tmp_path_factory.mktemp("scripts")
     found: dict[str, tuple[Path, tvm.IRModule]] = {}
 

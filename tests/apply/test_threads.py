@@ -1,4 +1,4 @@
-"""A program that is applied runs with as many threads as its trials had, in fresh processes: TVM's pool starts once."""
+"""Applied programs run with as many threads as their trials; in fresh processes, since TVM starts its pool once."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ print(*[str(one.message) for one in caught], sep="\\n")
 
 @pytest.mark.skipif(CORES < 2, reason="one core is not bound to a part of itself")
 def test_the_thread_that_starts_the_pool_keeps_its_cores() -> None:
-    """TVM binds it to as many cores as the pool has threads, and so whatever this process starts later."""
+    """TVM binds it to as many cores as the pool has threads, and child processes inherit that."""
     script = (
         "import os, tvm; from searchlab.machine.host import start_tvm_threads; "
         "cores = os.sched_getaffinity(0); assert start_tvm_threads() == 1; assert os.sched_getaffinity(0) == cores"

@@ -1,4 +1,4 @@
-"""Verifying logs: programs that are right, wrong, crash, or are not what was measured, and times that do not hold."""
+"""Verifying logs: programs that are right, wrong, crash or differ from the measured ones, and times that differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.apply.logs import MEASURE, command, edited, made_log
 
 
 class Remembers(Space):
-    """Its program knows the result of the inputs that measuring uses, and writes that whatever it is given."""
+    """A program that always writes the result for the inputs that measuring uses."""
 
     def decide(self, choose: Choose) -> Config:
         return Config({})
@@ -39,7 +39,7 @@ class Remembers(Space):
 
 @dataclass(frozen=True)
 class Slow(Gemm):
-    """A GEMM whose plain program sleeps."""
+    """A GEMM whose untuned program sleeps."""
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         plain = super().prim_func()
@@ -48,7 +48,7 @@ class Slow(Gemm):
 
 
 class Beside(Space):
-    """A right program of a workload whose plain program is slow."""
+    """A correct program of a workload whose untuned program is slow."""
 
     def __init__(self, workload: Workload, target: Target) -> None:
         assert isinstance(workload, Gemm)
@@ -81,7 +81,7 @@ def test_a_real_log_holds(real_log: Path) -> None:
 
 
 def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
-    """As is that the untuned program was too slow to be timed in turn."""
+    """Also if the untuned program was too slow to be timed in turn."""
     log = edited(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
@@ -95,7 +95,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
 
 
 def test_what_is_wrong_or_crashes_is_said_and_ends_with_1(tmp_path: Path) -> None:
-    """And the programs beside it are verified all the same."""
+    """The other programs are verified nevertheless."""
     faults = ("none", "segfaults", "is wrong")
     log = made_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
     code, said = command("verify", log, "--top", 3)
@@ -120,7 +120,7 @@ def test_another_program_than_was_measured_and_a_log_of_recorded_measurements(re
     found = verify_log(log)
     (one,) = found.programs
     assert not found.right and one.failure == "another_program" and "0123456789abcdef was measured" in one.message
-    assert one.seconds  # how fast it is now can be seen
+    assert one.seconds  # it is timed nevertheless
     assert not found.own and "with the default settings" in sentences(found)[0] and found.settings.repeat == 3
 
 

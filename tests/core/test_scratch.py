@@ -94,5 +94,5 @@ def test_jobs_leave_nothing(temporary: Path) -> None:
 
 def test_no_place_for_temporary_files_is_one_sentence(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "nowhere"))
-    with pytest.raises(SearchlabError, match="there is no place for temporary files: No such file.*set TMPDIR"):
+    with pytest.raises(SearchlabError, match="cannot create a temporary folder: No such file.*set TMPDIR"):
         ScratchFolder()

@@ -91,7 +91,7 @@ def test_a_cache_file_has_one_set_of_parameters(tmp_path: Path) -> None:
 
 def test_a_file_of_kernel_tuner_is_of_one_log_and_new(tmp_path: Path) -> None:
     logs = [table(tmp_path / "logs" / name) for name in ("a.jsonl", "b.jsonl")]
-    with pytest.raises(SearchlabError, match="contains one run, and these are 2"):
+    with pytest.raises(SearchlabError, match="contains one run, but 2 logs were given"):
         export_logs(logs, "kernel-tuner", tmp_path / "t4.json")
     (tmp_path / "t4.json").write_text("mine")
     with pytest.raises(SearchlabError, match="already exists"):
@@ -102,7 +102,7 @@ def test_a_file_of_kernel_tuner_is_of_one_log_and_new(tmp_path: Path) -> None:
 
 
 def runs_of(meta: Path) -> list[tuple[dict[str, Any], list[list[float]]]]:
-    """Each run of a JSON file with its rows in the data file: evaluations, raw_y, elapsed."""
+    """Return each run of a JSON file with its rows in the data file: evaluations, raw_y, elapsed."""
     found = []
     for scenario in json.loads(meta.read_text())["scenarios"]:
         blocks = (meta.parent / scenario["path"]).read_text().split("evaluations raw_y elapsed\n")[1:]

@@ -1,4 +1,4 @@
-"""Files that are truncated, foreign or hostile: one sentence with the line, and nothing is run or written."""
+"""Files that are truncated, foreign or hostile: an error that names the line, and nothing is executed or written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(path: Path, why: str, **wanted: Any) -> None:
 
 
 def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
-    """``source`` with its second line changed."""
+    """Write ``source`` with its second line changed."""
     lines = source.read_text().splitlines()
     changed = change(json.loads(lines[1]))
     lines[1] = changed if isinstance(changed, str) else json.dumps(changed)
@@ -49,7 +49,7 @@ def second(source: Path, path: Path, change: Callable[[Any], Any]) -> Path:
 
 
 def put(*where: Any) -> Callable[[Any], Any]:
-    """Sets what is at the place that all but the last name to the last."""
+    """Return a function that sets the item at a path to the last argument."""
 
     def change(record: Any) -> Any:
         inner = record
@@ -66,14 +66,17 @@ AUTOTVM_CHANGES = [
     (lambda r: DEEP, "line 2 is damaged"),
     (put("result", 2, -1), "line 2 is damaged"),
     (lambda r: json.dumps(put("result", 3, "@")(r)).replace('"@"', "1e999"), "line 2 is damaged"),
-    (put("result", 0, []), "line 2 is damaged: it succeeded, and has no time"),
-    (put("result", 0, 0, -1.0), "line 2 is damaged: -1.0 is no time"),
-    (put("result", 0, 0, "__import__('os').getpid()"), "line 2 is damaged.*no time"),
-    (lambda r: json.dumps(put("result", 0, 0, "@")(r)).replace('"@"', "9" * 400), "line 2 is damaged: 9+ is no time"),
+    (put("result", 0, []), "line 2 is damaged: it succeeded, but has no time"),
+    (put("result", 0, 0, -1.0), "line 2 is damaged: -1.0 is not a time"),
+    (put("result", 0, 0, "__import__('os').getpid()"), "line 2 is damaged.*not a time"),
+    (
+        lambda r: json.dumps(put("result", 0, 0, "@")(r)).replace('"@"', "9" * 400),
+        "line 2 is damaged: 9+ is not a time",
+    ),
     (put("result", 1, 99), "no MeasureErrorNo 99"),
     (put("result", [1]), "line 2 is damaged"),
     (put("input", 0, "-keys=cpu"), "line 2 is damaged.*does not start with its kind"),
-    (put("input", 0, "llvm os.system('true')"), "line 2 is damaged.*no option"),
+    (put("input", 0, "llvm os.system('true')"), "line 2 is damaged.*is not an option"),
     (put("input", 0, 7), "its target is 7"),
     (put("input", []), "its task is not"),
     (put("config", {}), "line 2 is damaged.*entity"),
@@ -99,13 +102,13 @@ def test_pickled_logs_of_autotvm_are_not_read(tmp_path: Path) -> None:
     ("change", "why"),
     [
         (lambda r: json.dumps(r)[:-9], "line 2 is damaged"),
-        (put("i", 0, 0, "not JSON"), "workload key 'not JSON' is no JSON list"),
-        (put("i", 0, 0, DEEP), "is no JSON list"),
+        (put("i", 0, 0, "not JSON"), "workload key 'not JSON' is not a JSON list"),
+        (put("i", 0, 0, DEEP), "is not a JSON list"),
         (put("i", 0, 0, "[]"), "workload key '\\[\\]'"),
         (put("i", 0, 0, "[7]"), "does not start with a name"),
         (put("i", 0, []), "its task is not"),
         (put("i", 1, 1, [[]]), "transform step 0 has no kind"),
-        (put("r", 0, [0.0]), "0.0 is no time"),
+        (put("r", 0, [0.0]), "0.0 is not a time"),
         (put("v", 6), "line 2 is damaged"),
     ],
 )
@@ -117,10 +120,10 @@ def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     ("change", "why"),
     [
         (lambda r: json.dumps(r)[:-99], "line 2 is damaged"),
-        (put(0, 3), "of workload 3"),
-        (put(0, -1), "of workload -1"),
+        (put(0, 3), "belongs to workload 3"),
+        (put(0, -1), "belongs to workload -1"),
         (put(1, 0, 1, 0, 0, 999), "a decision for instruction 999"),
-        (put(1, 1, 0, "soon"), "no time"),
+        (put(1, 1, 0, "soon"), "not a time"),
         (put(1, 0, 0, 0, 3, 7), "line 2 is damaged"),
         (put(1, 0, 0, 2, ["Annotate", ["b0", "\"{}\""], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
         (put(1, 0, 0, 2, ["Annotate", ["b0", 7], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),

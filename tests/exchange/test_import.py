@@ -12,7 +12,7 @@ import pytest
 from searchlab.analysis import report
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.exchange.imports import As, detect, import_file
-from searchlab.exchange.tasks import workload_of
+from searchlab.exchange.legacy import workload_of
 from searchlab.log.format import Log, read_log
 from searchlab.log.result import load_log
 from searchlab.measure.table import TableMeasurer
@@ -167,7 +167,7 @@ def imported_sketch(tmp_path: Path) -> Path:
     ("path", "wanted", "why"),
     [
         (ANSOR, {"space": Plugin("sketch")}, "transform steps of an Ansor record have no schedule"),
-        (AUTOTVM, {"space": Plugin("sketch")}, "is the entity of a template"),
+        (AUTOTVM, {"space": Plugin("sketch")}, "is an entity of a template"),
         (AUTOTVM, {"space": Plugin("knob-template")}, "none of the 5 records is a config of knob-template.*tile_y"),
         (DATABASE, {"space": Plugin("knob-template")}, "trace of sampled decisions"),
         (AUTOTVM, {"workload": "gemm:512x512x256"}, "is gemm:512x512x512, not gemm:512x512x256"),
@@ -257,7 +257,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
-    """The same decisions, but the program was finished in another way than the space finishes it."""
+    """The decisions are the same, but the remaining steps differ from those of the space."""
     from searchlab.exchange import metaschedule
 
     (task,) = metaschedule.read(DATABASE)

@@ -130,7 +130,7 @@ def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_pat
 
 @pytest.mark.usefixtures("trusting")
 def test_what_came_to_no_program_is_left_out_and_nothing_is_tried_again(tmp_path: Path) -> None:
-    """A schedule that raises, and ones that would take the process with them."""
+    """A schedule that raises, and schedules that would crash or hang the process."""
     faults = ["none", "schedule raises", "schedule segfaults", "schedule hangs"]
     log = tmp_path / "a.jsonl"
     faulty_log(log, [{"fault": fault} for fault in faults])
@@ -187,7 +187,7 @@ def test_a_database_is_not_added_to(tmp_path: Path) -> None:
     "workload", ["gemm:24x40x56:bias:relu", "gemm:32x32x32:float16", "conv2d:1x9x7x4x6x3x2:s2x1:p1"]
 )
 def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) -> None:
-    """As MetaSchedule itself would have written it: the note's annotation is taken out of the traces."""
+    """The traces are as MetaSchedule itself would have written them: without the annotation of the note."""
     log = made_log(tmp_path / "a.jsonl", "sketch", workload)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     records = tmp_path / "db" / "database_tuning_record.json"

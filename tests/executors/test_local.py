@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -39,6 +40,25 @@ def test_results_and_errors_come_back_and_a_process_that_dies_is_replaced(execut
         executor.submit(os.getpid)
 
 
+class Slow:
+    """Starts ``thread`` when it is pickled, and takes a while."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        self.thread = thread
+
+    def __reduce__(self) -> tuple[object, ...]:
+        self.thread.start()
+        time.sleep(0.5)
+        return int, ("7",)
+
+
+def test_a_call_that_is_submitted_just_before_shutdown_is_made(executor: LocalExecutor) -> None:
+    executor.submit(os.getpid).result()
+    shutdown = threading.Thread(target=executor.shutdown)
+    assert executor.submit(abs, Slow(shutdown)).result(timeout=60) == 7
+    shutdown.join()
+
+
 def test_killing_ends_what_runs_and_cancels_what_waits(executor: LocalExecutor) -> None:
     process = executor.submit(os.getpid).result()
     runs, waits = executor.submit(time.sleep, 600), executor.submit(os.getpid)
@@ -58,5 +78,5 @@ def test_one_machine_measures_one_run_at_a_time(tmp_path: Path) -> None:
     alone.shutdown()
     with pytest.raises(SearchlabError, match="2 jobs would disturb each other's times"):
         LocalExecutor(True, tmp_path, jobs=2)
-    with pytest.raises(SearchlabError, match="jobs must be at least 1, or 0 for one a core, not -1"):
+    with pytest.raises(SearchlabError, match="jobs must be at least 1, or 0 for one per core, not -1"):
         LocalExecutor(False, tmp_path, jobs=-1)

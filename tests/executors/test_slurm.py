@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,26 @@ def test_a_job_that_dies_is_an_error_and_keeps_its_files(tmp_path: Path, monkeyp
         executor.submit(signal.raise_signal, signal.SIGKILL).result()
     assert list((tmp_path / "slurm").glob("*_log.err"))
     executor.shutdown()
+
+
+def test_a_job_that_is_submitted_just_before_shutdown_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watching thread must not end between the check of a submission and its job."""
+    executor = SlurmExecutor(False, tmp_path, cluster="local", poll_seconds=0.1)
+    shutdown = threading.Thread(target=executor.shutdown)
+    submit = executor._executor.submit
+
+    def slow(*call: Any) -> Any:
+        shutdown.start()
+        time.sleep(0.5)
+        return submit(*call)
+
+    monkeypatch.setattr(executor._executor, "submit", slow)
+    assert executor.submit(int, "7").result(timeout=60) == 7
+    shutdown.join()
+    with pytest.raises(RuntimeError, match="shut down"):
+        executor.submit(int, "7")
 
 
 def test_runs_that_measure_have_a_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,7 +265,7 @@ def test_trials_that_the_table_does_not_hold_are_counted(tmp_path: Path) -> None
         table.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:61]))
     measure = {"kind": "table", "path": "tables", "missing": "nearest"}
     study = made(tmp_path, WORKLOADS[:2], measure=measure)
-    with pytest.warns(match="does not hold every config"):
+    with pytest.warns(match="does not contain every config"):
         found = plan_hypertune(study, PLANTED, **{**QUICK, "trials": 2}).run()
     assert 0.2 < found.nearest < 0.8
     with pytest.raises(SearchlabError, match="was never measured .*missing = "):

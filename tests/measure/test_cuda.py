@@ -200,7 +200,7 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
     ("program", "said"),
     [
         ("LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
-         "no CUDA device was found: .*; use another machine, or recorded measurements"),
+         "no CUDA device was found: .*; use another machine or recorded measurements"),
         ("resolve_target('cuda')", "no CUDA device was found, .* or give an arch, for example "),
     ],
 )  # fmt: skip
@@ -216,7 +216,7 @@ def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> 
 
 
 def test_programs_of_another_kind_cannot_be_measured_here() -> None:
-    with pytest.raises(SearchlabError, match="programs for 'webgpu' cannot be measured on this machine; use another"):
+    with pytest.raises(SearchlabError, match="cannot measure programs for 'webgpu' on this machine; use another"):
         LocalSettings().make(resolve_target({"kind": "webgpu"}), {})
 
 

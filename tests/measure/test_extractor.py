@@ -12,8 +12,7 @@ import pytest
 from searchlab.costmodel.features import ProgramFeatures, extracted_by, make_features
 from searchlab.errors import SearchlabWarning
 from searchlab.measure import table
-from searchlab.measure.build_pool import BuildPool
-from searchlab.measure.extractor import Extractor
+from searchlab.measure.pool import BuildPool
 from searchlab.measure.table import TableMeasurer
 from searchlab.plugins import Plugin
 from searchlab.run.tune import tune
@@ -38,11 +37,10 @@ def test_rows_are_the_same_here_and_elsewhere(pool: BuildPool, native: Target, s
     searched = SPACES.make(Plugin(space), parse_workload("gemm:32x32x32"), native)
     configs = searched.sample_new(np.random.default_rng(0), 40, ())
     here = make_features(features, searched)(configs)
-    extractor = Extractor(pool)
-    with extracted_by(extractor.extract):
+    with extracted_by(pool.extract):
         there = make_features(features, searched)
         np.testing.assert_array_equal(there(configs[::-1]), here[::-1])
-    assert extractor.seconds > 0
+    assert pool.extract_seconds > 0
     with extracted_by(_unwanted):  # every row was kept
         np.testing.assert_array_equal(there(configs), here)
     alone = [make_features(features, searched)([config])[0] for config in configs[:5]]
@@ -63,9 +61,8 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
     good = faults("none", "tiled", "is wrong")
     bad = faults("invalid", "schedule raises", "schedule segfaults", "schedule hangs")
     configs = [*good, *bad, *good * 4]
-    extractor = Extractor(pool)
     with pytest.warns(SearchlabWarning, match="has no program features, since the process .* (SIGSEGV|4 s)") as said:
-        rows = extractor.extract(space, "program", configs)
+        rows = pool.extract(space, "program", configs)
     assert rows is not None and len(said) == 1
     here = ProgramFeatures(space).extract([*good, *bad[:2]])
     for row, expected in zip([*rows[:5], *rows[7:10]], [*here, *here[:3]], strict=True):
@@ -73,12 +70,12 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
     assert [len(row) for row in rows[3:7]] == [0] * 4
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it was said
-        again = extractor.extract(space, "program", faults(*["none"] * 16, "schedule segfaults"))
+        again = pool.extract(space, "program", faults(*["none"] * 16, "schedule segfaults"))
     assert again is not None and [len(row) for row in again] == [328] * 16 + [0]
 
 
 def test_few_configs_are_not_worth_other_processes(pool: BuildPool, native: Target) -> None:
-    assert Extractor(pool).extract(Faulty(parse_workload("gemm:8x8x8"), native), "program", faults("none")) is None
+    assert pool.extract(Faulty(parse_workload("gemm:8x8x8"), native), "program", faults("none")) is None
 
 
 def test_a_table_has_processes_for_a_large_batch_only(

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.measure import forks
+from searchlab.measure import process
 from searchlab.measure.messages import Broken, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker, WorkerDied
 from tests.support.cli import python
@@ -108,13 +108,13 @@ def test_who_asks_while_another_was_interrupted_gets_a_worker(
     worker: MeasuringWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C comes when the question is asked, and the answer is still on its way."""
-    send = forks.socket.send_fds
+    send = process.socket.send_fds
 
     def interrupted(*words: object) -> int:
         send(*words)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(forks.socket, "send_fds", interrupted)
+    monkeypatch.setattr(process.socket, "send_fds", interrupted)
     with pytest.raises(KeyboardInterrupt):
         made()
     monkeypatch.undo()
@@ -157,7 +157,7 @@ def test_no_tvm_is_one_sentence(tmp_path: Path) -> None:
     done = python("-c", code)
     assert (
         done.stdout.strip()
-        == "no measuring process can be started: ImportError: this TVM is half a TVM; check your TVM installation"
+        == "cannot start a measuring process: ImportError: this TVM is half a TVM; check your TVM installation"
     )
 
 

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from searchlab.errors import LONGEST_TEXT, cut
-from searchlab.measure.channel import Channel, answered
-from searchlab.measure.extractor import FEWEST
 from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.measure.pool import FEWEST
+from searchlab.measure.process import Channel, answered
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target

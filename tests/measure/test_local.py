@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.measure.build_pool import Builds
 from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.measure.pool import Builds
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import Target
@@ -128,7 +128,7 @@ def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> No
 def test_a_space_that_cannot_be_sent_to_a_worker_is_one_sentence(measurer: LocalMeasurer) -> None:
     space = Unloadable(WORKLOAD, measurer.target)
     for used in (LocalMeasurer(LocalSettings(), measurer.target, {}, 2), measurer):
-        with pytest.raises(SearchlabError, match="cannot take in .*: ValueError: invalid literal"):
+        with pytest.raises(SearchlabError, match="cannot load .*: ValueError: invalid literal"):
             list(used.measure(space, [Config({"fault": "none"}), Config({"fault": "tiled"})]))
         assert [result.failure for result in measured(used, "none", "tiled")] == [None, None]
         if used is not measurer:

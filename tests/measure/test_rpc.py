@@ -212,8 +212,8 @@ def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
 def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) -> None:
     """Were they in turn, the second would not be there within the timeout of the first."""
     measured(measurer, "none", "tiled")
-    assert all(process.set_up() for process in measurer._sessions.processes)  # one of them may have just been replaced
-    assert len(measurer._sessions.processes) == 2
+    ready = measurer._runners.ready(measurer._setup, 2)  # one of them may have just been replaced
+    assert ready == measurer._runners.processes
     measurer.known.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])
@@ -346,12 +346,12 @@ def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -
     mortal.known.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.lose("mortal")
-    with pytest.raises(SearchlabError, match=r"has no device of the key 'mortal'; .* for 0.5 s; start a server"):
+    with pytest.raises(SearchlabError, match=r"has no device with the key 'mortal'; .* for 0.5 s; start a server"):
         measured(mortal, "none")
 
 
 def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target) -> None:
-    with pytest.raises(SearchlabError, match=r"has no device of the key 'none'; it has .*'two' \(2\)"):
+    with pytest.raises(SearchlabError, match=r"has no device with the key 'none'; it has .*'two' \(2\)"):
         make(fleet, native, "none")
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
@@ -359,7 +359,7 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
     with pytest.raises(SearchlabError, match=r"no RPC tracker at 127.0.0.1:\d+ \(Connection refused\)"):
         RpcMeasurer(nowhere, native, {}, 1)
     server = fleet.there()["two"][0]
-    with pytest.raises(SearchlabError, match="is no RPC tracker of TVM; is it a server"):
+    with pytest.raises(SearchlabError, match="is not an RPC tracker of TVM; if it is a server"):
         RpcMeasurer(RpcSettings(tracker=server, key="two"), native, {}, 1)
     with pytest.raises(SearchlabError, match="tracker must be host:port"):
         explained({"tracker": "here", "key": "two"}, RpcSettings, "measure")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record, read_log
-from searchlab.measure.nearest import Nearest
-from searchlab.measure.table import TableMeasurer, draw_weights
+from searchlab.measure.table import Nearest, TableMeasurer, draw_weights
 from searchlab.records import Measurement, Trial
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -45,7 +44,7 @@ def test_another_space_another_target_and_an_unmeasured_config_are_refused(tmp_p
     path = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
     other = toys.Small(toys.WORKLOAD, Target({"kind": "llvm", "mcpu": "haswell"}))
     for space in (toys.Dependent(), other):
-        with pytest.raises(SearchlabError, match="no log in .* was made in this space"):
+        with pytest.raises(SearchlabError, match="no log in .* is for .* in this space"):
             list(TableMeasurer([path]).measure(space, []))
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:50]))

@@ -1,10 +1,10 @@
-"""The charts of a report as plain numbers, computed once for its page, its pictures and its files."""
+"""The charts of a report as plain numbers, for its page, its pictures and its files."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,30 +14,26 @@ from ...log.columns import METRICS as FIELDS
 from ...records import FAILURES
 from ..measures import SECONDS, TIME_PARTS, TRIALS, StrategySummary
 from ..model import Overall, Summary, WorkloadSummary
-from ..runs import ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, strategy_order
-from ..stats.aggregates import performance_profile, run_score_profile
-from ..stats.curves import Band, band_at
+from ..runs import ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns
+from ..stats.curves import Band, band_at, ecdf, performance_ratios, run_score_profile
 from ..stats.intervals import mean_intervals
-from ..stats.targets import ecdf
 from ..words import listed
 
-BY_TRIALS, BY_SECONDS = "trials", "seconds"
-"""Keys of the views of a figure against trials, and against seconds."""
+BY_TRIALS, BY_SECONDS = "trials", "seconds"  # keys of the views of a figure
+AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # with the labels of their x axes
+POINTS = 200  # most points of a line; a longer run is sampled at this many places
+LOG_FROM = 100.0  # ratio of the last x to the first from which a logarithmic axis is more readable
+_ESTIMATES = 40  # most trials at which a score has its interval
 
-AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))
-"""Those views with the labels of their x axes."""
-
-POINTS = 200
-"""Most points of a line. The line of a longer run is sampled at this many places."""
-
-LOG_FROM = 100.0
-"""Ratio of the last x to the first from which a logarithmic axis is the more readable."""
-
-_ESTIMATES = 40  # most trials of a score at which its interval is found
+# Colours that the colour-blind can tell apart on white: Okabe and Ito, "Color universal design" (2008), without
+# its yellow, then olive, wine and indigo of Tol's "muted" scheme (SRON technical note 09-002, 2021).
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#999933", "#882255", "#332288",
+)  # fmt: skip
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The line of one strategy: ``y`` at each ``x`` of the view, None where there is no line; and its band, if any."""
+    """The line of one strategy: a value for each ``x`` of the view, None where there is no line; with its band."""
 
     strategy: str
     y: Sequence[float | None]
@@ -53,25 +49,24 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Shade(msgspec.Struct, frozen=True):
-    """A stretch of the x axis from its beginning to ``end``, and its name."""
+    """A named stretch of the x axis, from its beginning to ``end``."""
 
     end: float
     name: str
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to draw a figure: ``x`` is common to its lines. label: of the x axis. name: of its button."""
+    """One way to draw a figure."""
 
     key: str
-    name: str
-    label: str
-    x: list[float]
+    name: str  # of its button
+    label: str  # of the x axis
+    x: list[float]  # of all lines
     series: list[Series]
     quantity: str
     levels: list[Level] = []
-    bottom: float | None = None
+    bottom: float | None = None  # of the y axis, None to fit the lines; in pictures 0 is always on the axis
     top: float | None = None
-    """bottom, top: bounds of the y axis, None to fit the lines. In pictures 0 is always on the axis."""
     shade: Shade | None = None
 
     @property
@@ -80,35 +75,30 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A chart. brief: the line under the title of its picture. says: how to read the chart.
-
-    step: whether lines are constant between points. digits: after the point. ends: whether the place where a line ends
-    means something.
-    """
+    """A chart."""
 
     key: str
     title: str
-    brief: str
-    says: str
+    brief: str  # line under the title of its picture
+    says: str  # how to read the chart
     views: list[View]
-    step: bool = True
-    digits: int = 2
-    ends: bool = True
+    step: bool = True  # whether lines are constant between points
+    digits: int = 2  # after the point
+    ends: bool = True  # whether the place where a line ends means something
 
 
 def places(last: int, most: int) -> list[int]:
-    """1, ... ``last``; or ``most`` of them at most, closer together at the start, where lines rise."""
+    """Return 1, ... ``last``; or at most ``most`` of them, closer together at the start, where lines rise."""
     if last <= most:
         return list(range(1, last + 1))
     return sorted({round(place) for place in np.geomspace(1, last, most).tolist()})
 
 
 def eventful(changes: Ints, most: int) -> list[int]:
-    """At most ``most`` + 2 places: the first, the last, and those where most happens.
+    """Return at most ``most`` + 2 places: the first, the last, and those where most changes.
 
-    changes: how many lines change at each place. All places with a change are taken if there are no more than ``most``.
-    Else the changes are divided into ``most`` stretches of about equal number, and the place with the most changes is
-    taken from each.
+    If more than ``most`` places have a change, the changes are divided into ``most`` stretches of about equal number,
+    and the place with the most changes is taken from each. ``changes`` counts the lines that change at each place.
     """
     places = np.flatnonzero(changes)
     if len(places) > most:
@@ -120,14 +110,14 @@ def eventful(changes: Ints, most: int) -> list[int]:
 
 
 def seconds_grid(first: float, last: float) -> Floats:
-    """Places from ``first`` to ``last`` seconds, in equal steps or, where these are far apart, in equal ratios."""
+    """Return places in equal steps or, if ``last`` is far from ``first``, in equal ratios."""
     if first > 0 and last / first >= LOG_FROM:
         return np.geomspace(first, last, POINTS)
     return np.linspace(first, last, POINTS) if last > first else np.array([first])
 
 
 def short(value: float) -> float:
-    """With four significant digits."""
+    """Round to four significant digits."""
     return float(f"{value:.4g}")
 
 
@@ -137,14 +127,13 @@ def shorten(values: Floats) -> list[float]:
     return [shortened[value] for value in every]
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A field of :class:`~searchlab.costmodel.quality.ModelQuality`. guess: its value by guessing; top: the largest."""
+class Metric(NamedTuple):
+    """A field of :class:`~searchlab.costmodel.quality.ModelQuality`."""
 
     field: str
     name: str
-    guess: float | None = None
-    top: float | None = None
+    guess: float | None = None  # value by guessing
+    top: float | None = None  # largest value
 
 
 METRICS = (
@@ -157,7 +146,7 @@ METRICS = (
 
 
 def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
-    """The charts of one workload, as far as its logs have the numbers for them; none while no run has a trial."""
+    """Return the charts of one workload that its logs have numbers for; none while no run has a trial."""
     if not item.strategies:
         return []
     figures = [_convergence(item, runs), _scores(item, runs), _ecdf(item, runs), _models(item, runs)]
@@ -165,23 +154,34 @@ def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
 
 
 def band_of(group: StrategyRuns, axis: str) -> Band:
-    """Best GFLOPS so far of one strategy, against trials or seconds: a key of :data:`~.figures.AXES`."""
+    """Return the best GFLOPS so far against ``axis``, a key of :data:`AXES`."""
     return group.band_over_trials if axis == BY_TRIALS else group.band_over_seconds
 
 
+def _series(strategy: str, y: Floats, lower: Floats, upper: Floats) -> Series:
+    """Return a line with a band, both absent where they are NaN; without a band if it is absent everywhere."""
+    line, *band = ([None if math.isnan(one) else one for one in shorten(edge)] for edge in (y, lower, upper))
+    return Series(strategy, line, *band) if any(end is not None for end in band[0]) else Series(strategy, line)
+
+
 def _sampled(strategy: str, band: Band, at: Floats) -> Series:
-    """``band`` at each of ``at``, ascending: None before it begins and after it has ended."""
-    first, last = np.searchsorted(at, band.x[[0, -1]]).tolist()  # of ``at``, to show its first value and its last
-    place = np.searchsorted(band.x, at[first : last + 1], side="right") - 1
+    """Sample ``band`` at each of ``at``, ascending, from where it begins to where it ends."""
+    first, last = np.searchsorted(at, band.x[[0, -1]])
+    place = np.searchsorted(band.x, at, side="right") - 1
+    place[place < 0] = 0
+    known = (np.arange(len(at)) >= first) & (np.arange(len(at)) <= last)
+    return _series(strategy, *(np.where(known, edge[place], np.nan) for edge in (band.median, band.lower, band.upper)))
 
-    def values(edge: Floats) -> list[float | None]:
-        return [*[None] * first, *shorten(edge[place]), *[None] * (len(at) - first - len(place))]
 
-    return Series(strategy, values(band.median), values(band.lower), values(band.upper))
+def _at(strategy: str, band: Band, at: Floats) -> Series:
+    """Return the values of ``band`` at those of ``at`` that are places of it."""
+    place = np.minimum(np.searchsorted(band.x, at), len(band.x) - 1)
+    known = band.x[place] == at
+    return _series(strategy, *(np.where(known, edge[place], np.nan) for edge in (band.median, band.lower, band.upper)))
 
 
 def _steps(bands: Iterable[Band], last: float) -> Floats:
-    """Where bands change, up to ``last``: all places or, if these are many, those where most happens."""
+    """Return where bands change, up to ``last``: all places or, if these are many, those where most changes."""
     steps, ends = [], []
     for band in bands:
         edges = np.stack((band.lower, band.median, band.upper))
@@ -223,7 +223,7 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
 
 
 def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """None where there is no random search to compare with, or nothing to gain on it."""
+    """Return None if there is no random search to compare with, or nothing to gain on it."""
     scored = [row for row in item.strategies if row.score_trials]
     if not scored:
         return None
@@ -249,23 +249,15 @@ def _lowest(series: Sequence[Series]) -> list[float]:
 
 
 def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
-    """The mean of ``scores``, shape (runs, trials); None where it is not defined, or has ended. It has an interval
-    where there is one.
-    """
+    """Return the mean of ``scores``, shape (runs, trials), with its interval, where it is defined."""
     here = np.array([trial - 1 for trial in at if trial <= scores.shape[1]], dtype=np.int64)
     edges = np.full((3, len(at)), np.nan)
     edges[:, : len(here)] = mean_intervals(scores[:, here])
     edges[:, ~np.isfinite(edges[0])] = np.nan
-    y, lower, upper = (
-        [None if math.isnan(value) else short(value) for value in edge.tolist()]
-        for edge in (edges[0], edges[1], np.minimum(edges[2], 1.0))
-    )
-    none = all(end is None for end in lower)
-    return Series(strategy, y, None if none else lower, None if none else upper)
+    return _series(strategy, edges[0], edges[1], np.minimum(edges[2], 1.0))
 
 
 def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """None while nothing has succeeded."""
     if item.best is None:
         return None
     targets = runs.targets
@@ -291,17 +283,17 @@ def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
 
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """None where no strategy has a cost model whose predictions were scored."""
+    """Return None if no strategy has a cost model whose predictions were scored."""
     rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
     views = []
     for metric in METRICS:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
         if not bands:
             continue
-        at = sorted({x for band in bands.values() for x in band.x.tolist()})
-        at = at if len(at) <= POINTS else [at[p - 1] for p in places(len(at), POINTS)]
+        at = np.unique(np.concatenate([band.x for band in bands.values()]))
+        at = at[[place - 1 for place in places(len(at), POINTS)]]
         views.append(View(
-            key=metric.field, name=metric.name, label="trials", x=at, quantity=metric.name,
+            key=metric.field, name=metric.name, label="trials", x=at.tolist(), quantity=metric.name,
             series=[_at(name, band, at) for name, band in bands.items()],
             levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [], top=metric.top,
         ))  # fmt: skip
@@ -316,21 +308,8 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     )  # fmt: skip
 
 
-def _at(strategy: str, band: Band, at: Sequence[float]) -> Series:
-    place = {x: i for i, x in enumerate(band.x.tolist())}
-
-    def values(edge: Floats) -> list[float | None]:
-        return [short(edge[place[x]]) if x in place else None for x in at]
-
-    return Series(strategy, values(band.median), values(band.lower), values(band.upper))
-
-
 def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
-    """By metric, quartiles over the seeds at the trial that ended each batch, from 1.
-
-    For each batch, the seeds count in which the metric is defined. A metric that is defined in no batch is left out, so
-    that a strategy without a cost model has no metric.
-    """
+    """Return, for each metric that is defined, quartiles over seeds at the trial that ended each batch, from 1."""
     ends = np.concatenate([run.log.rounds for run in runs]) + 1.0
     qualities = np.concatenate([run.log.qualities for run in runs])
     bands = {}
@@ -343,7 +322,7 @@ def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
 
 
 def overall_figures(overall: Overall, workloads: Sequence[WorkloadSummary]) -> list[Figure]:
-    """Performance profile and run-score distribution of the strategies that ran on every workload."""
+    """Return performance profile and run-score distribution of the strategies that ran on every workload."""
     names = [row.strategy for row in overall.strategies]
     rows = [item.by_strategy for item in workloads]
     return [_performance_profile(names, rows), _run_scores(names, rows)]
@@ -352,15 +331,12 @@ def overall_figures(overall: Overall, workloads: Sequence[WorkloadSummary]) -> l
 def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
     views = []
     for key, measure in ((BY_TRIALS, TRIALS), (BY_SECONDS, SECONDS)):
-        times = _times(names, rows, measure)
-        quickest = times.min(axis=1, keepdims=True)
-        ratios = np.divide(times, quickest, out=np.ones_like(times), where=np.isfinite(times) & (quickest > 0))
-        at = np.geomspace(1, max(2.0, float(ratios.max())), POINTS)
-        parts = performance_profile(times, at)
+        ratios = performance_ratios(_times(names, rows, measure))
+        at = np.geomspace(1, max(2.0, float(ratios[np.isfinite(ratios)].max(initial=1.0))), POINTS)
         views.append(View(
             key=key, name=key, label=f"times the {key} of the quickest", x=shorten(at), top=1.0,
             quantity="part of all (workload, seed) pairs",
-            series=[Series(name, shorten(part)) for name, part in zip(names, parts, strict=True)],
+            series=[Series(name, shorten(ecdf(own, at))) for name, own in zip(names, ratios.T, strict=True)],
         ))  # fmt: skip
     return Figure(
         key="profile", title="Performance profile", views=views,
@@ -372,7 +348,7 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
 
 
 def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], measure: str) -> Floats:
-    """What ``measure`` took, infinity where the target was not reached: shape (problems, strategies).
+    """Return what ``measure`` took, infinite if the target was not reached: shape (problems, strategies).
 
     A problem is a workload with a seed that all strategies have there.
     """
@@ -381,7 +357,7 @@ def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], 
         reached = {name: row[name].by_seed(measure) for name in names}
         common = set.intersection(*(set(by_seed) for by_seed in reached.values()))
         times += [[reached[name][seed] for name in names] for seed in sorted(common)]
-    return np.array(times)
+    return np.array(times).reshape(-1, len(names))
 
 
 def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
@@ -398,55 +374,35 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
         key="runs", title="Distribution of runs", views=[view], ends=False,
         brief="how many of all runs have a larger area under the curve",
         says="The part of all runs of all workloads whose area under the convergence curve is above a value. A line "
-        "that lies above another everywhere is better whatever one asks of it.",
+        "that is above another everywhere is better by any criterion.",
     )  # fmt: skip
 
 
-class Bar(msgspec.Struct, frozen=True):
-    """The bar of one strategy: a value for each part. total: the whole that the values are parts of."""
+class Bar(NamedTuple):
+    """The bar of one strategy: a value for each part, and the total that they are parts of."""
 
     strategy: str
     values: Sequence[float]
     total: float
 
 
-class Bars(msgspec.Struct, frozen=True):
+class Bars(NamedTuple):
     """A bar for each strategy of a workload, in the order of its summary."""
 
     parts: Sequence[str]
     rows: Sequence[Bar]
 
 
-@dataclass(frozen=True)
-class Charts:
-    """The charts of a report, by workload.
-
-    figures: line charts; under "" those over all workloads, where there are any. strategies: the order that gives each
-    strategy its colour.
-    """
-
-    strategies: Sequence[str]
-    figures: Mapping[str, Sequence[Figure]]
-    time: Mapping[str, Bars]
-    failures: Mapping[str, Bars]
-
-
-def all_charts(summary: Summary, comparison: ComparedRuns) -> Charts:
-    """The charts of ``summary``, which is that of ``comparison``."""
-    items = {item.workload: item for item in summary.workloads}
-    figures = {workload: workload_figures(item, comparison[workload]) for workload, item in items.items()}
+def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Figure]]:
+    """Return the line charts of each workload, and under "" those over all workloads, if there are any."""
+    figures = {item.workload: workload_figures(item, comparison[item.workload]) for item in summary.workloads}
     if summary.overall:
         figures[""] = overall_figures(summary.overall, summary.workloads)
-    return Charts(
-        strategies=strategy_order(comparison),
-        figures=figures,
-        time={workload: time_bars(item) for workload, item in items.items()},
-        failures={workload: failure_bars(item) for workload, item in items.items()},
-    )
+    return figures
 
 
 def time_bars(item: WorkloadSummary) -> Bars:
-    """Where the seconds of each strategy went, on average over seeds; the total is their sum."""
+    """Return where the seconds of each strategy went, on average over seeds."""
     rows = []
     for row in item.strategies:
         runs = len(row.trials_by_seed)
@@ -456,7 +412,7 @@ def time_bars(item: WorkloadSummary) -> Bars:
 
 
 def failure_bars(item: WorkloadSummary) -> Bars:
-    """The failed trials of each strategy by kind, for the kinds that there are; the total is the number of trials."""
+    """Return the failed trials of each strategy by kind, with its number of trials as the total."""
     kinds = [kind for kind in FAILURES if any(row.failures[kind] for row in item.strategies)]
     rows = [
         Bar(row.strategy, [row.failures[kind] for kind in kinds], sum(row.trials_by_seed)) for row in item.strategies

@@ -1,4 +1,4 @@
-"""A report as one HTML page. It needs no network and no other file, and takes nothing that a log holds for markup."""
+"""A report as one HTML page, which needs no network and no other file, and never treats text from a log as markup."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from ...errors import encodable
 from ...log.format import Header
 from ...log.plan import kept_studies
 from ...plugins import Plugin
-from ..charts.figures import Bars, Charts, Figure, Series, View, eventful, short
-from ..charts.style import COLOURS
+from ..charts.figures import COLOURS, Bar, Bars, Figure, Series, View, eventful, failure_bars, short, time_bars
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
-from ..model import Contrast, Overall, Program, Summary
-from ..runs import ComparedRuns, LoggedRun, WorkloadRuns
-from ..stats.comparison_matrix import MatrixCell
+from ..model import Overall, Program, Summary
+from ..runs import ComparedRuns, LoggedRun, WorkloadRuns, strategy_order
 from ..stats.intervals import Interval
+from ..stats.ranks import MatrixCell
 from ..words import listed, number_text, p_text
 
-_COLUMNS = 10
-"""About how many columns of numbers the table of a figure has."""
-
-TRACED = "convergence"
-"""The figure that shows each seed, too."""
-PARTS = 10_000
-"""A trace has its throughputs in this part of the best known."""
+_COLUMNS = 10  # approximate number of columns of numbers in the table of a figure
+TRACED = "convergence"  # the figure that can also show each seed
+PARTS = 10_000  # throughputs of a trace are integers in this part of the best known
 
 
 def page(
     summary: Summary,
     comparison: ComparedRuns,
-    charts: Charts,
+    figures: Mapping[str, Sequence[Figure]],
     programs: Sequence[Program],
     out: Path,
 ) -> str:
-    """The page of ``summary``, which is that of ``comparison``. Equal arguments give equal pages.
+    """Return the page of a summary; equal arguments give equal pages.
 
-    out: the directory that it is for: links to logs start there.
+    Args:
+        summary: Of ``comparison``.
+        comparison: The runs.
+        figures: The line charts by workload, see :func:`~searchlab.analysis.charts.figures.all_figures`.
+        programs: The best programs.
+        out: The directory that the page is for: links to logs start there.
     """
     assets = files(__package__) / "assets"
     style = (assets / "report.css").read_text("utf-8")
     script = "\n".join((assets / name).read_text("utf-8") for name in ("draw.js", "chart.js", "report.js"))
-    figures, names, overall = charts.figures, charts.strategies, summary.overall
+    names, overall = strategy_order(comparison), summary.overall
     measures = StrategySummary.compared_by()
     runs = [run for item in comparison.values() for run in item.runs]
     numbers = {name: number for number, name in enumerate(names)}
@@ -85,15 +85,16 @@ def page(
                 "figures": figures[item.workload],
                 "tables": {figure.key: figure_tables(figure) for figure in figures[item.workload]},
                 "programs": [one for one in programs if one.workload == item.workload],
-                "pairs": {measure: pair_matrix(item.strategies, item.contrasts, measure) for measure in measures},
+                "pairs": {measure: item.pairs(measure) for measure in measures},
                 "ranking": table(item.strategies, Shown.PAGE, **item.words(summary.target)),
                 "interval_notes": interval_notes(item.strategies),
                 "pair_notes": {
                     measure: sorted({c.note for c in item.contrasts if c.measure == measure and c.note})
                     for measure in measures
                 },
-                "failures": failure_rows(charts.failures[item.workload]),
-                "spent": time_rows(charts.time[item.workload]),
+                "failures": bar_rows(failure_bars(item), shares=True),
+                "kinds": failure_bars(item).parts,
+                "spent": bar_rows(time_bars(item)),
                 "facts": facts(comparison[item.workload].runs),
                 "logs": log_links(comparison[item.workload].runs, out),
             }
@@ -116,7 +117,7 @@ def page(
 
 
 def _by_rank(summary: Summary) -> Table:
-    """The measures over all workloads, the best average rank first."""
+    """Return the measures over all workloads, the best average rank first."""
     if summary.overall is None:
         return Table([], [])
     by_strategy = {row.strategy: row for row in summary.overall.strategies}
@@ -129,13 +130,13 @@ def _digest(text: str) -> str:
 
 
 def embedded(data: Any) -> str:
-    """``data`` as JSON that may stand in a script element: nothing in it can end that, or open a comment there."""
+    """Return ``data`` as JSON for a script element: nothing in it can end the element or open a comment."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def figure_tables(figure: Figure) -> list[dict[str, Any]]:
-    """A table for each view of a figure, its lines where most happens: the figure in words and numbers."""
+    """Return a table for each view of a figure, with its lines where most changes."""
     tables = []
     for view in figure.views:
         places = eventful(_changes(view), _COLUMNS)
@@ -155,7 +156,7 @@ def figure_tables(figure: Figure) -> list[dict[str, Any]]:
 
 
 def _changes(view: View) -> Ints:
-    """How many lines have another value at each place of ``view.x`` than at the one before."""
+    """Count the lines that change at each place of ``view.x``."""
     changes = np.zeros(len(view.x), dtype=np.int64)
     for series in view.series:
         y = np.array(series.y, dtype=np.float64)  # NaN where there is none
@@ -163,45 +164,16 @@ def _changes(view: View) -> Ints:
     return changes
 
 
-def pair_matrix(
-    rows: Sequence[StrategySummary], contrasts: Sequence[Contrast], measure: str
-) -> list[tuple[str, list[dict[str, Any] | None]]]:
-    """For each strategy against each other: how probably a run of it is better, with the interval, and the adjusted p.
-
-    The ends of the interval are None where there is none, and p where there is no test. The entry of a strategy against
-    itself is None.
-    """
-    about = {(c.first, c.second): c for c in contrasts if c.measure == measure}
-    matrix = []
-    for one in rows:
-        cells: list[dict[str, Any] | None] = []
-        for other in rows:
-            if one is other:
-                cells.append(None)
-                continue
-            c = about.get((one.strategy, other.strategy)) or about[other.strategy, one.strategy]
-            chance, lower, upper = c.improvement, c.lower, c.upper
-            if c.first != one.strategy:
-                chance = 1 - chance
-                lower, upper = (None if end is None else 1 - end for end in (upper, lower))
-            ahead, behind = c.ahead(one.strategy, other.strategy), c.ahead(other.strategy, one.strategy)
-            word = "better" if ahead else "worse" if behind else ""
-            cells.append({"chance": chance, "lower": lower, "upper": upper, "p": c.adjusted, "word": word})
-        matrix.append((one.strategy, cells))
-    return matrix
-
-
 def interval_notes(rows: Sequence[Row]) -> list[str]:
-    """Why estimates of ``rows`` have no interval, each sentence once."""
+    """Return why estimates of ``rows`` have no interval, each sentence once."""
     estimates = [value for row in rows for value in row.values.values() if isinstance(value, Interval)]
     return sorted({estimate.note for estimate in estimates if estimate.note})
 
 
 def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
-    """Rows of the multiple comparison matrix: for each strategy a cell against each, and the class of its colour.
+    """Return the multiple comparison matrix by row: a cell for each column, None for itself, and its colour class.
 
-    The colour is that of the mean difference, in steps of a quarter of the largest one. The cell of a strategy against
-    itself is None.
+    The colour is that of the mean difference, in steps of a quarter of the largest.
     """
     cells = {(cell.row, cell.column): cell for cell in overall.matrix} if overall else {}
     names = list(dict.fromkeys(row for row, _ in cells))
@@ -214,34 +186,14 @@ def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCel
     return [(row, [(cell, colour(cell)) for column in names for cell in [cells.get((row, column))]]) for row in names]
 
 
-def failure_rows(bars: Bars) -> dict[str, Any]:
-    """The kinds of failure that there are; and for each strategy its trials, failures by kind, their share, and bar."""
-    shares = [sum(bar.values) / bar.total for bar in bars.rows]
-    widest = max(shares, default=0.0)
-    rows = [
-        {
-            "strategy": bar.strategy, "total": bar.total, "counts": bar.values, "share": share,
-            "bar": _pieces(bars.parts, bar.values, bar.total * widest),
-        }
-        for bar, share in zip(bars.rows, shares, strict=True)
-    ]  # fmt: skip
-    return {"kinds": bars.parts, "rows": rows}
-
-
-def time_rows(bars: Bars) -> list[dict[str, Any]]:
-    """For each strategy where its seconds went, on average over seeds."""
-    longest = max((bar.total for bar in bars.rows), default=0.0)
-    return [
-        {
-            "strategy": bar.strategy, "total": bar.total, "parts": bar.values,
-            "bar": _pieces(bars.parts, bar.values, longest),
-        }
-        for bar in bars.rows
-    ]  # fmt: skip
+def bar_rows(bars: Bars, *, shares: bool = False) -> list[tuple[Bar, list[dict[str, Any]]]]:
+    """Return each bar with its pieces, which are parts of the longest total, or of the longest share of a total."""
+    longest = max((sum(bar.values) / bar.total if shares else bar.total for bar in bars.rows), default=0.0)
+    return [(bar, _pieces(bars.parts, bar.values, bar.total * longest if shares else longest)) for bar in bars.rows]
 
 
 def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list[dict[str, Any]]:
-    """The pieces of a bar, in percent of its full length, from the left."""
+    """Return the pieces of a bar from the left, in percent of its full length."""
     pieces, left = [], 0.0
     for place, (name, value) in enumerate(zip(names, values, strict=True)):
         width = 100 * value / whole if whole else 0.0
@@ -254,9 +206,9 @@ def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list
 def page_data(
     names: Sequence[str], figures: Mapping[str, Sequence[Figure]], comparison: ComparedRuns
 ) -> dict[str, Any]:
-    """What the script needs, as plain values. names: of the strategies; a line has its place among them.
+    """Return what the script needs, as plain values; a line refers to its strategy by its place among ``names``.
 
-    figures: by workload. Those of the workload with number n are under "n-" and their key.
+    Figure keys begin with the number of their workload.
     """
     place = {name: number for number, name in enumerate(names)}
     return {
@@ -268,7 +220,7 @@ def page_data(
                 "step": figure.step,
                 "digits": figure.digits,
                 "ends": figure.ends,
-                "best": _best(comparison[workload]) if figure.key == TRACED else None,
+                "best": short(comparison[workload].best_gflops) or None if figure.key == TRACED else None,
                 "traces": _traces(comparison[workload], place) if figure.key == TRACED else [],
                 "views": {view.key: _view(view, place, step=figure.step) for view in figure.views},
             }
@@ -288,8 +240,9 @@ def _view(view: View, place: Mapping[str, int], *, step: bool) -> dict[str, Any]
 
 
 def _line(series: Series, *, step: bool) -> list[list[Any] | None]:
-    """Places, and at each the value and the ends of the band: every place with a value; of a step line only the first,
-    the last, and those at which a value changes, each less the one before.
+    """Return places, each relative to the one before, and at each the value and the ends of the band.
+
+    These are all places with a value; of a step line, only the first, the last, and those at which a value changes.
     """
     edges = [edge for edge in (series.y, series.lower, series.upper) if edge is not None]
     points = list(zip(*edges, strict=True))
@@ -300,16 +253,12 @@ def _line(series: Series, *, step: bool) -> list[list[Any] | None]:
 
 
 def _numbers(values: Sequence[float | None]) -> list[float | None]:
-    """Whole numbers without a point."""
+    """Return integral numbers as integers, which are shorter."""
     return [int(value) if value is not None and float(value).is_integer() else value for value in values]
 
 
-def _best(item: WorkloadRuns) -> float | None:
-    return short(item.best.gflops) if item.best else None
-
-
 def _traces(item: WorkloadRuns, place: Mapping[str, int]) -> list[Any]:
-    """For each strategy its place, and for each of its runs what :func:`_trace` gives; none while nothing is known."""
+    """Return for each strategy its place, and the trace of each of its runs; nothing while nothing is known."""
     if item.best is None:
         return []
     best = item.best.gflops
@@ -317,8 +266,8 @@ def _traces(item: WorkloadRuns, place: Mapping[str, int]) -> list[Any]:
 
 
 def _trace(run: LoggedRun, best: float) -> list[Any]:
-    """The trials at which the run found something faster, and its last trial, each less the one before; the throughput
-    then in ``PARTS`` of ``best``; and the seconds then.
+    """Return the trials at which the run found something faster, and its last trial, each relative to the one before;
+    the throughputs then, in PARTS of ``best``; and the seconds then.
     """
     curve = run.curve
     at = [*np.flatnonzero(curve[1:] > curve[:-1]).tolist(), len(curve) - 2]  # one less than each
@@ -331,7 +280,7 @@ def _trace(run: LoggedRun, best: float) -> list[Any]:
 
 
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
-    """A row for each strategy as it was run; several where it was run in several ways, with the workloads of each."""
+    """Return a row for each way in which a strategy was run, with its workloads if there are several ways."""
     ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
@@ -361,7 +310,7 @@ def _way(header: Header) -> tuple[str, str, str, str, str]:
 
 
 def plugin_text(plugin: Plugin) -> str:
-    """The name of a plug-in, and the options that it was given."""
+    """Return the name of a plug-in, and the options that it was given."""
     return f"{plugin.name}: {_pairs(plugin.options)}" if plugin.options else plugin.name
 
 
@@ -370,7 +319,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
-    """Numbers in ascending order, those that follow each other as a range: "0 to 4, 7, 42"."""
+    """Return sorted numbers, consecutive ones as a range: "0 to 4, 7, 42"."""
     ordered = sorted(set(numbers))
     ranges = [[one for _, one in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
     texts = [f"{own[0]} to {own[-1]}" if len(own) > 2 else ", ".join(map(str, own)) for own in ranges]
@@ -378,7 +327,7 @@ def number_ranges(numbers: Iterable[int]) -> str:
 
 
 def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
-    """What the runs of a workload were made with: names and texts. Where logs differ, all that they say."""
+    """Return how the runs of a workload were measured: names and texts, with all variants if logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
     said = {
@@ -406,7 +355,7 @@ def _device(target: Mapping[str, Any]) -> str:
 
 
 def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
-    """By strategy of a workload its logs: seed, name, and the link from a page in ``out``, "" if it is no file."""
+    """Return the logs of each strategy: seed, name, and the link from a page in ``out``, "" if it is no file."""
     folders: dict[str, str] = {}
 
     def link(path: Path) -> str:

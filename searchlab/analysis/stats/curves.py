@@ -1,6 +1,7 @@
-"""Convergence of one run, and of a strategy over its seeds: pure functions over arrays.
+"""Convergence curves, targets and distributions: functions over arrays.
 
-A *curve* is the best throughput in GFLOPS after each trial, a non-decreasing array of shape (trials,).
+A *curve* is the best throughput in GFLOPS after each trial, a non-decreasing array of shape (trials,). A *hit* is the
+number of trials, or seconds, that a run took to reach a target; infinity if the run ended before.
 """
 
 from __future__ import annotations
@@ -13,54 +14,37 @@ import numpy as np
 
 from ...arrays import Floats
 
-
-def best_so_far(costs: Floats) -> Floats:
-    """Lowest cost in seconds up to and with each trial; infinity while every trial has failed."""
-    return np.minimum.accumulate(np.asarray(costs, dtype=np.float64))
+FINEST, COARSEST = 0.01, 10.0
+"""Precisions that anytime performance distinguishes; a precision is latency / lowest known latency - 1. 1 % is about
+the noise of a measurement, and nearly any program that works takes at most eleven times the lowest latency."""
 
 
 def gflops(costs: Floats, flops: int) -> Floats:
-    """Throughput in GFLOPS of ``flops`` floating-point operations done in ``costs`` seconds; 0 where that is inf."""
+    """Return the throughput in GFLOPS for ``costs`` in seconds; 0 where the cost is infinite."""
     return flops / np.asarray(costs, dtype=np.float64) / 1e9
 
 
-def trials_to_target(curves: Floats, target: float) -> Floats:
-    """The number of trials that it took to reach ``target`` GFLOPS, from 1; infinity if the run ended before that.
+def area_under_curve(curves: Floats, reference: float) -> Floats:
+    """Return the mean over trials of the best throughput so far, as a part of ``reference`` GFLOPS, in [0, 1].
 
-    curves: of one run or more, shape (..., trials). Gives the shape (...).
+    This is the area *over* the convergence curve (AOCC) of minimisation, turned over because throughput is maximised,
+    on a linear scale from 0 to the best known (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using the empirical attainment
+    function for analyzing single-objective black-box optimization algorithms", IEEE Transactions on Evolutionary
+    Computation, 2024). Throughput above ``reference`` is the luck of a measurement, and counts as ``reference``.
 
-    The fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a
-    black-box setting", Optimization Methods and Software 36(1), 2021). A curve that is still 0 has found
-    nothing: it reaches no target, not even 0.
+    Args:
+        curves: Shape (..., trials).
+        reference: The best known throughput. The area is 0 if this is 0.
     """
-    reached = (curves >= target) & (curves > 0)
-    hits: Floats = np.where(reached, np.arange(1.0, reached.shape[-1] + 1), math.inf).min(axis=-1, initial=math.inf)
-    return hits
-
-
-def area_under_curve(curves: Floats, reference: float, horizon: int) -> Floats:
-    """Mean over the first ``horizon`` trials of the best throughput so far, as a part of ``reference`` GFLOPS.
-
-    In [0, 1]: 1 is a run whose first trial was as good as ``reference``; what is better, by the luck of a measurement,
-    counts as that. A run
-    that ended sooner keeps what it found, so its last value is held up to ``horizon``. The area is 0 for an empty run,
-    and where no throughput above 0 is known.
-
-    This is the area *over* the convergence curve (AOCC) of minimisation, turned over since throughput is
-    maximised, on a linear scale between 0 and the best known (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using
-    the empirical attainment function for analyzing single-objective black-box optimization algorithms", IEEE
-    Transactions on Evolutionary Computation, 2024).
-    """
-    if curves.shape[-1] == 0 or reference <= 0 or horizon <= 0:
+    if reference <= 0:
         return np.zeros(curves.shape[:-1])
-    within = np.minimum(curves[..., :horizon] / reference, 1.0)
-    area: Floats = (within.sum(axis=-1) + (horizon - within.shape[-1]) * within[..., -1]) / horizon
+    area: Floats = np.minimum(curves / reference, 1.0).mean(axis=-1)
     return area
 
 
 @dataclass(frozen=True)
 class Band:
-    """Median and quartiles over seeds at each ``x`` (trials from 1, or seconds), in GFLOPS: arrays of one shape."""
+    """Median and quartiles over seeds at each ``x`` (trials from 1, or seconds): arrays of one shape."""
 
     x: Floats
     lower: Floats
@@ -68,51 +52,156 @@ class Band:
     upper: Floats
 
 
-_NOTHING = Band(*(np.empty(0),) * 4)
-
-
 def quartiles(values: Floats) -> Floats:
-    """First quartile, median and third quartile along the first axis, linearly interpolated (numpy's default)."""
+    """Return first quartile, median and third quartile along the first axis."""
     return np.quantile(values, (0.25, 0.5, 0.75), axis=0)
 
 
 def band_at(places: Floats, values: Floats) -> Band:
-    """The ``values`` at each of ``places``, which may come in any order and number: both of shape (n,), n > 0."""
+    """Return the band of ``values`` at the distinct ``places``, which may repeat: both of shape (n,), n > 0."""
     order = np.argsort(places, kind="stable")
     x, first, counts = np.unique(places[order], return_index=True, return_counts=True)
     edges = np.empty((3, len(x)))
-    for count in set(counts.tolist()):  # as many values at each place: all of these at once
+    for count in set(counts.tolist()):  # all places with this number of values at once
         of_count = counts == count
         edges[:, of_count] = quartiles(values[order][first[of_count] + np.arange(count)[:, np.newaxis]])
     return Band(x, *edges)
 
 
-def band_over_trials(curves: Sequence[Floats] | Floats) -> Band:
-    """The curves of a strategy's seeds against trials, as far as every one of them goes: its fixed-budget view."""
-    trials = min((len(curve) for curve in curves), default=0)
-    if trials == 0:
-        return _NOTHING
-    x = np.arange(1, trials + 1, dtype=np.float64)
-    return Band(x, *quartiles(np.stack([curve[:trials] for curve in curves])))
+def band_over_trials(curves: Floats) -> Band:
+    """Return the band of ``curves``, shape (runs, trials), against trials: the fixed-budget view."""
+    return Band(np.arange(1.0, curves.shape[1] + 1), *quartiles(curves))
 
 
-def band_over_seconds(curves: Sequence[Floats] | Floats, elapsed: Sequence[Floats] | Floats) -> Band:
-    """The trials of :func:`band_over_trials` against seconds charged: a step at the end of every trial of any seed.
+def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
+    """Return the band against seconds, with a step at the end of every trial of any run.
 
-    A seed whose first trial has not ended stands at 0 GFLOPS. A seed that ends its trials sooner than the others keeps
-    what it found.
+    A run is at 0 before its first trial ends, and keeps its best after its last.
+
+    Args:
+        curves: Shape (runs, trials).
+        elapsed: Seconds charged up to the end of each trial, of the same shape.
     """
-    trials = min((len(curve) for curve in curves), default=0)
-    if trials == 0:
-        return _NOTHING
-    x = np.unique(np.concatenate([seconds[:trials] for seconds in elapsed]))
-    steps = [np.concatenate(([0.0], curve[:trials])) for curve in curves]
-    # Nothing changes between the trials that found something faster, which are few.
-    rises = [seconds[:trials][np.diff(step) != 0] for step, seconds in zip(steps, elapsed, strict=True)]
-    changes = np.unique(np.concatenate([x[:1], *rises]))
+    x = np.unique(elapsed)
+    steps = np.column_stack((np.zeros(len(curves)), curves))
+    # The band changes only at trials that found something faster, and these are few.
+    changes = np.unique(np.append(elapsed[np.diff(steps) != 0], x[0]))
     values = [
-        step[np.searchsorted(seconds[:trials], changes, side="right")]
-        for step, seconds in zip(steps, elapsed, strict=True)
+        step[np.searchsorted(seconds, changes, side="right")] for step, seconds in zip(steps, elapsed, strict=True)
     ]
-    edges = quartiles(np.stack(values))
-    return Band(x, *edges[:, np.searchsorted(changes, x, side="right") - 1])
+    return Band(x, *quartiles(np.stack(values))[:, np.searchsorted(changes, x, side="right") - 1])
+
+
+def hitting_times(curves: Floats, targets: Floats) -> Floats:
+    """Return the trials from 1 that each run took to reach each target: shape (runs, targets).
+
+    The fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a black-box
+    setting", Optimization Methods and Software 36(1), 2021).
+
+    Args:
+        curves: Shape (runs, trials).
+        targets: GFLOPS above 0.
+    """
+    hits = np.array([np.searchsorted(curve, targets) + 1.0 for curve in curves]).reshape(len(curves), len(targets))
+    hits[hits > curves.shape[1]] = math.inf
+    return hits
+
+
+def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
+    """Return the seconds at which runs reached targets: the shape of ``hits``.
+
+    Args:
+        hits: In trials, shape (runs, targets).
+        elapsed: Seconds charged up to the end of each trial, shape (runs, trials).
+    """
+    place = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
+    padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
+    seconds: Floats = np.take_along_axis(padded, place, axis=1)
+    return seconds
+
+
+def expected_running_time(hits: Floats, spent: Floats) -> float:
+    """Return ERT: what all runs spent until they hit the target or ended, over the number that hit it.
+
+    It estimates the time of a strategy that restarts with a new seed whenever a run ends without a hit (Hansen, Auger,
+    Finck and Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828). Infinite if no run hit.
+
+    Args:
+        hits: Shape (runs,).
+        spent: The length of each run, in the unit of ``hits``.
+    """
+    reached = np.isfinite(hits)
+    return float(np.where(reached, hits, spent).sum() / reached.sum()) if reached.any() else math.inf
+
+
+def penalised_average(hits: Floats, budget: float) -> float:
+    """Return PAR-10: the mean hit, where a run without one counts as ten times ``budget``.
+
+    ``budget`` is the same for all strategies; otherwise those whose runs end sooner would be penalised less (Hutter,
+    Hoos, Leyton-Brown and Stuetzle, "ParamILS: an automatic algorithm configuration framework", JAIR 36, 2009).
+    """
+    return float(np.where(np.isfinite(hits), hits, 10 * budget).mean())
+
+
+def precision_targets(best: float, number: int = 51) -> Floats:
+    """Return the targets of an ECDF in GFLOPS, ascending: equal steps of log-precision from COARSEST to FINEST.
+
+    COCO also uses 51 targets, between precisions that suit analytic functions.
+    """
+    return best / (1 + np.geomspace(COARSEST, FINEST, number))
+
+
+def ecdf(values: Floats, at: Floats) -> Floats:
+    """Return the part of ``values``, of any shape, that are at most each of ``at``.
+
+    Of hits this is a runtime profile, also called data profile (More and Wild, "Benchmarking derivative-free
+    optimization algorithms", SIAM Journal on Optimization 20(1), 2009).
+    """
+    return np.searchsorted(np.sort(values, axis=None), at, side="right") / max(1, values.size)
+
+
+def ecdf_area(hits: Floats, horizon: int) -> float:
+    """Return the mean of the ECDF of ``hits`` over 1 ... ``horizon`` trials; 1 if all targets are hit at once.
+
+    With ever denser targets it becomes :func:`anytime` (Lopez-Ibanez et al., 2024).
+    """
+    return float((np.maximum(horizon + 1 - hits, 0.0) / horizon).mean()) if hits.size else 0.0
+
+
+def anytime(so_far: Floats, best: float) -> Floats:
+    """Return AOCC: the area over the convergence curve on a logarithmic scale of precision, in [0, 1].
+
+    The logarithm of the precision so_far / best - 1, clipped to [FINEST, COARSEST], is scaled to [0, 1]; the area is 1
+    less its mean (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute).
+
+    Args:
+        so_far: Lowest latency up to each trial, shape (..., trials).
+        best: The lowest known latency.
+    """
+    precision = np.clip(so_far / best - 1, FINEST, COARSEST)
+    area: Floats = 1 - (np.log(precision / FINEST) / math.log(COARSEST / FINEST)).mean(axis=-1)
+    return area
+
+
+def run_score_profile(scores: Sequence[Floats], at: Floats) -> Floats:
+    """Return the part of all runs of all workloads that score above each of ``at``.
+
+    The run-score distribution of Agarwal et al., 2021 (see :func:`~.intervals.interquartile_mean`).
+    """
+    return 1 - ecdf(np.concatenate(scores), at)
+
+
+def performance_ratios(times: Floats) -> Floats:
+    """Return what each strategy took on each problem over what the quickest took; infinity where unsolved.
+
+    The ECDF of a column is the performance profile of a strategy (Dolan and More, "Benchmarking optimization software
+    with performance profiles", Mathematical Programming 91, 2002). Where the quickest took no time, the ratio is 1 for
+    all that took none, and infinite for the others.
+
+    Args:
+        times: Trials or seconds, infinity where unsolved, shape (problems, strategies).
+    """
+    quickest = times.min(axis=1, keepdims=True)
+    ratios = np.where(np.isfinite(times) & (times == quickest), 1.0, np.inf)
+    np.divide(times, quickest, out=ratios, where=np.isfinite(times) & (quickest > 0))
+    return ratios

@@ -1,4 +1,4 @@
-"""Random search, exactly, and the score of a strategy against it: pure functions over arrays of latencies."""
+"""Random search, exactly, and the score of a strategy against it: functions over arrays of latencies."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ import numpy as np
 from ...arrays import Floats
 
 PART = 0.96
-"""How far from its median to the optimum random search has gone where a score ends, as in the published methodology."""
+"""The part of the way from its median to the optimum that random search goes until a score ends, as in the published
+methodology."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
 
 def expected_best(costs: Floats, trials: int, failed: float | None = None, weights: Floats | None = None) -> Floats:
-    """Expected lowest cost after 1, 2, ... ``trials`` random draws without replacement: shape (trials,).
-
-    costs: of every config of a space, shape (N,); or of N of its configs drawn at random, for which this is the
-    unbiased estimate (a U-statistic) of the same expectation over the whole space. After N draws it stays at the
-    lowest cost: a space is exhausted then, while of a sample no more can be said. weights: how often a draw gives each
-    config, shape (N,), where that differs: see :func:`expected_lowest`.
+    """Return the expected lowest cost after 1, 2, ... ``trials`` random draws without replacement: shape (trials,).
 
     With the costs in ascending order, E[min of t] = sum_i x_(i) C(N - i, t - 1) / C(N, t). Summed by parts that is
     x_(1) + sum_i (x_(i+1) - x_(i)) P(the i lowest are all missed), in which the probability
-    C(N - i, t) / C(N, t) = prod_{j < i} (N - t - j) / (N - j) is a product of numbers in [0, 1]: nothing cancels
-    and nothing overflows, whatever N. Takes O(N) for each trial.
+    C(N - i, t) / C(N, t) = prod_{j < i} (N - t - j) / (N - j) is a product of numbers in [0, 1]: nothing cancels or
+    overflows, whatever N. Takes O(N) for each trial. After N draws the curve stays at the lowest cost.
 
-    A run that has found nothing that works yet has no latency, so its place must be a convention: a draw that
-    failed (infinity) costs ``failed``, by default the highest finite cost of all. This keeps the curve defined from
-    the first trial on and never rising, and lets a failed trial count as the trial that it was. (Willemsen et al.,
-    cited at :func:`score_curve`, leave failed configs out of the distribution instead, so that their random search
-    never meets one.) All infinite where every cost is.
+    A failed draw counts as ``failed``, so that the curve is defined from the first trial and never rises. (Willemsen et
+    al., cited at :func:`score_curve`, leave failed configs out of the distribution, so their random search never meets
+    one.) All infinite if every cost is.
+
+    Args:
+        costs: Of every config of a space, shape (N,); or of N configs drawn at random, for which this is the unbiased
+            estimate (a U-statistic) of the expectation over the space. Infinite for a failure.
+        trials: The length of the curve.
+        failed: The cost of a failure; by default the highest finite cost.
+        weights: How often a draw gives each config, if that differs: see :func:`expected_lowest`.
     """
     finite = np.isfinite(costs)
     if not finite.any():
@@ -53,174 +54,26 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     return curve
 
 
-def expected_draws(configs: int, good: int) -> float:
-    """Expected number of random draws without replacement until the first of ``good`` among ``configs`` configs.
-
-    (N + 1) / (K + 1): the good ones part the N - K others into K + 1 stretches of equal expected length.
-    """
-    return (configs + 1) / (good + 1)
-
-
-def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
-    """The least number of such draws that meets one of ``good`` configs with at least this ``probability``.
-
-    All t draws miss with probability C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
-    """
-    missed, draws = 1.0, 0
-    while missed > 1 - probability:
-        missed *= max(configs - good - draws, 0) / (configs - draws)
-        draws += 1
-    return draws
-
-
-def weighted_median(values: Floats, weights: Floats) -> float:
-    """The value that half of the weight does not exceed, or the mean of two where exactly half lies below."""
-    order = np.argsort(values)
-    below = np.cumsum(weights[order]) / weights.sum()
-    at = int(np.searchsorted(below, 0.5 - 1e-12))
-    upper = min(at + (below[at] <= 0.5 + 1e-12), len(order) - 1)
-    return float((values[order[at]] + values[order[upper]]) / 2)
-
-
-def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
-    """How many trials random search takes to go ``part`` of the way from ``median`` to ``best``.
-
-    All of ``baseline``, which is :func:`expected_best`, if it does not get there. median: of the costs of random draws
-    that work. Beyond this point a score divides by the little that random search has left to gain (Willemsen et al.,
-    cited below, whose cutoff is the same, at the expected rank).
-    """
-    there = baseline <= best + (1 - part) * (median - best)
-    return int(np.argmax(there)) + 1 if there.any() else len(baseline)
-
-
-def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
-    """P_t = (R_t - S_t) / (R_t - best) of every trial: 0 as good as random search, 1 at the best from the start on.
-
-    so_far: S_t, lowest latency of a run up to trial t, or its logarithm, shape (..., trials). baseline: R_t, shape
-    (trials,). NaN where random search itself stands at ``best``, as there is nothing to gain on it. The score is linear
-    in S_t, so a mean over runs of scores is the score of the mean run.
-
-    Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation
-    Computer Systems 159, 2024 (doi 10.1016/j.future.2024.05.021), and its package autotuning_methodology. There R_t is
-    the cost at the expected rank of the best of t draws, rounded; here it is the expected cost itself.
-    """
-    to_gain = np.where(baseline > best, baseline - best, np.nan)
-    scores: Floats = (baseline - so_far) / to_gain
-    return scores
-
-
-def score(so_far: Floats, baseline: Floats, best: float) -> Floats:
-    """Mean of :func:`score_curve` over the trials at which there is something to gain: shape (...) without the last.
-
-    NaN where there is none.
-    """
-    return _mean_score(score_curve(so_far, baseline, best), baseline, best)
-
-
-def _mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
-    worth = baseline > best
-    if not worth.any():
-        return np.full(curves.shape[:-1], np.nan)
-    mean: Floats = curves[..., worth].mean(axis=-1)
-    return mean
-
-
-@dataclass(frozen=True)
-class Draws:
-    """What random draws without replacement find in a space, in log latency: natural logarithms of seconds.
-
-    expected: of the lowest latency after 1, 2, ... draws, shape (trials,). median: of the configs that work, as often
-    as they are drawn. slowest: of all; a draw that fails counts as this.
-    """
-
-    expected: Floats
-    median: float
-    slowest: float
-
-    @classmethod
-    def of(cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None) -> Self:
-        """costs: in seconds, of configs drawn at random without replacement, or of all; a failure is infinite.
-
-        One of them at least is finite: shape (N,). weights: as in :func:`expected_best`. slowest: the seconds of the
-        slowest config, if it is not among them. A sample says nothing of more trials than it has configs.
-        """
-        logs = np.log(costs)
-        works = np.isfinite(logs)
-        weights = np.ones(len(costs)) if weights is None else weights
-        worst = float(logs[works].max()) if slowest is None else math.log(slowest)
-        expected = expected_best(logs, min(trials, len(logs)), worst, weights)
-        return cls(expected, weighted_median(logs[works], weights[works]), worst)
-
-
-@dataclass(frozen=True)
-class RandomSearch:
-    """What random search in one space is worth; runs in that space are scored against it, in log latency.
-
-    So a run that fails for long is not worse without bound, as it would be in latency, whose tail is heavy.
-
-    baseline: R_t, the expected log of the lowest seconds, up to the last trial of a score: shape (last,). first: the
-    first trial of a score, from 1. best: log of the lowest seconds known in the space. slowest: the log that counts for
-    a run that has found nothing yet.
-    """
-
-    baseline: Floats
-    first: int
-    best: float
-    slowest: float
-
-    @classmethod
-    def of(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
-        """best: the lowest seconds known in the space. trials: the most that a score may go to.
-
-        start: so many trials at the start are the same for all, and left out. A score goes over as many trials after
-        these as random search takes for :data:`PART` of the way. If there are no others, the start counts.
-        """
-        baseline = draws.expected[:trials]
-        # What is left of the sums of an exhausted space is nothing to gain.
-        baseline = np.where(baseline - math.log(best) < 1e-9, math.log(best), baseline)
-        start = start if start < len(baseline) else 0
-        last = start + cutoff(draws.median, baseline, math.log(best))
-        return cls(baseline[:last], start + 1, math.log(best), draws.slowest)
-
-    @property
-    def last(self) -> int:
-        """The last trial of a score."""
-        return len(self.baseline)
-
-    def score_curves(self, so_far: Floats) -> Floats:
-        """:func:`score_curve` of runs up to the last trial of a score. so_far: lowest seconds, shape (runs, trials)."""
-        logs = np.minimum(np.log(so_far), self.slowest)
-        return score_curve(logs[:, : self.last], self.baseline, self.best)
-
-    def mean_scores(self, curves: Floats) -> Floats | None:
-        """The score of every run, shape (runs,), from its :meth:`score_curves`; None where there is nothing to gain."""
-        start = self.first - 1
-        scores = _mean_score(curves[:, start:], self.baseline[start:], self.best)
-        return scores if np.isfinite(scores).all() else None
-
-    def scores(self, so_far: Floats) -> Floats | None:
-        """The score of every run, shape (runs,). so_far: as :meth:`score_curves` takes it."""
-        return self.mean_scores(self.score_curves(so_far))
-
-
 def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
-    """Expected lowest value after 1, 2, ... ``trials`` draws without replacement: shape (trials,).
+    """Return :func:`expected_best` for draws that take a remaining config with probability proportional to its weight.
 
-    values: of every config, ascending, shape (N,). weights: how often a draw gives each config, above 0 and of any sum,
-    shape (N,). Each draw takes one of the configs that are left, by weight: successive sampling, as of a policy that
-    draws until it has a new config. After N draws the curve stays at the lowest value.
-
-    As in :func:`expected_best`, the expectation is the lowest value and, for each step to the next, its
-    height times the chance that all configs below it were missed. To find this chance, let each config arrive after an
-    exponential time of rate w (Rosen, "Asymptotic theory for successive sampling with varying probabilities without
-    replacement", Annals of Mathematical Statistics 43(2), 1972). With W the weight of those below, the t-th of the
-    others arrives before all of these with probability
+    This is successive sampling, as by a policy that draws until it has a new config. As in :func:`expected_best`, the
+    expectation is the lowest value and, for each step to the next, its height times the probability that all configs
+    below it were missed. To compute that, let each config arrive after an exponential time of rate w (Rosen,
+    "Asymptotic theory for successive sampling with varying probabilities without replacement", Annals of Mathematical
+    Statistics 43(2), 1972). With W the weight of those below, the t-th of the others arrives before all of these with
+    probability
 
         integral over s > 0 of W exp(-W s) P(at least t of the others have arrived by s) ds.
 
-    The number of arrivals is Poisson-binomial; its distribution takes one config more at each step, the last one first.
-    The integral is Gauss-Legendre's over panels of the root of s, in which arrivals have a spread of 1/2 whatever t is;
-    its error is about 1e-9. Takes O(N trials) for each of some hundred nodes.
+    The number of arrivals is Poisson-binomial; each step adds one config to its distribution, the last one first. The
+    integral is Gauss-Legendre's over panels of the root of s, in which arrivals have a spread of 1/2 whatever t is; its
+    error is about 1e-9. Takes O(N trials) for each of some hundred nodes.
+
+    Args:
+        values: Of every config, ascending, shape (N,).
+        weights: Above 0, of any sum, shape (N,).
+        trials: The length of the curve.
     """
     rates = weights / weights.sum()
     s, ds = _nodes(rates, trials)
@@ -236,17 +89,14 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
             continue
         alone = np.exp(-below[i - 1] * s)
         density = below[i - 1] * alone * ds
-        density[-1] = alone[-1]  # after the last node nothing changes but that one of those below arrives
+        density[-1] = alone[-1]  # after the last node, all that is left is the arrival of one of those below
         missed = density.sum() - np.cumsum(arrived @ density)
         expected += (values[i] - values[i - 1]) * np.clip(missed, 0.0, 1.0)
     return expected
 
 
 def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
-    """Times from 0 until nearly certainly ``trials`` configs, or all, have arrived; and the weight of each.
-
-    The last is the end, without a weight.
-    """
+    """Return times until ``trials`` configs, or all, have almost surely arrived, with weights; the last has none."""
     end, most = 1.0, 40 / rates.min()
     wanted = trials + 10 * np.sqrt(trials)
     while end < most and (1 - np.exp(-rates * end)).sum() < wanted:
@@ -258,3 +108,147 @@ def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
     root = ((upper + lower) / 2 + (upper - lower) / 2 * _NODES).ravel()
     step = ((upper - lower) / 2 * _WEIGHTS).ravel()
     return np.append(root**2, edges[-1] ** 2), np.append(2 * root * step, 0.0)
+
+
+def expected_draws(configs: int, good: int) -> float:
+    """Return the expected number of random draws without replacement until the first of ``good`` among ``configs``.
+
+    (N + 1) / (K + 1): the good ones divide the N - K others into K + 1 stretches of equal expected length.
+    """
+    return (configs + 1) / (good + 1)
+
+
+def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
+    """Return the fewest such draws that meet one of the ``good`` configs with at least this ``probability``.
+
+    All t draws miss with probability C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
+    """
+    missed, draws = 1.0, 0
+    while missed > 1 - probability:
+        missed *= max(configs - good - draws, 0) / (configs - draws)
+        draws += 1
+    return draws
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """Return the value that half of the weight does not exceed, or the mean of two where exactly half is below."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order]) / weights.sum()
+    at = int(np.searchsorted(below, 0.5 - 1e-12))
+    upper = min(at + (below[at] <= 0.5 + 1e-12), len(order) - 1)
+    return float((values[order[at]] + values[order[upper]]) / 2)
+
+
+def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
+    """Return how many trials random search takes to go ``part`` of the way from ``median`` to ``best``.
+
+    All of ``baseline``, which is :func:`expected_best`, if it does not get there. Beyond this point a score divides by
+    the little that random search has left to gain (Willemsen et al., whose cutoff is the same, at the expected rank).
+    ``median`` is the median cost of random draws that work.
+    """
+    there = baseline <= best + (1 - part) * (median - best)
+    return int(np.argmax(there)) + 1 if there.any() else len(baseline)
+
+
+def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
+    """Return P_t = (R_t - S_t) / (R_t - best) at every trial: 0 equals random search, 1 the best from the start.
+
+    NaN where R_t is ``best``, as there is nothing to gain. The score is linear in S_t, so a mean over runs of scores is
+    the score of the mean run.
+
+    Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
+    Systems 159, 2024 (doi 10.1016/j.future.2024.05.021), and its package autotuning_methodology. There R_t is the cost
+    at the expected rank of the best of t draws, rounded; here it is the expected cost itself.
+
+    Args:
+        so_far: S_t, the lowest latency of a run up to trial t, or its logarithm, shape (..., trials).
+        baseline: R_t, shape (trials,).
+        best: The lowest known latency, or its logarithm.
+    """
+    scores: Floats = (baseline - so_far) / np.where(baseline > best, baseline - best, np.nan)
+    return scores
+
+
+def mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
+    """Return the mean of :func:`score_curve` over the trials with something to gain; NaN if there are none."""
+    worth = baseline > best
+    if not worth.any():
+        return np.full(curves.shape[:-1], np.nan)
+    mean: Floats = curves[..., worth].mean(axis=-1)
+    return mean
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What random draws without replacement find in a space, in log latency: natural logarithms of seconds."""
+
+    expected: Floats  # lowest latency after 1, 2, ... draws, shape (trials,)
+    median: float  # of the configs that work, as often as they are drawn
+    slowest: float  # of all; a draw that fails counts as this
+
+    @classmethod
+    def of(cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None) -> Self:
+        """Compute the draws from the costs of a space, or of a random sample of its configs.
+
+        Args:
+            costs: In seconds, infinite for a failure, at least one finite: shape (N,).
+            trials: The length of ``expected``, which is at most N.
+            weights: See :func:`expected_best`.
+            slowest: The seconds of the slowest config, if it is not among ``costs``.
+        """
+        logs = np.log(costs)
+        works = np.isfinite(logs)
+        weights = np.ones(len(costs)) if weights is None else weights
+        worst = float(logs[works].max()) if slowest is None else math.log(slowest)
+        expected = expected_best(logs, min(trials, len(logs)), worst, weights)
+        return cls(expected, weighted_median(logs[works], weights[works]), worst)
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Random search in one space, against which runs in that space are scored in log latency.
+
+    In latency, whose tail is heavy, a run that fails for long would be worse without bound.
+    """
+
+    baseline: Floats  # R_t, the expected log of the lowest seconds, up to the last trial of a score: shape (last,)
+    first: int  # first trial of a score, from 1
+    best: float  # log of the lowest seconds known in the space
+    slowest: float  # log that counts for a run that has found nothing yet
+
+    @classmethod
+    def of(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
+        """Choose the trials of a score: after the start, as many as random search takes for :data:`PART` of the way.
+
+        Args:
+            draws: What random draws find.
+            best: The lowest seconds known in the space.
+            trials: The most trials of a score.
+            start: Trials at the start that all runs share, and that are left out unless there are no others.
+        """
+        baseline = draws.expected[:trials]
+        # What is left of the sums of an exhausted space is nothing to gain.
+        baseline = np.where(baseline - math.log(best) < 1e-9, math.log(best), baseline)
+        start = start if start < len(baseline) else 0
+        last = start + cutoff(draws.median, baseline, math.log(best))
+        return cls(baseline[:last], start + 1, math.log(best), draws.slowest)
+
+    @property
+    def last(self) -> int:
+        """The last trial of a score."""
+        return len(self.baseline)
+
+    def score_curves(self, so_far: Floats) -> Floats:
+        """Return :func:`score_curve` up to the last trial, for lowest seconds of shape (runs, trials)."""
+        logs = np.minimum(np.log(so_far), self.slowest)
+        return score_curve(logs[:, : self.last], self.baseline, self.best)
+
+    def mean_scores(self, curves: Floats) -> Floats | None:
+        """Return the score of every run from its :meth:`score_curves`; None if there is nothing to gain."""
+        start = self.first - 1
+        scores = mean_score(curves[:, start:], self.baseline[start:], self.best)
+        return scores if np.isfinite(scores).all() else None
+
+    def scores(self, so_far: Floats) -> Floats | None:
+        """Return the score of every run from its lowest seconds so far."""
+        return self.mean_scores(self.score_curves(so_far))

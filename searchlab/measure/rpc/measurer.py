@@ -1,42 +1,42 @@
-"""Measuring on a fleet: builds here, runs on all devices of a key that TVM's RPC tracker has, at the same time."""
+"""Measuring on a fleet: builds on this machine, and runs in parallel on all devices of a tracker with one key."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ...arrays import Floats
 from ...errors import SearchlabError
 from ...machine.cuda import compile_mode
 from ...machine.host import available_cores
-from ...machine.scratch import ScratchFolder
 from ...records import Failure, Measurement
-from ...space import Config, Space
+from ...space import Space
 from ...target import Target
-from ..build_pool import BuildPool
-from ..contract import KnownPrograms, Measurer, RunSettings
-from ..extractor import Extractor
+from ..contract import KnownPrograms, RunSettings
 from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
-from ..pool import Batch, Late, WorkerPool
+from ..pool import Batch, BuildingMeasurer, Late
 from ..process import MeasuringWorker, WorkerDied
 from .tracker import Address, Tracker, answers, reachable, registered
 
 LOOK_SECONDS = 1.0
-"""How often the tracker is asked whether it has any device at all, while one is waited for."""
+"""How often the tracker is asked whether it has any device, while a request is pending."""
 
 
 class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
-    """Measure on the devices that are registered as ``key`` at TVM's RPC tracker at ``tracker``, ``"host:port"``.
+    """Measure on a fleet of devices.
 
-    A device has ``connect_timeout`` seconds to take a connection and the inputs of a program, and only then the time of
-    that begins; what waits for a device is not timed. Where a device vanishes, the trial is given to another, up to
-    ``retries`` times; where none has been at the tracker for ``device_timeout`` seconds, the run ends. ``cc`` is the
-    compiler that links a program for a device that can only load a shared library: one of this machine if "".
+    A program's time starts when the device has its inputs; waiting for a device is not timed.
+
+    Attributes:
+        tracker: The address of TVM's RPC tracker, ``"host:port"``.
+        key: The key under which the devices are registered.
+        connect_timeout: Time limit for connecting to a device and sending the inputs of a program, in seconds.
+        device_timeout: The run ends if the tracker has had no device for this time, in seconds.
+        retries: The number of other devices that a program is given to if its device vanishes.
+        cc: The compiler that links programs for devices that can only load shared libraries; one of this machine if "".
     """
 
     tracker: str
@@ -50,7 +50,6 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
         *RunSettings.aside, "tracker", "connect_timeout", "device_timeout", "retries", "cc",
     )  # fmt: skip
     exclusive: ClassVar[Literal[False]] = False
-    replays: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,20 +58,17 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
         if self.device_timeout < 0:
             raise ValueError(f"device_timeout must be at least 0 seconds, not {self.device_timeout}")
         if self.key.split() != [self.key]:
-            raise ValueError(f"key must be one word, the key that the devices are registered as, not {self.key!r}")
+            raise ValueError(f"key must be one word, under which the devices are registered, not {self.key!r}")
         host, _, port = self.tracker.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65535:
-            raise ValueError(f"tracker must be host:port, as 10.0.0.1:9190, not {self.tracker!r}")
+            raise ValueError(f"tracker must be host:port, such as 10.0.0.1:9190, not {self.tracker!r}")
 
     def default_target(self, base: Path = Path()) -> str:
         raise SearchlabError(
-            f"measuring on the devices {self.key!r} needs a target, which says what they are: an LLVM CPU as "
-            f'"cortex-a72", or {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}; "native" for those '
-            f"that are as this machine"
+            f"measuring on the devices {self.key!r} needs a target that describes them: an LLVM CPU such as "
+            f'"cortex-a72", or {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}; "native" if they are '
+            f"like this machine"
         )
-
-    def measurable(self, base: Path = Path()) -> None:
-        return None
 
     def machine(self, target: Target, base: Path = Path()) -> str:
         return self.key
@@ -83,124 +79,89 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 @dataclass
 class _Task:
-    """A program to run, the devices lost over it, and whether one hung with it, perhaps by its own fault."""
+    """A program to run."""
 
     program: str
     built: Built
-    lost: int = 0
-    hung: bool = False
-    # Of its latest run: the device, and the seconds that connecting took, None where it has not yet.
-    address: Address = ("", 0, "")
-    connecting: float | None = None
+    lost: int = 0  # devices lost over it
+    hung: bool = False  # whether a device has hung with it, perhaps by the program's fault
+    address: Address = ("", 0, "")  # the device of its latest run
+    connecting: float | None = None  # seconds that connecting took in that run; None if it is not connected
 
 
-class RpcMeasurer(Measurer):
-    """Builds with ``workers`` processes, and runs with one process a device, each program in a session of its own.
+class RpcMeasurer(BuildingMeasurer):
+    """Runs programs with one process per device, each program in its own session.
 
-    A device is lost if it cannot be connected to, or if the connection ends, or the time is over, and its host takes
-    no connections any more: its program goes to another device. Where the host still does, the program is to blame,
-    and no other device is given it; but where the time is over and the host is silent, one other is, since the device
-    may hang as well as the program. Only the last run of a program is charged.
+    A device is lost if it cannot be connected to, or if its host takes no connections after the connection has ended
+    or the time limit has passed; the program then goes to another device. If the host still takes connections, the
+    program is to blame and gets no other device. If the time limit has passed and the host is silent, either may be
+    to blame, and the program gets one other device. Only the last run of a program is charged.
 
-    Raises SearchlabError where the tracker cannot be reached, or has no device of the key.
+    Raises:
+        SearchlabError: If the tracker cannot be reached, or has no device with the key.
     """
+
+    settings: RpcSettings
 
     def __init__(self, settings: RpcSettings, target: Target, known: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
-            compile_mode()  # the compiler is wanted here, the GPU there
-        self.settings = settings
-        self.target = target
-        self.known = known
-        self.workers = workers
-        # Linkers and nvcc work in files, which a worker that is killed leaves behind.
-        self._folder = ScratchFolder()
-        self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, self._folder.name)
-        self._extractor = Extractor(self._builders)
-        self._sessions = WorkerPool(1, self._folder.name)
+            compile_mode()  # the compiler is needed here, the GPU there
         devices = registered(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_no_device(settings, devices)}; start a server there with `searchlab fleet server`")
+        super().__init__(settings, target, known, workers, scratch=True)
 
-    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        def is_known(program: str) -> bool:
-            return self.settings.is_known(program, self.known, best)
-
-        sent = self.settings.for_worker(), self.target, self.settings.connect_timeout, self.settings.cc
-        setup = SetUpSessions(space.workload, *sent, space.error_factor)
-        count = min(self._devices(), len(configs))
-        self._sessions.prepare(setup, count)  # they get ready while programs are built
-        builds = self._builders.build(space, configs, is_known)
-        self.known.update(builds.failed_programs)
-        tasks = [_Task(program, built) for program, built in builds.built.items()]
-        with _Batch(self._sessions, self.settings, setup, count, tasks, best) as batch:
-            for index in range(len(configs)):
-                program = builds.programs.get(index, "")
-                if index in builds.failures:
-                    measurement = builds.failures[index]
-                elif program in builds.built:
-                    while program not in batch.done:
-                        batch.step()
-                        self.known.update(batch.done)
-                    del builds.built[program]  # another config of the same program makes no new measurement
-                    measurement = batch.done[program]
-                else:
-                    measurement = replace(self.known[program], reused=True)
-                best = min(best, measurement.cost)
-                yield measurement
-
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
-        return self._extractor.extract(space, features, configs)
-
-    def extract_seconds(self) -> float:
-        return self._extractor.seconds
-
-    def close(self) -> None:
-        self._sessions.close()
-        self._builders.close()
-        self._folder.cleanup()
-
-    def _devices(self) -> int:
-        """How many devices the tracker has of the key, or as many as there were: it may be back in time."""
+    def _prepare(self, space: Space, count: int) -> None:
+        there = len(self._runners.processes)  # a device that has vanished may be back in time
         with contextlib.suppress(SearchlabError):
-            return max(1, len(registered(self.settings.tracker).get(self.settings.key, [])))
-        return max(1, len(self._sessions.processes))
+            there = len(registered(self.settings.tracker).get(self.settings.key, []))
+        settings = self.settings
+        self._setup = SetUpSessions(
+            space.workload, settings.for_worker(), self.target, settings.connect_timeout, settings.cc,
+            space.error_factor,
+        )  # fmt: skip
+        self._count = min(max(1, there), count)
+        self._runners.prepare(self._setup, self._count)
+
+    @contextlib.contextmanager
+    def _running(
+        self, space: Space, built: dict[str, Built], best: float
+    ) -> Iterator[Callable[[str, float], Measurement]]:
+        with _Batch(self, [_Task(program, one) for program, one in built.items()], best) as batch:
+
+            def run(program: str, best: float) -> Measurement:
+                while program not in batch.done:
+                    batch.step()
+                    self.known.update(batch.done)
+                return batch.done[program]
+
+            yield run
 
 
 def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no device at all"
-    return f"the tracker at {settings.tracker} has no device of the key {settings.key!r}; it has {others}"
+    return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
 
 
 class _Batch(Batch[_Task]):
-    """The runs of a batch; one device is asked for each process that is idle while a task waits.
-
-    done: The measurement of each program that has one.
-    """
+    """The runs of a batch. It requests a device for each idle process while tasks wait."""
 
     longest = LOOK_SECONDS
 
-    def __init__(
-        self,
-        sessions: WorkerPool,
-        settings: RpcSettings,
-        setup: SetUpSessions,
-        count: int,
-        tasks: Sequence[_Task],
-        best: float,
-    ) -> None:
-        super().__init__(sessions, setup, count, tasks)
-        self.settings = settings
+    def __init__(self, measurer: RpcMeasurer, tasks: Sequence[_Task], best: float) -> None:
+        super().__init__(measurer._runners, measurer._setup, measurer._count, tasks)
+        self.measurer = measurer
+        self.settings = measurer.settings
         self.best = best
-        self.done: dict[str, Measurement] = {}
+        self.done: dict[str, Measurement] = {}  # by program hash
         self.tracker: Tracker | None = None
         self.requested = 0
-        self.missed: float | None = None
-        """Since when there has been no device, or no tracker."""
+        self.missed: float | None = None  # since when there has been no device or no tracker, by time.monotonic()
         self.looked = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.tracker:
-            self.tracker.close()  # which gives back what was asked for
+            self.tracker.close()  # which cancels the requests
         super().__exit__(kind)
 
     def step(self) -> list[Any]:
@@ -209,10 +170,8 @@ class _Batch(Batch[_Task]):
             self._lent()
         return there
 
-    # --- devices --------------------------------------------------------------------------------------
-
     def offer(self) -> list[Tracker]:
-        """Ask for as many devices as can be used at once. Raises SearchlabError where there are none for long."""
+        """Request as many devices as can be used now. Raises SearchlabError if there has been none for too long."""
         wanted = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
         is_running = any(turn.job for turn in self.busy.values())
@@ -254,18 +213,18 @@ class _Batch(Batch[_Task]):
         elif self._missed_for_long():
             raise SearchlabError(
                 f"{_no_device(self.settings, devices)}, and had none for {self.settings.device_timeout:g} s; start a "
-                f"server there with `searchlab fleet server` and run this again: what was measured is kept"
+                f"server there with `searchlab fleet server` and run this again: all measurements are kept"
             )
 
     def _tracker_gone(self, error: Exception) -> None:
-        """Wait for the tracker to come back, for as long as for a device."""
+        """Wait for the tracker to come back, at most as long as for a device."""
         if self.tracker:
             self.tracker.close()
         self.tracker, self.requested = None, 0
         if self._missed_for_long():
             raise SearchlabError(
-                f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: what was "
-                f"measured is kept"
+                f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: all "
+                f"measurements are kept"
             )
         time.sleep(min(LOOK_SECONDS, self.settings.device_timeout))
 
@@ -274,8 +233,6 @@ class _Batch(Batch[_Task]):
         if self.missed is None:
             self.missed = now
         return now - self.missed > self.settings.device_timeout
-
-    # --- runs ---------------------------------------------------------------------------------------
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connecting is not None
@@ -291,12 +248,8 @@ class _Batch(Batch[_Task]):
                 self._lost(task, text, taken)
             case Unfit(text):
                 raise SearchlabError(f"{text}; register it under another key, or choose another target")
-            case Ran(seconds, pruned, run_seconds):
-                how = self.settings.statistic
-                measured = Measurement(seconds, None, "", run_seconds=run_seconds, pruned=pruned, statistic=how)
-                self._measured(task, measured)
-            case Failed(failure, message, run_seconds):
-                self._measured(task, Measurement((), failure, message, run_seconds=run_seconds))
+            case Ran() | Failed():
+                self._done(task, answer)
 
     def lost(self, task: _Task, death: WorkerDied, seconds: float) -> None:
         if not isinstance(death, Late):
@@ -304,30 +257,26 @@ class _Batch(Batch[_Task]):
         elif task.connecting is not None:
             self._lost(task, f"running {death}", seconds, "run_timeout")
         else:
-            self._lost(task, f"it took no connection, or no inputs, within {self.settings.connect_timeout:g} s", 0.0)
+            limit = self.settings.connect_timeout
+            self._lost(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
 
     def _lost(self, task: _Task, text: str, taken: float, failure: Failure = "crash") -> None:
-        """End a run that has lost its device, or of which the device has lost the session."""
+        """Handle a task whose device or session was lost after ``taken`` seconds."""
         host, port, _ = task.address
         has_connected = task.connecting is not None
         doubted = failure == "run_timeout" and not task.hung and not answers(host, port)
         task.hung |= doubted
         task.lost += 1
         if has_connected and not doubted and reachable(host, port):
-            said = text if failure == "run_timeout" else f"it ended the process that ran it on {host}:{port}: {text}"
+            message = text if failure == "run_timeout" else f"it ended the process that ran it on {host}:{port}: {text}"
         elif task.lost <= self.settings.retries:
             self.waiting.appendleft(task)
             return
         else:
-            said = f"given up after {task.lost} devices were lost over it, {host}:{port} at last: {text}"
-        what: Failure = failure if has_connected else "run_error"
-        self._measured(task, Measurement((), what, said, run_seconds=taken if has_connected else 0.0))
+            message = f"given up after {task.lost} devices were lost over it, the last at {host}:{port}: {text}"
+        self._done(task, Failed(failure, message, taken) if has_connected else Failed("run_error", message))
 
-    def _measured(self, task: _Task, measurement: Measurement) -> None:
+    def _done(self, task: _Task, answer: Ran | Failed) -> None:
+        measurement = self.measurer._measurement(task.program, task.built, answer, task.connecting or 0.0)
         self.best = min(self.best, measurement.cost)
-        self.done[task.program] = replace(
-            measurement,
-            program=task.program,
-            build_seconds=task.built.seconds,
-            connect_seconds=task.connecting or 0.0,
-        )
+        self.done[task.program] = measurement

@@ -1,4 +1,4 @@
-"""The processes of a fleet: TVM's RPC tracker, and TVM's RPC server made to survive the candidates that it runs."""
+"""The processes of a fleet: TVM's RPC tracker, and TVM's RPC server, which here survives the candidates it runs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ...errors import SearchlabError
 
 SERVER_PORTS = range(9090, 9190)
 AGAIN_SECONDS = 0.2
-"""How long a server waits after it has lost the process of a session, or its tracker, before it goes on."""
+"""How long a server pauses after it has lost the process of a session, or its tracker."""
 END_SECONDS = 0.2
-"""How long a session may take to end by itself when its client is gone."""
+"""How long a session may take to end by itself after its client has gone."""
 GREETING_SECONDS = 2.0
-"""How long whoever connects to a server may take to say who it is."""
+"""How long a client that connects to a server may take to greet it."""
 
 
 class Listening(socket.socket):
-    """A listening socket whose connections do not wait for a silent peer."""
+    """A listening socket whose connections do not wait for a silent client."""
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, address = super().accept()
-        connection.settimeout(GREETING_SECONDS)  # a TimeoutError is an OSError, after which a server listens again
+        connection.settimeout(GREETING_SECONDS)  # after a TimeoutError, which is an OSError, a server listens again
         return connection, address
 
 
 def listen(host: str, ports: range) -> socket.socket:
-    """A socket that listens at ``host`` on the first of ``ports`` that is free; 0 is any. Raises SearchlabError."""
+    """Listen at ``host`` on the first of ``ports`` that is free; 0 is any. Raises SearchlabError if none is free."""
     refused: OSError | None = None
     for port in ports:
         try:
@@ -50,7 +50,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is reached from this machine alone. Raises SearchlabError where it is no host."""
+    """Return whether only this machine can reach ``host``. Raises SearchlabError if there is no such host."""
     try:
         return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
     except OSError as error:
@@ -58,11 +58,11 @@ def is_loopback(host: str) -> bool:
 
 
 Say = Callable[[str], None]
-"""Called with the address at which a process listens, once it is about to answer."""
+"""Called with the address at which a process listens, just before it starts to answer."""
 
 
 def run_tracker(host: str, port: int, say: Say) -> None:
-    """TVM's tracker, until the process is ended."""
+    """Run TVM's tracker until the process ends."""
     from tvm.rpc import base, tracker
 
     tracker.logger.setLevel(logging.WARNING)
@@ -72,12 +72,15 @@ def run_tracker(host: str, port: int, say: Say) -> None:
 
 
 def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say: Say) -> None:
-    """TVM's RPC server, registered as ``key``, until the process is ended.
+    """Run TVM's RPC server, registered as ``key``, until the process ends.
 
-    It differs from a plain server in four ways. It goes on when a program has brought down the process of its session.
-    Such a process outlives neither the server nor its client, and cannot end the server, if the kernel confines its
-    signals. The server goes on whatever is sent to its port. And it loads object files by itself, so that nobody needs
-    a compiler.
+    It differs from a plain server in four ways:
+
+    - It continues after a program has crashed the process of its session.
+    - That process outlives neither the server nor its client, and cannot kill the server if the kernel confines its
+      signals.
+    - It continues whatever is sent to its port.
+    - It loads object files by itself, so no compiler is needed.
     """
     import tvm_ffi
     from tvm.rpc import server
@@ -87,7 +90,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     from .session import LOADER
 
     def load(memory_limit_mb: int, *objects: Any) -> Any:
-        limit_memory(memory_limit_mb)  # the limit of this session, which runs this one program
+        limit_memory(memory_limit_mb)  # of this session, which runs only this program
         return load_objects([bytes(data) for data in objects])
 
     tvm_ffi.register_global_func(LOADER, load, override=True)
@@ -96,12 +99,12 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
 
     def serve_while_wanted(connection: socket.socket, *rest: object) -> None:
         connection.settimeout(None)
-        confine_signals()  # what this session runs cannot end the server
+        confine_signals()  # the program of this session cannot kill the server
         threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
         serve_session(connection, *rest)
 
     server._serve_loop = serve_while_wanted
-    # A server that listens at one address is reached there; any other is reached where the tracker sees it.
+    # A server that listens at one address is reached there, any other at the address that the tracker sees.
     address = None if host == "0.0.0.0" else host
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
@@ -110,14 +113,14 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
         while True:
             try:
                 server._listen_loop(listening, listening.getsockname()[1], key, tracker, "", address)
-            except Exception as error:  # a session that crashed, or what was sent is no greeting: a plain server ends
-                print(f"going on after: {error}", file=sys.stderr, flush=True)
-            os.chdir(home)  # the folder of the session is gone
+            except Exception as error:  # a crashed session, or an invalid greeting, at which a plain server ends
+                print(f"continuing after: {error}", file=sys.stderr, flush=True)
+            os.chdir(home)  # the session has removed its folder
             time.sleep(AGAIN_SECONDS)
 
 
 def _end_with(connection: int) -> None:
-    """End this process when the other end of ``connection`` is closed, whatever hangs here."""
+    """End this process when the other end of ``connection`` is closed, even if it hangs."""
     hung_up = select.poll()
     hung_up.register(connection, select.POLLRDHUP)
     hung_up.poll()

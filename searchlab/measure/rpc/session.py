@@ -1,4 +1,4 @@
-"""Running one program on one device of a fleet, in a session of its own: a worker's side of ``measurer.py``."""
+"""Running one program on one device of a fleet in its own session: the worker's side of ``measurer.py``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..runner import Runner, case_of
 from .tracker import Address
 
 LOADER = "searchlab.load"
-"""The function of a `searchlab fleet` server that loads object files, given the memory limit in MB and the files."""
+"""The function of a `searchlab fleet` server that loads object files; takes the memory limit in MB and the files."""
 
 EXPIRED = "RPCSessionTimeoutError"
-"""The name of the error by which a server says that it has ended a session for its length."""
+"""The name of the error with which a server reports that it has ended a session that took too long."""
 
 
 class RemoteRunner:
-    """Runs programs of one workload on whatever device is lent for each."""
+    """Runs programs of one workload, each on the device that the tracker has lent for it."""
 
     def __init__(self, setup: SetUpSessions) -> None:
         self.workload, self.settings, self.target, self.connect_timeout, self.cc, self.error_factor = setup
@@ -34,12 +34,12 @@ class RemoteRunner:
     def run(
         self, connected: Callable[[], None], address: Address, objects: Objects, best: float
     ) -> Ran | Failed | Lost | Unfit:
-        """Run a program as :meth:`Runner.run` does, on the device at ``address``.
+        """Run a program on the device at ``address`` as :meth:`Runner.run` does.
 
-        Calls ``connected`` once the device has the inputs.
+        Call ``connected`` once the device has the inputs.
         """
         host, port, key = address
-        # A server that hears no more of us ends the session by itself.
+        # After this time, the server ends the session by itself.
         session_timeout = self.connect_timeout + self.settings.run_timeout
         try:
             session = rpc.connect(host, port, key, session_timeout=session_timeout)
@@ -63,14 +63,14 @@ class RemoteRunner:
                 return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)
             try:
                 session.get_function("tvm.rpc.server.workpath")("")
-            except Exception:  # nothing comes back from there any more
+            except Exception:  # the session does not answer any more
                 return Lost(answer.message)
         return answer
 
     def _loader(self, session: rpc.RPCSession, objects: Objects) -> Callable[[], tvm.runtime.Module]:
-        """A function that loads ``objects`` there: the server's JIT, or a shared library linked here, or linked there.
+        """Return a function that loads ``objects`` on the device; raise LinkFailed if they cannot be linked.
 
-        Raises LinkFailed.
+        The server's JIT loads them, or a shared library that is linked here or there.
         """
         try:
             load = session.get_function(LOADER)
@@ -86,7 +86,7 @@ class RemoteRunner:
         return partial(load, limit, *map(bytearray, objects))
 
     def _library(self, objects: Objects) -> tuple[str, bytes]:
-        """The name and the bytes of a file that holds ``objects``, as a plain server loads it."""
+        """Return the name and the bytes of a file with ``objects`` that a plain server can load."""
         from tvm.support import cc, tar
 
         compiler = self.cc or ("" if self.target.is_foreign else cc.get_cc())

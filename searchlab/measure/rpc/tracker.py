@@ -1,4 +1,4 @@
-"""A client of TVM's RPC tracker, which lends devices by their key, in the order in which they are asked for."""
+"""A client of TVM's RPC tracker, which lends devices by key, in the order of the requests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any, Self
 from ...errors import SearchlabError
 
 ANSWER_SECONDS = 5.0
-"""How long a tracker may take to connect, and to answer a question that needs no device."""
+"""Time limit for connecting to a tracker, and for an answer that needs no device."""
 
 Address = tuple[str, int, str]
-"""A device that was lent: its host, its port, and the key with which it takes one connection."""
+"""A device that was lent: its host, its port, and the key for one connection."""
 
 
 class Tracker:
     """A connection to the tracker at ``address``, ``"host:port"``; a context manager.
 
-    Devices that were requested and not taken are given back on closing. Raises SearchlabError where there is no
-    tracker.
+    Closing it returns devices that were requested and not taken.
+
+    Raises:
+        SearchlabError: If there is no tracker at ``address``.
     """
 
     def __init__(self, address: str) -> None:
@@ -42,25 +44,25 @@ class Tracker:
         except TimeoutError:
             self._socket.close()
             raise SearchlabError(
-                f"the process at {address} did not answer in {ANSWER_SECONDS:g} s; is it hung?"
+                f"the process at {address} did not answer within {ANSWER_SECONDS:g} s; restart it if it hangs"
             ) from None
         except OSError:
             magic = None
         if magic != base.RPC_TRACKER_MAGIC:
             self._socket.close()
             raise SearchlabError(
-                f"the process at {address} is no RPC tracker of TVM; is it a server, whose tracker has another port?"
+                f"the process at {address} is not an RPC tracker of TVM; if it is a server, use its tracker's address"
             )
 
     def summary(self) -> dict[str, Any]:
-        """The tracker's list of its servers and queues. Not while a device is waited for on this connection."""
+        """Return the tracker's list of servers and queues. Not allowed while a request is pending."""
         self._base.sendjson(self._socket, [self._base.TrackerCode.SUMMARY])
         _, summary = self._base.recvjson(self._socket)
         assert isinstance(summary, dict)
         return summary
 
     def devices(self) -> dict[str, list[str]]:
-        """The address of every device that is registered, lent or not, by key."""
+        """Return the addresses of all registered devices, lent or not, by key."""
         addresses: dict[str, list[str]] = {}
         for server in self.summary()["server_info"]:
             host, port = server["addr"]
@@ -68,11 +70,11 @@ class Tracker:
         return {key: sorted(addresses[key]) for key in sorted(addresses)}
 
     def request(self, key: str) -> None:
-        """Ask for a device, which :meth:`take` gives once this connection is readable."""
+        """Request a device, which :meth:`take` returns once this connection is readable."""
         self._base.sendjson(self._socket, [self._base.TrackerCode.REQUEST, key, "", 1])
 
     def take(self) -> Address:
-        """Raises OSError where the tracker is gone."""
+        """Return a requested device. Raises OSError if the tracker is gone."""
         _, (host, port, key) = self._base.recvjson(self._socket)
         return str(host), int(port), str(key)
 
@@ -90,16 +92,16 @@ class Tracker:
 
 
 def registered(address: str) -> dict[str, list[str]]:
-    """The devices of the tracker at ``address``, by key. Raises SearchlabError where there is none."""
+    """Return the devices of the tracker at ``address``, by key. Raises SearchlabError if there is no tracker."""
     with Tracker(address) as tracker:
         return tracker.devices()
 
 
 def answers(host: str, port: int, seconds: float = 3.0) -> bool:
-    """Whether the server at ``host:port`` greets whoever connects. One that is hung, or has a session, does not."""
+    """Return whether the server at ``host:port`` greets a client. One that hangs or has a session does not."""
     from tvm.rpc import base
 
-    key = b"client:nobody"  # which no server expects
+    key = b"client:nobody"  # a key that no server expects
     with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), seconds) as probe:
         probe.settimeout(seconds)
         probe.sendall(struct.pack("<ii", base.RPC_MAGIC, len(key)) + key)
@@ -109,8 +111,8 @@ def answers(host: str, port: int, seconds: float = 3.0) -> bool:
 
 
 def reachable(host: str, port: int) -> bool:
-    """Whether anything takes connections at ``host:port``, though it may be busy."""
+    """Return whether a process accepts connections at ``host:port``, even if it is busy."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), 2.0) as probe:
-        probe.sendall(struct.pack("<i", 0))  # what a server of TVM turns away without a word
+        probe.sendall(struct.pack("<i", 0))  # a server of TVM rejects this silently
         return True
     return False

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.analysis.charts.line_plot import Frame, Line, apart, draw
+from searchlab.analysis.charts.pictures import Frame, Line, apart, draw
 from searchlab.analysis.stats.curves import Band
 
 
@@ -17,7 +17,7 @@ def test_what_lies_beyond_the_lines_is_named_within_the_picture(tmp_path: Path) 
         for i, (name, end) in enumerate({"a": 0.2, "b": -9}.items())
     ]
     frame = Frame("trials", "score", [(1.0, "the best known"), (0.0, "random")], bottom=-1.0)
-    draw(title="a title", subtitle="what it is", frame=frame, lines=lines).save(tmp_path / "one")
+    draw("a title", "what it is", frame, lines).save(tmp_path / "one")
     svg = (tmp_path / "one.svg").read_text()
 
     def down(words: str) -> float:

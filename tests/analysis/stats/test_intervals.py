@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, binom, ttest_1samp
 
-from searchlab.analysis.stats.aggregates import Sample
 from searchlab.analysis.stats.intervals import (
     Interval,
+    Sample,
     improvement_interval,
     interquartile_interval,
     mean_interval,
@@ -50,10 +50,10 @@ def test_the_interval_of_a_mean_is_students(values: Floats) -> None:
 
 
 def test_no_interval_where_none_would_cover() -> None:
-    assert mean_interval(array(3)).note == "An interval of a mean takes 2 runs; there is 1."
+    assert mean_interval(array(3)).note == "An interval of a mean needs 2 runs; there is 1."
     assert mean_interval(array()).lower is None
     assert "the same number" in mean_interval(np.full(3, 0.1) + array(0, 1e-17, 0)).note
-    assert "takes 5 runs; there are 4" in median_interval(array(1, 2, 3, 4)).note
+    assert "needs 5 runs; there are 4" in median_interval(array(1, 2, 3, 4)).note
     assert "3 runs of each strategy" in improvement_interval([array(1, 2, 3)], [array(4, 5, 6)]).note
     assert "2 runs on each" in interquartile_interval([array(1, 2), array(3)]).note
     assert "the same number" in interquartile_interval([array(1, 1), array(1, 1)]).note

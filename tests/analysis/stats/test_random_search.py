@@ -14,7 +14,7 @@ from searchlab.analysis.stats.random_search import (
     RandomSearch,
     cutoff,
     expected_best,
-    score,
+    mean_score,
     score_curve,
     weighted_median,
 )
@@ -144,6 +144,10 @@ def test_a_run_that_finds_nothing_for_long_does_not_outweigh_all_others() -> Non
     dead, good = np.full((1, 50), np.inf), np.full((9, 50), costs.min())
     scores = search.scores(np.concatenate((dead, good)))
     assert scores is not None and scores[1:] == pytest.approx([1] * 9) and -100 < scores[0] < 0
+
+
+def score(so_far: Floats, baseline: Floats, best: float) -> Floats:
+    return mean_score(score_curve(so_far, baseline, best), baseline, best)
 
 
 def test_score_by_hand() -> None:

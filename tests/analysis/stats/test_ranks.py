@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
 
-from searchlab.analysis.stats.ranks import average_ranks, friedman_test, holm, rank_sum_test, rounded, signed_rank_test
+from searchlab.analysis.stats.ranks import average_ranks, friedman_test, holm, rank_sum_test, rounded, signed_rank
 from searchlab.arrays import Floats
+
+
+def signed_rank_test(first: Floats, second: Floats) -> float:
+    """The p-value of the signed-rank test."""
+    return signed_rank(first, second)[1]
+
 
 INF = math.inf
 few = st.integers(1, 4) | st.just(INF)

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.aggregates import (
+from searchlab.analysis.stats.curves import run_score_profile
+from searchlab.analysis.stats.intervals import (
     improvement,
+    improvement_interval,
+    interquartile_interval,
     interquartile_mean,
-    mean_of_means,
-    run_score_profile,
+    mean_of_means_interval,
 )
-from searchlab.analysis.stats.intervals import improvement_interval, interquartile_interval, mean_of_means_interval
-from searchlab.analysis.stats.random_search import cutoff, expected_best, score, score_curve
+from searchlab.analysis.stats.random_search import cutoff, expected_best, mean_score, score_curve
 from searchlab.analysis.stats.ranks import holm
 from searchlab.arrays import Floats
 
@@ -46,7 +47,7 @@ def columns(matrix: Floats) -> list[Floats]:
 @given(scores)
 def test_interquartile_mean_is_rliables(metrics: Any, matrix: Floats) -> None:
     assert interquartile_mean(columns(matrix)) == pytest.approx(metrics.aggregate_iqm(matrix))
-    assert mean_of_means(columns(matrix)) == pytest.approx(metrics.aggregate_mean(matrix))
+    assert mean_of_means_interval(columns(matrix)).value == pytest.approx(metrics.aggregate_mean(matrix))
 
 
 @given(scores, arrays(np.float64, (4, 3), elements=st.floats(0, 1)))
@@ -134,4 +135,5 @@ def test_the_score_is_that_of_the_methodology(tmp_path: Path) -> None:
         so_far = np.minimum.accumulate(generator.permutation(costs)[: len(at)])
         expected = theirs.get_standardised_curve(at, so_far, x_type="fevals")
         assert score_curve(so_far, baseline, best).tolist() == pytest.approx(expected.tolist()), run
-        assert score(so_far, baseline, best) == pytest.approx(expected.mean())
+        curve = score_curve(so_far, baseline, best)
+        assert mean_score(curve, baseline, best) == pytest.approx(expected.mean())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import combinations
 
-from searchlab.analysis.contrasts import Runs
+from searchlab.analysis.contrasts import PageTests, Runs, p_values, with_adjusted
 from searchlab.analysis.contrasts import contrasts as compare
-from searchlab.analysis.family import PageTests, p_values, with_adjusted
 from searchlab.analysis.model import Contrast
 
 

@@ -22,7 +22,7 @@ class Chart {
     this.fresh = false;
   }
 
-  // regret: whether the y axis is that of regret. seeds: whether each seed is drawn.
+  // Sets whether the y axis shows regret, and whether each seed is drawn.
   set({ regret = this.regret, seeds = this.seeds }) {
     if (!this.figure.best) return;
     this.regret = regret;
@@ -36,7 +36,7 @@ class Chart {
     for (const button of this.element.querySelectorAll(selector)) button.setAttribute("aria-pressed", String(pressed(button)));
   }
 
-  // A throughput on the scale of the y axis; the regret of no program at all is infinite.
+  // Returns a throughput on the scale of the y axis; without a program, regret is infinite.
   scaled(y) {
     if (!this.regret || y === null) return y;
     return y > 0 ? Math.max(FLOOR, 100 * (this.figure.best / y - 1)) : Infinity;
@@ -48,7 +48,7 @@ class Chart {
     return y <= FLOOR ? `${FLOOR} % or less` : `${y < 1 ? y.toFixed(2) : y < 10 ? y.toFixed(1) : y.toFixed(0)} %`;
   }
 
-  // The lines that are shown, on the scale of the y axis.
+  // Returns the visible lines, on the scale of the y axis.
   shown(view) {
     const lines = unpacked(this.figure, view).filter(([s, y]) => !hidden.has(s) && y.some((value) => value !== null));
     if (!this.regret) return lines;
@@ -58,7 +58,7 @@ class Chart {
       .filter(([, y]) => y.some((value) => value !== null));
   }
 
-  // The ends of the y axis: those of what is shown, and of levels that are not far from it.
+  // Returns the ends of the y axis: those of what is shown, and of levels near it.
   ends_of(view, lines, levels) {
     const all = lines.flatMap(([, y, lower, upper]) => [...y, ...(lower || []), ...(upper || [])]).filter((y) => y !== null && y !== Infinity);
     let low = Infinity;
@@ -85,7 +85,7 @@ class Chart {
     return [named, Math.round(Math.max(240, Math.min(430, width * 0.5), named ? lines * 17 + 64 : 0))];
   }
 
-  // Keeps the place of a chart that is not drawn yet.
+  // Reserves space for a chart that is not drawn yet.
   reserve() {
     const [, height] = this.size(Math.max(260, this.plot.clientWidth), data.strategies.length);
     this.plot.style.minHeight = `${height}px`;
@@ -173,7 +173,7 @@ class Chart {
     return null;
   }
 
-  // The stretch at the left that has a name.
+  // Draws the named stretch at the left.
   shade(svg, view, bottom) {
     if (!view.shade) return;
     const [end, name] = view.shade;
@@ -182,7 +182,7 @@ class Chart {
     make("text", { class: "level-name shade-name", x: this.box.left + 6, y: bottom - 7 }, svg, `${name}: ${plain(end)} ${view.label}`);
   }
 
-  // The runs of one strategy, a thin line for each seed.
+  // Draws the runs of one strategy, a thin line for each seed.
   trace(svg, [s, runs]) {
     if (hidden.has(s)) return;
     const bySeconds = this.key === "seconds";
@@ -201,7 +201,7 @@ class Chart {
     make("path", { class: `trace stroke ${colour(s)}`, d: path.join(""), "data-trace": s }, svg);
   }
 
-  // The better end first: of regret the least.
+  // Sorts the best first; for regret, the least.
   ranked(values) {
     return values.filter(([, value]) => value).sort((a, b) => (this.regret ? a[1].y - b[1].y : b[1].y - a[1].y));
   }
@@ -256,7 +256,7 @@ class Chart {
       const py = this.py(y[ended]).toFixed(1);
       make("path", { class: `held stroke ${colour(s)}`, d: `M${this.px(x[ended])} ${py}H${this.px(x[end])}`, "data-line": s }, svg);
     }
-    // Markers stand at different places on every line, so that lines that coincide can be told apart.
+    // Markers are at different places on every line, so that lines that coincide are distinguishable.
     let next = this.px(x[0]) + 12 + 90 * shift;
     for (let i = 0; i <= ended; i++) {
       const px = this.px(x[i]);

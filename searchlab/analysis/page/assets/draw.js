@@ -1,16 +1,15 @@
 "use strict";
-// What charts are drawn with: the numbers in #data, colours, ticks. This file, chart.js and report.js are one script. It
-// asks nothing of the network.
+// The numbers in #data, colours, ticks. This file, chart.js and report.js form one script, without network requests.
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = document.getElementById("svg").namespaceURI;
-// The numbers of colours, dashes and markers differ, so that no two of the first 20 strategies look the same.
+// The numbers of colours, dashes and markers differ, so no two of the first 20 strategies look the same.
 const DASHES = ["", "9 3", "10 3 3 3", "4 2"];
 const MARKERS = [
   "M4 0A4 4 0 1 1-4 0A4 4 0 1 1 4 0Z", "M-3.5-3.5H3.5V3.5H-3.5Z", "M0-4.6L4.2 3.4H-4.2Z", "M0-4.6L4.6 0L0 4.6L-4.6 0Z",
   "M0 4.6L4.2-3.4H-4.2Z", "M-1.5-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5V-1.5H-1.5Z", "M-4.6 0L3.4-4.2V4.2Z",
   "M0-5L1.5-1.5L5 0L1.5 1.5L0 5L-1.5 1.5L-5 0L-1.5-1.5Z", "M4.6 0L-3.4-4.2V4.2Z",
 ];
-const FLOOR = 0.1; // the least regret that is told apart, in percent
+const FLOOR = 0.1; // the least regret that is distinguished, in percent
 const hidden = new Set();
 
 function make(tag, attributes, parent, text) {
@@ -48,8 +47,8 @@ function logTicks(low, high, width) {
   return found;
 }
 
-// Each line of a view as [strategy, y, lower, upper] with an entry for each x: places came as differences, and of a step
-// line only those at which it changes.
+// Returns each line of a view as [strategy, y, lower, upper] with an entry for each x. Places are stored as differences;
+// a step line has only those at which it changes.
 function unpacked(figure, view) {
   view.lines ||= view.series.map(([strategy, steps, ...edges]) => {
     const at = [];
@@ -68,7 +67,7 @@ function unpacked(figure, view) {
 
 const plain = (value) => String(Number(value.toPrecision(value >= 1000 ? 6 : 3)));
 
-// Places in [top, bottom], ascending, moved apart by gap: pushed down from the top, then lifted off the bottom.
+// Moves ascending places apart by gap: pushes down from the top, then lifts off the bottom.
 function spread(places, gap, bottom) {
   for (let i = 1; i < places.length; i++) places[i] = Math.max(places[i], places[i - 1] + gap);
   if (places.length) places[places.length - 1] = Math.min(places[places.length - 1], bottom);

@@ -1,10 +1,10 @@
-// What the page does: it draws the charts that are in sight, answers the buttons, and sorts tables.
+// Draws the charts in sight, handles the buttons, and sorts tables.
 
 const PAPER = 680; // the width of a chart on it, in CSS pixels
 const charts = [...document.querySelectorAll("[data-figure]")].map((element) => new Chart(element));
 const near = new Set(); // the charts in sight, or nearly
 
-// Draws anew what is in sight; on paper everything is.
+// Redraws what is in sight; for paper, everything.
 function draw(paper) {
   for (const chart of charts) {
     chart.fresh = false;
@@ -73,7 +73,7 @@ for (const button of document.querySelectorAll("[data-toggle]")) {
   make("path", { class: "fill", d: marker(s), transform: "translate(17 7)" }, sample);
 }
 
-// Tables. A number sorts by its first figure, "not reached" after all numbers, and a dash last either way.
+// Tables. A number sorts by its first figure, "not reached" after all numbers, and a dash last in both orders.
 
 function key(cell) {
   const text = cell.textContent.trim();
@@ -88,7 +88,7 @@ function compare(a, b) {
   return String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
-// By the column of a head: ascending, descending, and as the report has it.
+// Sorts by the column of a head: ascending, descending, and in the order of the report.
 function sort(head) {
   const table = head.closest("table");
   const to = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort")];

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from searchlab.analysis.stats.power import Variation, seeds_for, t_power, variation, workloads_for
+from searchlab.analysis.power import Variation, seeds_for, t_power, variation, workloads_for
 
 
 def test_variance_components_are_those_of_the_analysis_of_variance() -> None:

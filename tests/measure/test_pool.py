@@ -9,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from searchlab.measure.build_pool import BuildPool
 from searchlab.measure.messages import Built
+from searchlab.measure.pool import BuildPool
 from searchlab.measure.process import MeasuringWorker, Spoiled
 from searchlab.space import Config
 from searchlab.target import Target
@@ -80,7 +80,7 @@ def test_a_program_whose_process_was_spoilt_as_it_compiled_is_compiled_again(
         if isinstance(answer, Built) and not spoilt:
             spoilt.append(answer)
             worker.end()
-            raise Spoiled("answered what it was not asked")
+            raise Spoiled("answered a message that it was not sent")
         return answer
 
     monkeypatch.setattr(MeasuringWorker, "recv", spoil)
