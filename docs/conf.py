@@ -1,11 +1,13 @@
 """Configuration of the documentation site: ``make docs`` builds it, offline, with warnings as errors."""
 
+import html
 import os
 import re
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 DOCS = Path(__file__).resolve().parent
@@ -43,6 +45,7 @@ nb_ipywidgets_js = {}  # they would come from a CDN
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 88
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
@@ -83,5 +86,15 @@ def relative_links(app: Sphinx, path: Path, parent: str, content: list[str]) -> 
     content[0] = re.sub(r"(!?)\[([^\[\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)", rewritten, content[0])
 
 
+def inline_diagrams(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put the diagrams into the page itself, so that their colours follow its theme, light or dark."""
+    for image in list(doctree.findall(nodes.image)):
+        file = DOCS / image["uri"]
+        if file.suffix == ".svg" and 'class="diagram"' in (svg := file.read_text("utf-8")):
+            label = f'role="img" aria-label="{html.escape(image["alt"])}"'
+            image.replace_self(nodes.raw("", svg.replace('class="diagram"', f'class="diagram" {label}'), format="html"))
+
+
 def setup(app: Sphinx) -> None:
     app.connect("include-read", relative_links)
+    app.connect("doctree-resolved", inline_diagrams)

@@ -19,6 +19,7 @@ from searchlab.cli.terminal import as_text
 from searchlab.costmodel import COST_MODELS
 from searchlab.costmodel.features import FEATURES
 from searchlab.executors.contract import EXECUTORS
+from searchlab.options import in_words
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES, Origin
 from searchlab.run.study import StudySpec
@@ -36,9 +37,9 @@ def write_all() -> None:
     areas = suite_areas()
     pages = {
         "policies": policies(areas),
-        "costmodels": catalogue(COST_MODELS),
-        "spaces": catalogue(SPACES),
-        "executors": catalogue(EXECUTORS),
+        "costmodels": overview(COST_MODELS) + catalogue(COST_MODELS),
+        "spaces": overview(SPACES) + catalogue(SPACES),
+        "executors": overview(EXECUTORS) + catalogue(EXECUTORS),
         "features": features(),
         "cli": command_line(),
         "study-file": study_file(),
@@ -104,7 +105,7 @@ def sentence(text: str) -> str:
 
 
 def definition(term: str, text: str) -> str:
-    return f"{term}\n: {text or '.'}\n"
+    return f"{term}\n: {text}\n" if text else f"{term}\n"
 
 
 # The catalogue
@@ -112,12 +113,19 @@ def definition(term: str, text: str) -> str:
 
 def policies(areas: Mapping[str, Mapping[str, str]]) -> str:
     """Return an overview of all policies, and a section for each."""
-    rows = ["| policy | based on | area on suite v1 |", "|---|---|---|"]
+    rows = ["| policy | what it does | based on | area |", "|---|---|---|---|"]
     for name, cls in loaded(POLICIES):
         origin = vars(cls).get("origin")
-        based_on = f"{origin.kind}: {origin.name}" if isinstance(origin, Origin) else ""
-        rows.append(f"| [`{name}`](#{name}) | {based_on} | {area(areas[name]) if name in areas else ''} |")
+        based_on = f"{origin.name} ({origin.kind})" if isinstance(origin, Origin) else "–"
+        there = area(areas[name]) if name in areas else "–"
+        rows.append(f"| [`{name}`](#{anchor(POLICIES, name)}) | {summary(cls)} | {based_on} | {there} |")
     return "\n".join([*rows, "", catalogue(POLICIES, areas)])
+
+
+def overview(kind: PluginKind[Any]) -> str:
+    """Return a table of the plug-ins of a kind."""
+    rows = [f"| [`{name}`](#{anchor(kind, name)}) | {summary(cls)} |" for name, cls in loaded(kind)]
+    return "\n".join(["| name | what it is |", "|---|---|", *rows, "", ""])
 
 
 def catalogue(kind: PluginKind[Any], areas: Mapping[str, Mapping[str, str]] | None = None) -> str:
@@ -131,41 +139,50 @@ def loaded(kind: PluginKind[Any]) -> Iterator[tuple[str, type[Any]]]:
             yield name, kind.load(name)
 
 
+def anchor(kind: PluginKind[Any], name: str) -> str:
+    return f"{kind.title.replace(' ', '-')}-{name}"
+
+
+def summary(cls: type[Any]) -> str:
+    """Return the first paragraph of a docstring in one line, for a table."""
+    return " ".join(split_docstring(inspect.getdoc(cls) or "", ())[0].split("\n\n")[0].split())
+
+
+def descriptions(cls: type[Any], options: Iterable[str]) -> dict[str, str]:
+    """Return what the docstrings of a class and of its bases say about ``options``."""
+    described: dict[str, str] = {}
+    for base in cls.__mro__:
+        described = split_docstring(inspect.cleandoc(base.__doc__ or ""), options)[1] | described
+    return described
+
+
 def section(kind: PluginKind[Any], name: str, cls: type[Any], areas: Mapping[str, Mapping[str, str]]) -> str:
     options = kind.options_of(cls)
-    prose, described = split_docstring(inspect.getdoc(cls) or "", options)
-    lines = [
-        f"({name})=" if kind is POLICIES else "",
-        f"## {name}",
-        "",
-        prose,
-        "",
-        f"`{cls.__module__}:{cls.__qualname__}`",
-        "",
-    ]
+    described = descriptions(cls, options)
+    lines = [f"({anchor(kind, name)})=", f"## {name}", "", split_docstring(inspect.getdoc(cls) or "", options)[0], ""]
     if name in areas:
-        lines += [f"Area on suite v1: {area(areas[name])}, average rank {float(areas[name]['rank']):.1f}.", ""]
+        lines += [f"Area on suite v1: {area(areas[name])}, average rank {float(areas[name]['rank']):.1f} of 13.", ""]
     if kind is POLICIES and (own := cls.traits.own_model):
         model = COST_MODELS.named(own.cost_model)[0].name
         lines += [
-            f"Its cost model is [`{model}`](costmodels.md), with the features [`{own.features}`](features.md).",
+            f"Its cost model is [`{model}`](costmodels.md#{anchor(COST_MODELS, model)}) with the features "
+            f"[`{own.features}`](features.md#features-{own.features}).",
             "",
         ]
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
         lines += [f"**Origin** ({origin.kind}): {origin.name}, {origin.version}; {origin.source}.", ""]
         if origin.deviations:
-            lines += ["Deviations:", "", *(f"- {deviation}" for deviation in origin.deviations), ""]
-    if options:
-        lines += ["**Options**", ""]
+            lines += ["**Deviations**", "", *(f"- {deviation}" for deviation in origin.deviations), ""]
+    lines += ["**Options**" if options else "No options.", ""]
     for option, parameter in options.items():
         term = f"`{option}`"
-        if parameter.default is not parameter.empty:
-            term += f" = `{default_text(parameter.default)}`"
         if allowed := allowed_text(parameter):
-            term += f" ({allowed})"
+            term += f": {allowed}" if in_words(parameter.annotation) else f": `{allowed}`"
+        if parameter.default is not parameter.empty:
+            term += f"; default `{default_text(parameter.default)}`"
         lines.append(definition(term, described.get(option, "")))
-    return "\n".join(lines)
+    return "\n".join([*lines, f"Class: `{cls.__module__}:{cls.__qualname__}`", ""])
 
 
 def suite_areas() -> dict[str, dict[str, str]]:
@@ -176,21 +193,16 @@ def suite_areas() -> dict[str, dict[str, str]]:
 
 def area(row: Mapping[str, str]) -> str:
     low, middle, high = (float(row[key]) for key in ("area_iqm_lower", "area_iqm", "area_iqm_upper"))
-    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+    return f"{middle:.3f} ({low:.3f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{high:.3f})"
 
 
 def features() -> str:
-    lines = []
+    lines = ["| name | what a row holds |", "|---|---|"]
+    lines += [f"| [`{name}`](#features-{name}) | {summary(cls)} |" for name, cls in FEATURES.items()]
     for name, cls in FEATURES.items():
-        cost = "A row needs the scheduled program." if cls.builds_programs else "No program is scheduled."
-        lines += [
-            f"## {name}",
-            "",
-            split_docstring(inspect.getdoc(cls) or "", ())[0],
-            "",
-            f"{cost} `{cls.__module__}:{cls.__qualname__}`",
-            "",
-        ]
+        cost = "Each row requires scheduling the program." if cls.builds_programs else "No program is scheduled."
+        prose = split_docstring(inspect.getdoc(cls) or "", ())[0]
+        lines += ["", f"(features-{name})=", f"## {name}", "", prose, "", cost, ""]
     return "\n".join(lines)
 
 
@@ -210,6 +222,7 @@ def commands(group: Any, context: Any, level: int) -> list[str]:
     for name, command in group.commands.items():
         inner = command.context_class(command, info_name=name, parent=context)
         usage = " ".join([inner.command_path, *command.collect_usage_pieces(inner)])
+        usage = re.sub(r"\{(.*?)\}(?:\.{3})?", r"\1", usage)
         lines += [f"{'#' * level} {inner.command_path}", "", as_text(inspect.cleandoc(command.help or "")), ""]
         if hasattr(command, "commands"):
             lines += commands(command, inner, level + 1)
@@ -221,7 +234,21 @@ def commands(group: Any, context: Any, level: int) -> list[str]:
 def parameters(command: Any, context: Any) -> list[str]:
     """Return the arguments and options as the help shows them: their names and types, and what they are."""
     records = [parameter.get_help_record(context) for parameter in command.params if not parameter.hidden]
-    return [definition(f"`{spelled}`", as_text(text)) for spelled, text in records]
+    return [definition(f"`{metavar(spelled)}`", bounds(as_text(text))) for spelled, text in records]
+
+
+def metavar(spelled: str) -> str:
+    """Return the spelling of an option with a placeholder in the usual style, ``--jobs N``; arguments have none."""
+    kinds = {"int": "N", "int range": "N", "float": "X", "float range": "X", "str": "TEXT", "path": "PATH"}
+    name, _, kind = re.sub(r"<(?:list\[)?(.*?)\]?>$", r"<\1>", spelled).rstrip(">").partition(" <")
+    if "|" in kind:
+        return f"{name} {kind}"
+    return f"{name} {kinds.get(kind.lower(), kind)}" if kind and name.startswith("-") else name
+
+
+def bounds(text: str) -> str:
+    text = re.sub(r"(\d+)<=x<=(\d+)", r"\1 to \2", text)
+    return re.sub(r"x>=(\d+)", r"at least \1", text)
 
 
 # The study file
@@ -245,7 +272,7 @@ def study_file() -> str:
                 term += ", required"
             elif "default" in value and value["default"] not in (None, "", {}, []):
                 default = value["default"]
-                term += f", default {'see below' if isinstance(default, dict) else f'`{json.dumps(default)}`'}"
+                term += ", default " + ("`local`" if isinstance(default, dict) else f"`{json.dumps(default)}`")
             lines.append(definition(term, meanings.get(key, "")))
     return "\n".join(lines)
 
@@ -268,21 +295,22 @@ def schema_of_studies() -> dict[str, Any]:
     return msgspec.json.schema(StudySpec)
 
 
-def type_text(value: Mapping[str, Any]) -> str:
-    """Return in words what a value of the schema may be, with links to the sections of tables."""
+def type_text(value: Mapping[str, Any], plural: bool = False) -> str:
+    """Return what a value of the schema may be, in TOML's terms, with links to the sections of tables."""
+    ending = "s" if plural else ""
     if "$ref" in value:
-        name = value["$ref"].rpartition("/")[2]
-        return f"[table](#{name.lower()})"
+        return f"[table{ending}](#{value['$ref'].rpartition('/')[2].lower()})"
     if "anyOf" in value:
-        return " or ".join(dict.fromkeys(type_text(each) for each in value["anyOf"] if each != {"type": "null"}))
+        kinds = [type_text(each, plural) for each in value["anyOf"] if each != {"type": "null"}]
+        return " or ".join(dict.fromkeys(kinds))
     if "enum" in value:
         return " or ".join(f"`{json.dumps(each)}`" for each in value["enum"])
     if value.get("type") == "array":
         if "prefixItems" in value:
-            return f"list of {len(value['prefixItems'])}"
-        return f"list of ({type_text(value['items'])})" if value.get("items") else "list"
-    words = {"integer": "whole number", "object": "table", "boolean": "true or false"}
-    return words.get(value.get("type", ""), value.get("type", "any value"))
+            return f"pair{ending}"
+        return f"array{ending} of {type_text(value['items'], True)}" if value.get("items") else f"array{ending}"
+    words = {"number": "float", "object": "table"}
+    return words.get(value.get("type", ""), value.get("type", "any value")) + ending
 
 
 # Tutorials
