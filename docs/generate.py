@@ -113,12 +113,12 @@ def definition(term: str, text: str) -> str:
 
 def policies(areas: Mapping[str, Mapping[str, str]]) -> str:
     """Return an overview of all policies, and a section for each."""
-    rows = ["| policy | what it does | based on | area |", "|---|---|---|---|"]
+    rows = ["| policy | what it does, and what it is based on | area |", "|---|---|---|"]
     for name, cls in loaded(POLICIES):
         origin = vars(cls).get("origin")
-        based_on = f"{origin.name} ({origin.kind})" if isinstance(origin, Origin) else "–"
-        there = area(areas[name]) if name in areas else "–"
-        rows.append(f"| [`{name}`](#{anchor(POLICIES, name)}) | {summary(cls)} | {based_on} | {there} |")
+        based_on = f"*{origin.name} ({origin.kind})*" if isinstance(origin, Origin) else ""
+        there = area(areas[name]) if name in areas else "-"
+        rows.append(f"| [`{name}`](#{anchor(POLICIES, name)}) | {summary(cls)} {based_on} | {there} |")
     return "\n".join([*rows, "", catalogue(POLICIES, areas)])
 
 
@@ -319,12 +319,12 @@ def type_text(value: Mapping[str, Any], plural: bool = False) -> str:
 def tutorial(name: str) -> str:
     """Return the cells of a tutorial's script, each with what it printed when it was recorded (``docs/record.py``)."""
     script = (ROOT / "studies" / "tutorials" / f"{name}.py").read_text("utf-8")
-    about, outputs = recording(name)
+    cells = cells_of(script)
+    about, outputs = recording(name, first=cells[0][0])
     lines = [
         f"*Recorded with `{about['command']}` on {about['date']}, on {about['machine']}, in {about['seconds']} s.*",
         "",
     ]
-    cells = cells_of(script)
     if unknown := set(outputs) - {title for title, _ in cells}:
         raise ValueError(f"{name}.py has no cells {sorted(unknown)}: python docs/record.py {name} records it again")
     for title, code in cells:
@@ -342,9 +342,10 @@ def cells_of(script: str) -> list[tuple[str, str]]:
     return re.findall(r"^# %% ([^\n]*)\n(.*?)(?=^# %%|\Z)", script, re.MULTILINE | re.DOTALL)
 
 
-def recording(name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return how a tutorial was recorded, and what each cell printed."""
+def recording(name: str, first: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return how a tutorial was recorded, and what each cell printed; text before any title comes from the first."""
     text = (DOCS / "tutorials" / "recorded" / f"{name}.txt").read_text("utf-8")
     head, *parts = re.split(r"^# %% ", text, flags=re.MULTILINE)
-    about = dict(line.removeprefix("# ").split(": ", 1) for line in head.splitlines())
-    return about, dict(part.split("\n", 1) for part in parts)
+    about = re.findall(r"^# (\w+): (.*)\n", head, re.MULTILINE)
+    printed = re.sub(r"^# \w+: .*\n", "", head, flags=re.MULTILINE)
+    return dict(about), {first: printed, **dict(part.split("\n", 1) for part in parts)}

@@ -29,15 +29,19 @@ class Chain:
 
 
 class Annealing(NeverTwice):
-    """Mutates each chain's config, and moves there if that is faster, or by the Metropolis rule if it is slower.
+    """Simulated annealing on measured times.
 
-    The distinct trials told are dealt to the chains in turn, as proposals are: trials of another log are steps as well.
+    Several chains walk through the space side by side. A chain moves to a mutation of its config if that is faster, and
+    with a probability that falls with the temperature (the Metropolis rule) if it is slower. Trials are assigned to the
+    chains in turn, including those of a warm start.
 
-    chains: how many configs are annealed side by side.
-    temperature: of a chain's first step: a config that takes exp(temperature) times as long is accepted with
-        probability 1/e.
-    cooling: the factor on the temperature after each step of a chain.
-    patience: steps without a move after which a chain goes to the best trial of all, at the first temperature again.
+    Args:
+        chains: The number of configs that are annealed side by side.
+        temperature: The temperature of the first step of a chain, in units of the logarithm of the cost: a config that
+            takes exp(temperature) times as long is accepted with probability 1/e.
+        cooling: The factor by which each step of a chain lowers its temperature.
+        patience: The number of steps without a move after which a chain restarts from the best trial so far, at the
+            first temperature.
     """
 
     origin = Origin(
@@ -46,10 +50,10 @@ class Annealing(NeverTwice):
         "Kirkpatrick, Gelatt and Vecchi, Science 220; Metropolis et al., 1953",
         "relative",
         (
-            "four chains side by side",
-            "the temperature falls after every trial, and is in units of the logarithm of the cost",
-            "a chain that has not moved for 16 steps goes to the best trial of all, at the first temperature",
-            "no config is measured twice: a proposal that is known is mutated on",
+            "four chains run side by side",
+            "the temperature falls with every trial, and is in units of the logarithm of the cost",
+            "a chain that has not moved for 16 steps restarts from the best trial, at the first temperature",
+            "no config is measured twice: a known proposal is mutated again",
         ),
     )
 

@@ -28,19 +28,22 @@ WEIGHTS = {
 
 
 class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
-    """Evolves programs on the sums of the scores of their stores, and proposes the best new ones met.
+    """Ansor's evolutionary search on its own cost model, in any space.
 
-    Before the model is trained, evolution goes by random scores.
+    A population of programs evolves for some generations by its predicted scores, and the best new programs that it met
+    are proposed. Before the model is trained, the scores are random. Ansor measures 64 programs in a round, so use
+    ``batch = 64``.
 
-    n_startup: programs to be measured before the cost model is asked (Ansor asks it after more than 100), unless the
-        model was trained on other runs to start with.
-    population: how many random programs evolution starts from, and how many a generation has.
-    generations: how many are bred for a batch.
-    measured_ratio: the best measured are in the first generation besides, this share of ``population`` at most.
-    mutation_prob: probability that a child has one knob changed, a tile by one factor moved between two levels.
-    epsilon: the share of the batch that is drawn from the first generation, rounded down.
-    predictions: how many distinct configs may be predicted for one batch; as many as the generations come to, if left
-        out. The population is made smaller if it would be bred less often.
+    Args:
+        n_startup: The number of measured programs before the cost model is used (Ansor uses it after more than 100).
+            Not waited for if the model was trained on other runs (a warm start).
+        population: The number of random programs that evolution starts from, and the size of a generation.
+        generations: The number of generations that are bred for a batch.
+        measured_ratio: The best measured programs join the first generation, up to this fraction of ``population``.
+        mutation_prob: The probability that a child is mutated in one knob. In a tile, a factor moves to another level.
+        epsilon: The fraction of the batch that is drawn from the first generation, rounded down.
+        predictions: The maximum number of distinct configs that are predicted for a batch; by default as many as the
+            generations contain. A smaller population is used if the number would allow fewer generations.
     """
 
     origin = Origin(
@@ -49,13 +52,13 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         "src/auto_scheduler/search_policy/sketch_policy.cc, sketch_policy_rules.cc",
         "reproduction",
         (
-            "the space is searchlab's; knobs that Ansor's space lacks have a tenth of the mutations",
-            "two programs are the same if their configs are, where TVM compares printed states",
-            "no sample and no mutation fails, and a mutation changes the config; TVM tries again, or draws the same",
-            "the two levels of a factor move are drawn alike, as in MetaSchedule; TVM prefers levels longer than 1",
-            "a config that makes no program is predicted, and may be proposed; TVM drops it",
-            "random configs fill a batch that evolution does not; TVM evolves again, and then ends",
-            "the cost of a trial is the study's; TVM's is the mean of the repeats",
+            "the space is searchlab's; knobs that do not exist in Ansor's space get a tenth of the mutations",
+            "two programs are the same if their configs are; TVM compares printed states",
+            "no sample or mutation fails, and a mutation always changes the config; TVM may fail or draw the same",
+            "a factor moves between two levels drawn uniformly, as in MetaSchedule; TVM prefers levels longer than 1",
+            "a config that makes no program is predicted and may be proposed; TVM drops it",
+            "random configs fill a batch that evolution cannot fill; TVM evolves again, and then ends",
+            "the cost of a trial is the study's statistic of its repeats; TVM uses the mean",
         ),
     )
 

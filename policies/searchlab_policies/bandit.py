@@ -27,17 +27,18 @@ ARMS = ("evolutionary", "annealing", "droplet")
 
 
 class Bandit(NeverTwice, needs_asks=True):
-    """Lets whichever policy found improvements lately propose, and the others often enough to notice a change.
+    """A multi-armed bandit that chooses, for each place in a batch, which of several policies proposes.
 
-    Every arm is told every trial, whoever proposed it. So an arm must be a policy that can be told of trials that it
-    did not ask for. A trial counts for the arm that proposed it first, and for none where no arm did, as with trials of
-    another log. Beside the trials told, the bandit knows only which arm proposed which config.
+    Policies that found improvements recently are chosen more often; the others often enough to notice a change. Every
+    arm is told every trial, so each must be able to learn from trials that it did not ask for. A trial is credited to
+    the arm that proposed it first, and trials of a warm start to none.
 
-    arms: the policies; each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A policy
-        that takes a cost model is given one for itself alone: ``{"name": "xgb", "cost_model": "xgboost",
-        "features": "knob"}`` shows the defaults; ``cost_model`` may be ``{"name": ..., "options": {...}}`` too.
-    exploration: the weight C of how seldom an arm was used.
-    window: how many of the last results count.
+    Args:
+        arms: The policies: a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A policy with
+            a cost model gets one of its own, ``{"name": "xgb", "cost_model": "xgboost", "features": "knob"}`` by
+            default; ``cost_model`` may also be ``{"name": ..., "options": {...}}``.
+        exploration: The weight C of the term that favours arms that were rarely used.
+        window: The number of recent results that count.
     """
 
     origin = Origin(
@@ -46,11 +47,11 @@ class Bandit(NeverTwice, needs_asks=True):
         "opentuner/search/bandittechniques.py",
         "relative",
         (
-            "the arms are evolutionary, annealing and droplet, where OpenTuner has differential evolution, greedy "
+            "the arms are evolutionary, annealing and droplet; OpenTuner's are differential evolution, greedy "
             "mutation and two Nelder-Mead searches",
-            "the places that an arm has in a batch count as its uses at once, so that a batch is shared out",
+            "the places that an arm gets in a batch count as its uses at once, so that arms share a batch",
             "every arm is told every trial, whichever arm proposed it",
-            "a config that is known already is no use of the arm that proposes it: the arm is asked again",
+            "a proposal that is already known does not count as a use of its arm, which is asked again",
         ),
     )
 

@@ -21,17 +21,19 @@ from searchlab.space import Config, Knob, Space, Value
 
 
 class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but start = "random" uses it
-    """Moves to any config of a batch that is faster on average and by Student's t-test, and looks around it.
+    """AutoTVM's DropletTuner: coordinate descent that ends at a local optimum.
 
-    Around a config are those whose knobs, in any subset, went by one choice, all up or all down. Up wraps around to the
-    first choice, and down ends there. Where too few of these are new to fill a batch, the steps get longer, up to the
-    number of choices. The search ends when nothing new is left, before the budget does or not. A failed trial is never
-    moved to. With trials of another log the search begins at the fastest of them.
+    The search moves to any config of a batch that is faster, by the mean and by Student's t-test, and then looks at its
+    neighbours. Neighbours differ in some subset of the knobs by one choice, all up or all down; up wraps around to the
+    first choice, down ends there. If too few of them are new to fill a batch, the steps become longer. The search
+    ends when there is nothing new to try, which may be before the budget is spent. It never moves to a failed trial.
+    With a warm start, it begins at the fastest trial.
 
-    start: where to begin: ``first`` (at the first choice of every knob), ``random``, or the position of the choice of
-        each knob, from 0.
-    pvalue: the highest probability that the test may give to such a difference between configs that are equally fast.
-        No test is made where a trial has a single repeat.
+    Args:
+        start: Where to begin: ``"first"`` (the first choice of every knob), ``"random"``, or a list with the position
+            of the choice of each knob, from 0.
+        pvalue: The p-value of the t-test below which two configs count as different. No test is made if a trial has a
+            single repeat.
     """
 
     origin: ClassVar[Origin | None] = Origin(
@@ -39,7 +41,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
         version="TVM 0.17",
         source="python/tvm/autotvm/tuner/droplet_tuner.py",
         kind="reproduction",
-        deviations=("where knobs depend on each other, a step is repaired to the nearest legal config",),
+        deviations=("if knobs depend on each other, a step is repaired to the nearest legal config",),
     )
 
     def __init__(

@@ -22,12 +22,16 @@ from searchlab.space import Config, Space
 
 
 class Evolutionary(NeverTwice):
-    """Breeds each config from two that were measured, chosen in proportion to their throughput.
+    """A genetic algorithm on measured trials.
 
-    population: trials in a generation. The first one is random; parents come from the last complete one. A few
-        generations must fit into the budget.
-    elites: how many of the best of all trials may be parents besides.
-    mutation_prob: probability that a knob of a child is drawn anew.
+    Each config is bred from two measured ones, which are chosen in proportion to their throughput. For every knob, a
+    child takes the value of either parent.
+
+    Args:
+        population: The number of trials in a generation. The first generation is random, and parents come from the last
+            complete one, so several generations should fit into the budget.
+        elites: The number of best trials of all generations that may also be parents.
+        mutation_prob: The probability that a knob of a child is drawn again.
     """
 
     origin = Origin(
@@ -36,11 +40,11 @@ class Evolutionary(NeverTwice):
         "python/tvm/autotvm/tuner/ga_tuner.py",
         "relative",
         (
-            "16 trials in a generation and 4 elites, not 100 and 3",
-            "uniform crossover, not at one point",
-            "parents are the trials measured, those of another log too",
-            "a parent that failed keeps a small chance",
-            "no config is measured twice: a child that is known is mutated on",
+            "16 trials in a generation and 4 elites instead of 100 and 3",
+            "uniform instead of one-point crossover",
+            "parents are measured trials, including those of a warm start",
+            "failed parents keep a small chance",
+            "no config is measured twice: a known child is mutated again",
         ),
     )
 

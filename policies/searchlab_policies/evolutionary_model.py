@@ -29,19 +29,24 @@ WEIGHTS = {
 
 
 class EvolutionaryModel(ModelGuided):
-    """Breeds programs for some generations by their predicted scores, and proposes the best new ones met.
+    """Evolution on the predictions of a cost model, as in Ansor and MetaSchedule, in any space.
 
-    n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
-        trained on other runs to start with.
-    population: how many configs a generation has.
-    generations: how many are bred for a batch.
-    measured_ratio: at most this share of the first generation are the best configs measured; the rest is random.
-    mutation_prob: probability that a child has one knob changed, a tile by one factor moved between two levels.
-    crossover_prob: probability that a child has a second parent, chosen as the first is, and each knob from either.
-    epsilon: probability that a place in the batch goes to a random config.
-    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
-        the space schedule a program for each, which takes milliseconds and more; else as many as the generations come
-        to. The population is made smaller where this would not let it be bred so often.
+    A population of configs evolves for some generations by predicted score, and the best new configs that it met are
+    proposed. The cost model is trained on all trials after every batch.
+
+    Args:
+        n_startup: Random trials before the cost model is used, or more until one of them succeeds. None are drawn if
+            the model was trained on other runs (a warm start).
+        population: The number of configs in a generation.
+        generations: The number of generations that are bred for a batch.
+        measured_ratio: The maximum fraction of the first generation that consists of the best measured configs; the
+            rest is random.
+        mutation_prob: The probability that a child is mutated in one knob. In a tile, a factor moves to another level.
+        crossover_prob: The probability that a child has a second parent and takes each knob from either.
+        epsilon: The probability that a place in the batch goes to a random config.
+        predictions: The maximum number of distinct configs that are predicted for a batch. By default 256 if a
+            prediction requires scheduling the program, which takes milliseconds, and otherwise as many as the
+            generations contain. A smaller population is used if the number would allow fewer generations.
     """
 
     origin = Origin(
@@ -51,11 +56,11 @@ class EvolutionaryModel(ModelGuided):
         "relative",
         (
             "any cost model and features, trained on all trials after every batch",
-            "the first 16 trials are random configs, where TVM evolves on random scores until it has 100",
-            "any space: knobs that TVM does not sample have a tenth of the mutations",
-            "no mutation fails, so none is tried again",
-            "a parent may pass unchanged into the next generation more than once, as in Ansor",
-            "each place of a batch is random with probability 0.05, where TVM rounds their number down",
+            "the first 16 trials are random; TVM evolves on random scores until it has 100",
+            "any space; knobs that TVM does not sample get a tenth of the mutations",
+            "mutations do not fail, so none is repeated",
+            "a parent may enter the next generation unchanged more than once, as in Ansor",
+            "each place of a batch is random with probability 0.05; TVM fixes their number and rounds down",
         ),
     )
 

@@ -39,19 +39,22 @@ SEEDS = 1, 2**31 - 1
 
 
 class MetaSchedule(NeverTwice):
-    """Evolves programs with TVM's mutators on the scores of TVM's cost model, and proposes the best new ones.
+    """MetaSchedule's own evolutionary search and cost model, called through TVM.
 
-    Only for a space of TVM's own samples, as ``sketch`` and ``trace`` are; raises UnsupportedSpace for any other. A
-    program that TVM made by changing more in a trace than samples is in no space, and is left out. In ``trace``, the
-    program of the config is measured, and not that of the trace that TVM changed, where these differ.
+    It works in spaces that consist of TVM's samples (``sketch`` and ``trace``) and raises UnsupportedSpace in others.
+    Programs for which TVM changed more of the trace than its samples are in no space and are left out. In ``trace``,
+    the program of the config is measured, even if the trace that TVM mutated makes another one. MetaSchedule measures
+    64 programs in a round, so use ``batch = 64``.
 
-    population: how many programs a generation has.
-    generations: how many are bred for a batch.
-    measured_ratio: at most this share of the first generation are the best programs measured; the rest is drawn.
-    mutation_prob: probability that a program of the next generation is a mutated one.
-    retries: how often a mutation that makes no program is tried again.
-    epsilon: the share of the batch that goes to programs of the first generation at random, rounded down.
-    n_startup: programs to be measured before the cost model is asked; its scores are random up to there.
+    Args:
+        population: The number of programs in a generation.
+        generations: The number of generations that are bred for a batch.
+        measured_ratio: The maximum fraction of the first generation that consists of the best measured programs; the
+            rest is random.
+        mutation_prob: The probability that a program of the next generation is mutated.
+        retries: How often a mutation that makes no valid program is repeated.
+        epsilon: The fraction of the batch that is drawn from the first generation, rounded down.
+        n_startup: The number of measured programs before the cost model is used; until then, scores are random.
     """
 
     origin = Origin(
@@ -60,10 +63,10 @@ class MetaSchedule(NeverTwice):
         "tvm.s_tir.meta_schedule: search_strategy/evolutionary_search, cost_model/xgb_model, mutator",
         "original",
         (
-            "the cost model is trained after every batch (adaptive_training=False), where TVM waits for a fifth more",
-            "one thread, and random scores from the policy's seed",
-            "two programs are the same if their configs are, where TVM compares modules",
-            "a program that is in no searchlab space is left out",
+            "the cost model is trained after every batch (adaptive_training=False); TVM waits for 20 % more trials",
+            "one thread; random scores come from the seed of the policy",
+            "two programs are the same if their configs are; TVM compares modules",
+            "programs that are in no searchlab space are left out",
         ),
     )
 

@@ -23,14 +23,12 @@ CHUNK = 64
 
 
 class Qmc(NeverTwice):
-    """Spreads configs over the space more evenly than chance would; like random search it learns nothing.
+    """Quasi-random search: a scrambled Sobol sequence covers the space more evenly than random draws. It learns
+    nothing.
 
-    Every knob is a dimension of the unit cube, whichever configs ask for it, and its value the choice at that fraction
-    of the choices that it has then. So each knob alone is drawn uniformly, as by random search.
-
-    The sequence goes on from the number of configs that are known, and points whose configs are known are passed over.
-    Random configs fill a batch only where the sequence has had :func:`enough` points to find every config of a space
-    that had no more of them.
+    Each knob is a dimension of the unit cube, and its value is the choice at that fraction of its choices, so each knob
+    by itself is distributed as in random search. Points whose configs are known are skipped. Random configs fill a
+    batch only after the sequence has had enough points to find every config of a space of its size.
     """
 
     origin = Origin(
@@ -38,7 +36,7 @@ class Qmc(NeverTwice):
         "scipy 1.14",
         "scipy.stats.qmc.Sobol",
         "original",
-        ("each coordinate is a fraction of a knob's choices", "points whose configs are known are passed over"),
+        ("each coordinate is a fraction of a knob's choices", "points whose configs are known are skipped"),
     )
 
     def __init__(self, space: Space, *, seed: int) -> None:

@@ -14,7 +14,7 @@ from searchlab.space import Config
 
 
 class Random(NeverTwice):
-    """Each knob drawn uniformly from its choices, no config twice; it learns nothing from what it is told."""
+    """Random search without replacement: each knob is drawn uniformly from its choices. It learns nothing."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         return self.space.sample_new(rng, n, self.seen)

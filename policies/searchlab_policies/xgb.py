@@ -20,20 +20,27 @@ from .model_guided import Best, ModelGuided
 
 
 class Xgb(ModelGuided):
-    """Proposes configs that a cost model, trained on all trials, predicts to be fast.
+    """Simulated annealing on the predictions of a cost model, then a batch that is both fast and diverse.
 
-    n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
-        trained on other runs to start with.
-    chains, steps: how many configs are annealed side by side, and for how long.
-    early_stop: steps without a new best candidate after which annealing ends.
-    temperature: of the first step, in units of the score (the best trial has 1); it falls linearly to 0.
-    candidates: the batch is picked from this many times its size of the best configs met.
-    diversity: the worth of a knob value that is not in the batch yet, in units of the score: alpha of equation (2).
-    epsilon: probability that a place in the batch goes to a random config.
-    predictions: how many distinct configs may be predicted for one batch. Left out, that is 256 where the features or
-        the space schedule a program for each, which takes milliseconds and more; else as many as the chains come to.
-        There are fewer chains if these do not let them take eight steps, and fewer steps if these do not let them
-        take so many: the temperature falls over the steps that there are.
+    The cost model, trained on all trials after every batch, predicts the scores of the configs that annealing visits.
+    The batch is selected from the best of them.
+
+    Args:
+        n_startup: Random trials before the cost model is used, or more until one of them succeeds. None are drawn if
+            the model was trained on other runs (a warm start).
+        chains: The number of configs that are annealed side by side.
+        steps: The maximum number of steps of a chain.
+        early_stop: Annealing ends after this many steps without a new best candidate.
+        temperature: The temperature of the first step, in units of the score (the best trial has score 1). It falls
+            linearly to 0.
+        candidates: The batch is selected from the best configs that annealing visited, this many times its size.
+        diversity: The value of a knob value that is not yet in the batch, in units of the score: alpha in equation (2)
+            of Chen et al. (2018).
+        epsilon: The probability that a place in the batch goes to a random config.
+        predictions: The maximum number of distinct configs that are predicted for a batch. By default 256 if a
+            prediction requires scheduling the program, which takes milliseconds, and otherwise as many as the chains
+            visit. If the number does not allow eight steps for all chains, there are fewer chains; if it does not allow
+            all steps, there are fewer steps, and the temperature falls over those.
     """
 
     origin = Origin(
@@ -43,11 +50,11 @@ class Xgb(ModelGuided):
         "relative",
         (
             "any cost model and features, trained on all trials after every batch, not after every 64 trials",
-            "16 random trials first, not 64",
-            "64 chains of 60 steps, not 128 of 500, from temperature 0.1, not 1",
-            "the chains start from the best measured configs and random ones, not from where they ended last time",
-            "a batch is always picked for diversity, which AutoTVM does only if asked",
-            "each place of a batch is random with probability 0.05, not the last 5 % of a plan",
+            "16 random trials first instead of 64",
+            "64 chains of 60 steps from temperature 0.1, instead of 128 chains of 500 from temperature 1",
+            "the chains start from the best measured and from random configs, not from where they ended last time",
+            "a batch is always selected for diversity, which in AutoTVM is an option",
+            "each place of a batch is random with probability 0.05, instead of the last 5 % of a plan",
         ),
     )
 

@@ -13,19 +13,24 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
-COST = "the cost of a trial is the study's statistic of its repeats: AutoTVM's is the mean"
+COST = "the cost of a trial is the study's statistic of its repeats; AutoTVM uses the mean"
 
 MAX_STALE = 20
 """Generations without a new config after which one is drawn at random: few configs of the space are left then."""
 
 
 class AutoTVMGenetic(NeverTwice):
-    """Breeds a generation from the one before and its elites, each parent chosen in proportion to its throughput.
+    """AutoTVM's genetic algorithm, GATuner.
 
-    A child is one parent's knobs before a random point, and the other's from there; then each knob is drawn anew with
-    probability ``mutation_prob``. A generation may hold a config twice, and configs of earlier generations.
+    Each generation is bred from the previous one and its elites; parents are chosen in proportion to their throughput.
+    A child takes the knobs of one parent up to a random point and those of the other after it; then each knob is drawn
+    again with probability ``mutation_prob``. A generation may contain a config twice, and configs of earlier
+    generations.
 
-    population: configs in a generation. elites: how many of the best so far may be parents besides.
+    Args:
+        population: The number of configs in a generation.
+        elites: The number of best configs so far that may also be parents.
+        mutation_prob: The probability that a knob of a child is drawn again.
     """
 
     origin: ClassVar[Origin | None] = Origin(
@@ -34,8 +39,8 @@ class AutoTVMGenetic(NeverTwice):
         source="python/tvm/autotvm/tuner/ga_tuner.py",
         kind="reproduction",
         deviations=(
-            "a config that it proposes again keeps its first measurement and costs no trial: AutoTVM measures it again",
-            "so the last batch of a generation may be smaller: AutoTVM fills it with configs of that generation",
+            "a config that it proposes again keeps its first measurement and costs no trial; AutoTVM measures it again",
+            "the last batch of a generation may therefore be smaller; AutoTVM fills it with configs of that generation",
             COST,
         ),
     )

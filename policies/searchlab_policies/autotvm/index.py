@@ -13,18 +13,18 @@ SOURCE = "python/tvm/autotvm/tuner/index_based_tuner.py"
 
 
 class AutoTVMRandom(Random):
-    """Random configs without replacement: the policy ``random``, under the name that AutoTVM's users know."""
+    """AutoTVM's RandomTuner: the policy ``random``, under the name that users of AutoTVM know."""
 
     origin: ClassVar[Origin | None] = Origin(
         name="AutoTVM's RandomTuner", version="TVM 0.17", source=SOURCE, kind="reproduction",
-        deviations=("in a space whose knobs depend on each other, each knob is drawn uniformly, not each config",),
+        deviations=("if knobs depend on each other, each knob is drawn uniformly, not each config",),
     )  # fmt: skip
 
 
 class AutoTVMGrid(Grid):
-    """Every config by its index, the first knob fastest: the policy ``grid``, in an AutoTVM space."""
+    """AutoTVM's GridSearchTuner: all configs by index, the first knob varying fastest."""
 
     origin: ClassVar[Origin | None] = Origin(
         name="AutoTVM's GridSearchTuner", version="TVM 0.17", source=SOURCE, kind="reproduction",
-        deviations=("in a space without an index, the last knob is the fastest",),
+        deviations=("in a space without an index, the last knob varies fastest",),
     )  # fmt: skip

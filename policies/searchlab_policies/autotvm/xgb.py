@@ -34,25 +34,32 @@ XGB_TUNER = Origin(
     source="python/tvm/autotvm/tuner: xgboost_tuner.py, model_based_tuner.py, sa_model_optimizer.py",
     kind="reproduction",
     deviations=(
-        "XGBoost 3 grows the trees, with the settings of XGBoost 1, which AutoTVM was made for",
-        "AutoTVM's features knob are autotvm-knob here: features knob have logarithms, and the outermost factors too",
-        "the trial that completes a plan begins the next, though its batch may go on",
+        "XGBoost 3 grows the trees, with the settings of XGBoost 1, for which AutoTVM was written",
+        "AutoTVM's knob features are called autotvm-knob; searchlab's knob features are logarithms of all factors",
+        "the trial that completes a plan starts the next one, even in the middle of a batch",
         COST,
     ),
 )
 
 
 class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar")):
-    """Trains the model once in ``plan_size`` trials, and plans as many: the best that annealing meets.
+    """AutoTVM's XGBTuner: simulated annealing on the predictions of boosted trees.
 
-    The trials before the first plan are random, and so are the last 5 % of each plan, rounded down.
+    The model is trained once in ``plan_size`` trials. Annealing then searches for the configs with the best
+    predictions, which are the plan for the next ``plan_size`` trials. Trials before the first plan are random, as are
+    the last 5 % of each plan, rounded down. Use ``batch = 64``, as in AutoTVM.
 
-    plan_size: trials between two trainings. The cost model has an option of this name too: give both the same value.
-    diversity_filter_ratio: if not 0, annealing finds this many times the plan, and those with the most different knob
-        values are planned. AutoTVM multiplies their scores by zero, so they do not count; here neither.
-    chains, steps: how many configs are annealed side by side, and for how long at most.
-    early_stop: steps in which no config came among the best after which annealing ends.
-    temperature: of the first step, in units of the score (the fastest trial has 1); it falls linearly to 0.
+    Args:
+        plan_size: The number of trials between two trainings. The cost model has an option with the same name: set both
+            to the same value.
+        diversity_filter_ratio: If it is not 0, annealing finds this many times the plan, from which the configs with
+            the most different knob values are planned. AutoTVM multiplies their scores by zero, so that they do not
+            count; this reproduction does the same.
+        chains: The number of configs that are annealed side by side.
+        steps: The maximum number of steps of a chain.
+        early_stop: Annealing ends after this many steps in which no config joined the best.
+        temperature: The temperature of the first step, in units of the score (the fastest trial has score 1). It falls
+            linearly to 0.
     """
 
     origin: ClassVar[Origin | None] = XGB_TUNER
@@ -107,6 +114,6 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar")):
 
 
 class AutoTVMXgbRank(AutoTVMXgb, own_model=OwnModel(Plugin("autotvm-xgboost", {"loss": "rank"}), "itervar")):
-    """The same with ``loss_type = "rank"``: the trees rank the trials, and do not regress their scores."""
+    """AutoTVM's XGBTuner with ``loss_type = "rank"``: the trees rank trials instead of predicting scores."""
 
     origin: ClassVar[Origin | None] = replace(XGB_TUNER, name="AutoTVM's XGBTuner, loss_type rank")

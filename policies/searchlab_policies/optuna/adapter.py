@@ -33,10 +33,10 @@ def origin(sampler: str, *deviations: str) -> Origin:
         "original",
         (
             *deviations,
-            "a tile is a parameter for each factor, and a number the index of its choice",
-            "it is told the logarithm of the cost, and the worst that succeeded for a trial that failed",
-            "a new study and sampler for every ask",
-            "a suggestion that is known is mutated until it is not",
+            "a tile is represented by a parameter per factor, and a number by the index of its choice",
+            "it is told the logarithm of the cost; a failed trial gets the worst cost that was measured",
+            "every ask creates a new study and sampler",
+            "a known suggestion is mutated until it is new",
         ),
     )
 

@@ -30,14 +30,16 @@ from .adapter import Known, OptunaPolicy
 
 
 class CmaEs(OptunaPolicy):
-    """Draws each config from a normal distribution, which each generation of trials moves, widens and turns.
+    """CMA-ES: configs are drawn from a normal distribution that adapts to the best trials of each generation.
 
-    A batch is drawn from one distribution, and so is as diverse as that is wide. Trials that failed rank last.
+    A batch is drawn from one distribution. Failed trials rank last. CMA-ES learns after every trial, so use ``batch =
+    1``.
 
-    population: trials in a generation; left out, 4 + 3 ln d of them, in d dimensions.
-    sigma: standard deviation of the first generation, where 1 is the range of a parameter.
-    memory: how many trials are modelled at most for the parameters that are no numbers or not in every config: the best
-        quarter of so many, and the latest of the others.
+    Args:
+        population: The number of trials in a generation; by default 4 + 3 ln d, for d dimensions.
+        sigma: The standard deviation of the first generation, where 1 is the range of a parameter.
+        memory: The maximum number of trials in the model of the remaining parameters, those that are not numbers or do
+            not occur in every config: the best quarter of this number, and the latest others.
     """
 
     origin = Origin(
@@ -46,11 +48,11 @@ class CmaEs(OptunaPolicy):
         "cmaes/_cma.py",
         "original",
         (
-            "it is told all trials in order, as many as its population for a generation, whichever generation "
-            "proposed them",
-            "a number is the index of its choice, scaled to [0, 1], and a tile one number for each factor",
-            "TPESampler suggests the parameters that are no numbers or not in every config",
-            "a suggestion that is known is mutated until it is not",
+            "it is told all trials in order, a population of them as one generation, whichever generation proposed "
+            "them",
+            "a number is represented by the index of its choice, scaled to [0, 1]; a tile by one number per factor",
+            "TPESampler suggests parameters that are not numbers or do not occur in every config",
+            "a known suggestion is mutated until it is new",
         ),
     )
 

@@ -31,23 +31,27 @@ from .parameters import Parameters
 
 
 class Gp(OptunaPolicy):
-    """Proposes the config that promises the most improvement under a Gaussian process of the logarithm of the cost.
+    """Bayesian optimisation: proposes the config with the largest expected improvement under a Gaussian process.
 
-    It needs PyTorch, and tenths of a second for each suggestion.
+    The process models the logarithm of the cost. It requires PyTorch (``pip install 'searchlab[gp]'``) and takes tenths
+    of a second for each suggestion. Use ``batch = 1``.
 
-    n_startup: trials to draw at random before the model is asked.
-    memory: how many trials are modelled at most: the best quarter of so many, and the latest of the others. The time
-        to fit the model grows with its cube.
-    candidates: how many quasi-random points the expected improvement is evaluated at, to start from (Optuna's: 2048).
-    local_searches: from how many of them, the best trial among them, it is climbed (Optuna's: 10).
+    Args:
+        n_startup: Random trials before the model is used.
+        memory: The maximum number of trials in the model: the best quarter of this number, and the latest others. The
+            time to fit the model grows with its cube.
+        candidates: The number of quasi-random points at which the expected improvement is evaluated first (2048 in
+            Optuna).
+        local_searches: The number of these points, including the best trial, from which local search starts (10 in
+            Optuna).
     """
 
     origin = origin(
         "GPSampler",
-        "16 random trials first, not 10",
-        "512 candidates and 4 local searches, not 2048 and 10",
-        "no more than 256 trials are modelled",
-        "parameters that not all configs have are suggested by TPESampler",
+        "16 random trials first instead of 10",
+        "512 candidates and 4 local searches instead of 2048 and 10",
+        "at most 256 trials are modelled",
+        "TPESampler suggests parameters that do not occur in every config",
     )
 
     def __init__(

@@ -19,18 +19,22 @@ from .adapter import OptunaPolicy, origin
 
 
 class Tpe(OptunaPolicy):
-    """Models each choice by how good trials made it and how the others did, and takes the ratio's best.
+    """Optuna's tree-structured Parzen estimator: proposes configs that are likely among good trials and unlikely among
+    others.
 
-    n_startup: trials to draw at random before the model is asked.
-    ei_candidates: how many suggestions are drawn from the model of the good trials to take the best of.
-    memory: how many trials are modelled at most: the best quarter of so many, and the latest of the others. The time
-        that a suggestion takes grows with it. Optuna counts no more than 25 as good.
+    Optuna learns after every trial, so use ``batch = 1``.
+
+    Args:
+        n_startup: Random trials before the model is used.
+        ei_candidates: The number of suggestions drawn from the model of the good trials, of which the best is taken.
+        memory: The maximum number of trials in the model: the best quarter of this number, and the latest others. The
+            time of a suggestion grows with it. Optuna counts at most 25 trials as good.
     """
 
     origin = origin(
         "TPESampler",
-        "16 random trials first, not 10",
-        "no more than 500 trials are modelled",
+        "16 random trials first instead of 10",
+        "at most 500 trials are modelled",
     )
 
     def __init__(
