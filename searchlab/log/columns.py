@@ -1,10 +1,9 @@
 """Logs as arrays: what an analysis needs of a trial, in a hundred bytes instead of a thousand.
 
 :func:`read_columns` refuses what :func:`~searchlab.log.format.read_log` refuses, and is faster where logs share
-configs, which it decodes once. :func:`read_logs` keeps a cache, ``log-cache.parquet``, in the directory that it reads.
+configs, which it decodes once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it reads.
 The cache is derived from the logs: a log whose file has changed in any way is read again, and a cache that is damaged
-or belongs to another user is ignored. Without pyarrow (the extra ``searchlab[cache]``), and in directories that cannot
-be written to, all logs are read each time.
+or belongs to another user is ignored. In directories that cannot be written to, all logs are read each time.
 """
 
 from __future__ import annotations
@@ -13,20 +12,21 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
-from ..errors import SearchlabWarning
+from ..errors import SearchlabWarning, described
 from ..records import FAILURES, Statistic, cost_of
 from ..schema import UNREADABLE
 from .format import (
@@ -42,16 +42,11 @@ from .format import (
     LoggedTrials,
     Record,
     batch_numbers,
-    batch_starts,
-    charged,
     check_follows,
     current,
     decode_log,
     read_bytes,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
 """What is kept of each :class:`~searchlab.costmodel.quality.ModelQuality`: the columns of :attr:`Columns.qualities`."""
@@ -59,6 +54,7 @@ METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rm
 Texts = dict[bytes, bytes]
 """Each distinct config of some logs once, as JSON: the runs of a study share most of their configs."""
 
+_PER_TRIAL = ("costs", "batches", "spent", "failures", "nearest", "reused", "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG = msgspec.json.Decoder(ConfigJson)
 _NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended)",[^\n]*)')  # a line that is no trial
@@ -148,24 +144,11 @@ class Columns(LoggedTrials):
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
         """Return the first ``trials``, fewer than it has; ``ended`` is why the run ended there."""
-        per_trial = ("costs", "batches", "spent", "failures", "nearest", "reused", "configs", "sentinels", "counts")
-        arrays = {name: getattr(self, name)[:trials] for name in per_trial}
+        arrays = {name: getattr(self, name)[:trials] for name in ("configs", *_PER_TRIAL)}
         arrays["readings"] = self.readings[: int(arrays["counts"].sum())]
         rounds = int(np.searchsorted(self.rounds, trials))
         arrays |= {name: getattr(self, name)[:rounds] for name in ("rounds", "qualities")}
         return replace(self, **arrays, final=None, ended=ended)
-
-
-def charge(logs: Sequence[Columns]) -> None:
-    """Compute :attr:`Columns.charged` and :attr:`Columns.elapsed` of many logs at once, which is faster."""
-    lengths = [log.trials for log in logs]
-    spent = np.concatenate([log.spent for log in logs])
-    starts = batch_starts(np.concatenate([log.batches for log in logs]), lengths)
-    charges = charged(spent, starts, [log.header.workers for log in logs], lengths)
-    sums = charges.sum(axis=1)
-    ends = np.cumsum(lengths).tolist()
-    for log, start, end in zip(logs, [0, *ends], ends, strict=False):
-        vars(log)["charged"], vars(log)["elapsed"] = charges[start:end], np.cumsum(sums[start:end])
 
 
 def _costs(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
@@ -240,7 +223,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     return Columns._of(path, header, rows, configs, latest.get(Final), latest.get(Ended))
 
 
-CACHE = "log-cache.parquet"
+CACHE = "log-cache.npz"
 """The name of the cache."""
 
 FEWEST = 200
@@ -249,30 +232,12 @@ FEWEST = 200
 STALE = 0.02
 """The cache is rewritten when more than this share of the logs had to be read."""
 
-_FORMAT = b"3"
-_FINAL, _ENDED = msgspec.json.Decoder(Final | None), msgspec.json.Decoder(Ended | None)
-_GROUP = 500  # logs that are converted at a time
+_INDEX = "index-1"  # of this version
 _TAIL = 4096  # bytes
-_ARRAYS = {
-    "costs": np.float64, "batches": np.int32, "spent": np.float64, "failures": np.int8, "nearest": np.int8,
-    "reused": np.int8,
-    "sentinels": np.float64, "counts": np.int32, "readings": np.float64, "rounds": np.int32, "qualities": np.float64,
-}  # fmt: skip
+_ARRAYS = (*_PER_TRIAL, "readings", "rounds", "qualities")  # without the configs
 _READINGS = ("counts", "readings")
-_BOOLS = ("nearest", "reused")
-_PER = {"readings": "readings", "rounds": "rounds", "qualities": "rounds"}  # the others have one value for each trial
-_WIDTHS = {"spent": 4, "qualities": len(METRICS)}
-
-
-class _Own(msgspec.Struct, frozen=True, array_like=True):
-    """What a header does not share with those of other runs of the strategy; the rest is decoded once."""
-
-    seed: int
-    created: float
-    machine: dict[str, Any]
-
-
-_HEADER, _OWN = msgspec.json.Decoder(Header), msgspec.json.Decoder(_Own)
+_SIZE_OF = {"readings": 1, "rounds": 2, "qualities": 2}
+"""The size of a log (see _Cached) that is the length of these arrays; all others have a value for each trial."""
 
 
 class Stamp(NamedTuple):
@@ -297,6 +262,28 @@ class Stamp(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
 
 
+class _Cached(msgspec.Struct, frozen=True, array_like=True):
+    """A log in the cache, without its arrays."""
+
+    file: bytes
+    stamp: Stamp
+    sizes: tuple[int, int, int]  # numbers of trials, readings and rounds
+    header: int  # its place among the distinct headers, which lack the next three
+    seed: int
+    created: float
+    machine: dict[str, Any]
+    final: Final | None
+    ended: Ended | None
+
+
+class _Index(msgspec.Struct, frozen=True, array_like=True):
+    """Everything in the cache but the arrays."""
+
+    headers: list[Header]  # the runs of a strategy share one
+    configs: list[bytes]
+    logs: list[_Cached]
+
+
 def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readings: bool = True) -> list[Columns]:
     """Read the logs at ``paths``, in order. Raises SearchlabError as :func:`read_columns`.
 
@@ -306,7 +293,7 @@ def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readi
         texts: The configs that are known already; those of the logs are added.
         readings: Whether ``counts`` and ``readings`` are needed, a third of all data; if not, they may be empty.
     """
-    if directory is None or len(paths) < FEWEST or not _has_pyarrow():
+    if directory is None or len(paths) < FEWEST:
         return [read_columns(path, texts) for path in paths]
     stamps = {path: Stamp.of(path) for path in paths}  # before they are read, as they may grow meanwhile
     held = _read_cache(directory, stamps, texts, readings)
@@ -319,148 +306,85 @@ def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readi
     return logs
 
 
-def _has_pyarrow() -> bool:
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def _read_cache(
     directory: Path, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool = True
 ) -> dict[Path, Columns]:
     """Return the cached logs among ``stamps`` that have not changed since."""
-    import pyarrow as pa
-
     path = directory / CACHE
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_uid != os.geteuid():
                 return {}
-            return dict(_cached(directory, file, stamps, texts, readings))
+            with ZipFile(file) as archive:
+                return _cached(directory, archive, stamps, texts, readings)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, IndexError, pa.ArrowException, *UNREADABLE) as error:
-        warnings.warn(f"{path} is damaged ({error}) and will be rebuilt", SearchlabWarning, stacklevel=2)
+    except Exception as error:  # damage may show in any way
+        warnings.warn(f"{path} is damaged ({described(error)}) and will be rebuilt", SearchlabWarning, stacklevel=2)
     return {}
 
 
 def _cached(
-    directory: Path, file: Any, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool
-) -> Iterator[tuple[Path, Columns]]:
-    import pyarrow.parquet as pq
+    directory: Path, archive: ZipFile, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool
+) -> dict[Path, Columns]:
+    def load(name: str) -> Array:
+        with archive.open(name) as member:
+            array: Array = np.lib.format.read_array(member, allow_pickle=False)
+            member.read()  # at the end, its checksum is verified
+        return array
 
-    cached = pq.ParquetFile(file, page_checksum_verification=True)
-    if cached.schema_arrow != _schema() or cached.schema_arrow.metadata != _schema().metadata:
-        return  # another version
-    headers: dict[bytes, Header] = {}
-    columns = [name for name in _schema().names if readings or name not in _READINGS]
-    for number in range(cached.num_row_groups):
-        group = cached.read_row_group(number, columns, use_threads=False)
-        rows = list(zip(*(group[name].to_pylist() for name in ("file", *Stamp._fields)), strict=True))
-        paths = [directory / os.fsdecode(row[0]) for row in rows]
-        same = [stamps.get(path) == Stamp(*row[1:]) for path, row in zip(paths, rows, strict=True)]
-        if any(same):
-            unpack = _unpacked(group, texts, headers)
-            logs = {path: unpack(at, path) for at, path in enumerate(paths) if same[at]}
-            charge(list(logs.values()))
-            yield from logs.items()
-
-
-def _unpacked(group: pa.Table, texts: Texts, headers: dict[bytes, Header]) -> Callable[[int, Path], Columns]:
-    """Return a function of a row and a path that returns the log in that row.
-
-    Raises what a damaged table raises. ``headers`` are those that have been decoded; others are added.
-    """
-    names = [name for name in ("configs", *_ARRAYS) if name in group.column_names]
-    lists = {name: group[name].combine_chunks() for name in names}
-    ends: dict[str, list[int]] = {
-        name: lists[name].offsets.to_numpy().tolist() for name in ("costs", "rounds", "readings") if name in names
-    }
-    configs = lists.pop("configs").values
-    distinct = objects([texts.setdefault(text, text) for text in configs.dictionary.to_pylist()])
-    flat = {"configs": distinct[configs.indices.to_numpy()]}
-    for name, column in lists.items():
-        values = column.values.to_numpy()
-        flat[name] = values.reshape(-1, _WIDTHS[name]) if name in _WIDTHS else values
-    if any(len(values) != ends[_PER.get(name, "costs")][-1] for name, values in flat.items()):
-        raise ValueError("its columns differ in length")
-    left_out = {name: np.empty(0) for name in _READINGS if name not in flat}
-    flat |= {name: flat[name].astype(np.bool_) for name in _BOOLS}
-    common, owns, finals, endeds = (group[name].to_pylist() for name in ("header", "own", "final", "ended"))
-    for text in set(common).difference(headers):
-        headers[text] = _HEADER.decode(text)
-
-    def log(row: int, path: Path) -> Columns:
-        own = _OWN.decode(owns[row])
-        header = msgspec.structs.replace(headers[common[row]], seed=own.seed, created=own.created, machine=own.machine)
-        arrays: dict[str, Array] = {
-            name: values[slice(*ends[_PER.get(name, "costs")][row : row + 2])] for name, values in flat.items()
-        }
-        return Columns(
-            path=path, header=header, final=_FINAL.decode(finals[row]), ended=_ENDED.decode(endeds[row]), **arrays,
-            **left_out,
-        )  # fmt: skip
-
-    return log
+    if _INDEX not in archive.namelist():
+        return {}  # another version
+    index = msgspec.msgpack.decode(load(_INDEX).tobytes(), type=_Index)
+    flat = {name: load(name) for name in ("configs", *_ARRAYS) if readings or name not in _READINGS}
+    flat["configs"] = objects([texts.setdefault(text, text) for text in index.configs])[flat["configs"]]
+    left_out = {} if readings else dict.fromkeys(_READINGS, np.empty(0))
+    ends = np.cumsum([(0, 0, 0), *(log.sizes for log in index.logs)], axis=0).tolist()
+    logs = {}
+    for log, start, end in zip(index.logs, ends, ends[1:], strict=False):
+        path = directory / os.fsdecode(log.file)
+        if stamps.get(path) == log.stamp:
+            spans = [slice(*span) for span in zip(start, end, strict=True)]
+            own = {name: values[spans[_SIZE_OF.get(name, 0)]] for name, values in flat.items()}
+            header = msgspec.structs.replace(
+                index.headers[log.header], seed=log.seed, created=log.created, machine=log.machine
+            )
+            logs[path] = Columns(path=path, header=header, final=log.final, ended=log.ended, **own, **left_out)
+    return logs
 
 
 def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None:
     """Replace the cache; a directory that cannot be written to is left as it is."""
-    import pyarrow.parquet as pq
+    headers: dict[bytes, int] = {}
+    configs: dict[bytes, int] = {}
+    entries = []
+    for stamp, log in logs:
+        file, header = os.fsencode(log.path.relative_to(directory)), log.header
+        common = msgspec.json.encode(msgspec.structs.replace(header, seed=0, created=0.0, machine={}))
+        entries.append(
+            _Cached(
+                file, stamp, (log.trials, len(log.readings), len(log.rounds)), headers.setdefault(common, len(headers)),
+                header.seed, header.created, header.machine, log.final, log.ended,
+            )
+        )  # fmt: skip
+    places = [configs.setdefault(text, len(configs)) for _, log in logs for text in log.configs.tolist()]
+    distinct = [msgspec.json.decode(text, type=Header) for text in headers]
+    index = msgspec.msgpack.encode(_Index(distinct, list(configs), entries))
+
+    def arrays() -> Iterator[tuple[str, Array]]:
+        yield _INDEX, np.frombuffer(index, np.uint8)
+        yield "configs", np.array(places, np.int32)
+        for name in _ARRAYS:
+            yield name, np.concatenate([getattr(log, name) for _, log in logs])
 
     with suppress(OSError):
         handle, part = mkstemp(dir=directory, prefix=f"{CACHE}.", suffix=".part")
         try:
-            with (
-                open(handle, "wb") as file,
-                pq.ParquetWriter(file, _schema(), compression="zstd", write_page_checksum=True) as writer,
-            ):
-                for start in range(0, len(logs), _GROUP):
-                    writer.write_table(_packed(directory, logs[start : start + _GROUP]))
+            with open(handle, "wb") as out, ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive:
+                for name, array in arrays():
+                    with archive.open(name, "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
             os.replace(part, directory / CACHE)
         finally:
             with suppress(FileNotFoundError):  # it has its final name now
                 os.unlink(part)
-
-
-def _packed(directory: Path, group: Sequence[tuple[Stamp, Columns]]) -> pa.Table:
-    import pyarrow as pa
-
-    def lists(lengths: Sequence[int], values: pa.Array) -> pa.ListArray:
-        return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *lengths]), pa.int32()), values)
-
-    def binary(values: Sequence[Any]) -> pa.Array:
-        return pa.array(list(map(msgspec.json.encode, values)), pa.binary())
-
-    logs = [log for _, log in group]
-    headers = [log.header for log in logs]
-    texts = np.concatenate([log.configs for log in logs]).tolist()
-    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    indices = np.fromiter(map(places.__getitem__, texts), np.int32, len(texts))
-    configs = pa.DictionaryArray.from_arrays(indices, pa.array(list(places), pa.binary()))
-    columns = [
-        pa.array([os.fsencode(log.path.relative_to(directory)) for log in logs], pa.binary()),
-        *(pa.array(values) for values in zip(*(stamp for stamp, _ in group), strict=True)),
-        binary([msgspec.structs.replace(header, seed=0, created=0.0, machine={}) for header in headers]),
-        binary([_Own(header.seed, header.created, header.machine) for header in headers]),
-        binary([log.final for log in logs]),
-        binary([log.ended for log in logs]),
-        lists([len(log.configs) for log in logs], configs),
-    ]
-    for name, kind in _ARRAYS.items():
-        arrays = [getattr(log, name).astype(kind, copy=False).ravel() for log in logs]
-        columns.append(lists(list(map(len, arrays)), pa.array(np.concatenate(arrays))))
-    return pa.Table.from_arrays(columns, schema=_schema())
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    stamp = [(name, pa.binary() if name == "tail" else pa.int64()) for name in Stamp._fields]
-    content = [(name, pa.binary()) for name in ("header", "own", "final", "ended")]
-    arrays = [(name, pa.list_(pa.from_numpy_dtype(kind))) for name, kind in _ARRAYS.items()]
-    configs = ("configs", pa.list_(pa.dictionary(pa.int32(), pa.binary())))
-    fields = [("file", pa.binary()), *stamp, *content, configs, *arrays]
-    return pa.schema(fields, metadata={b"searchlab_log_cache": _FORMAT})

@@ -266,38 +266,6 @@ _ITEMS = msgspec.json.Decoder(Record | Final | Ended)
 _DRAFT_ITEMS = msgspec.json.Decoder(Record)  # alone, a struct needs no ``kind``
 
 
-def batch_starts(batches: Ints, lengths: Sequence[int]) -> list[int]:
-    """Return the positions of the first trials of all batches.
-
-    Args:
-        batches: The number of the batch of each trial of several runs, shape (trials,).
-        lengths: The number of trials of each run.
-    """
-    begins = np.zeros(len(batches) + 1, dtype=np.bool_)
-    begins[np.cumsum(lengths) - lengths] = True  # for an empty run, where the next run begins
-    begins[1:-1] |= batches[1:] != batches[:-1]
-    starts: list[int] = np.flatnonzero(begins[:-1]).tolist()
-    return starts
-
-
-def charged(spent: Floats, starts: Sequence[int], workers: Sequence[int], lengths: Sequence[int]) -> Floats:
-    """Return the seconds charged for proposing, training, building and running each trial, shape (trials, 4).
-
-    Args:
-        spent: The seconds that these took, shape (trials, 4).
-        starts: See :func:`batch_starts`.
-        workers: The number of build workers of each run. Building is divided by it, or by the size of the batch if
-            that is smaller.
-        lengths: The number of trials of each run.
-    """
-    # A log may hold any number of workers; one for each of its trials is enough.
-    bounded = [number if 0 < number < trials else trials for number, trials in zip(workers, lengths, strict=True)]
-    sizes = np.diff(np.append(np.asarray(starts, dtype=np.int64), len(spent)))
-    charges = spent.copy()
-    charges[:, 2] /= np.minimum(np.repeat(np.array(bounded, dtype=np.int64), lengths), np.repeat(sizes, sizes))
-    return charges
-
-
 def batch_numbers(records: Sequence[Record], size: int) -> Ints:
     """Return the number of the batch of each record of a run whose batches have at most ``size`` trials."""
     size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
@@ -320,12 +288,21 @@ class LoggedTrials:
     @cached_property
     def starts(self) -> list[int]:
         """The positions of the first trials of its batches."""
-        return batch_starts(self.batches, [len(self.batches)])
+        starts: list[int] = np.flatnonzero(np.diff(self.batches, prepend=self.batches[:1] - 1)).tolist()
+        return starts
 
     @cached_property
     def charged(self) -> Floats:
-        """See :func:`charged`. A reused measurement is charged as recorded, so that the second run has no advantage."""
-        return charged(self.spent, self.starts, [self.header.workers], [len(self.batches)])
+        """Seconds charged for proposing, training, building and running each trial, shape (trials, 4).
+
+        Building is divided by the number of build workers, or by the size of the batch if that is smaller. A reused
+        measurement is charged as recorded, so that the second run has no advantage.
+        """
+        sizes = np.diff([*self.starts, len(self.spent)])
+        workers = min(self.header.workers, len(self.spent))  # a log may hold a number of any size
+        charges = self.spent.copy()
+        charges[:, 2] /= np.repeat(np.minimum(sizes, workers), sizes)
+        return charges
 
     @cached_property
     def elapsed(self) -> Floats:

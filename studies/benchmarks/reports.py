@@ -6,8 +6,7 @@ The logs are made up from the tables of suite v1: 36 workloads, 12 strategies, a
 share their first trials with random search, draw the faster configs of the table the more often, and half of them log
 how well a cost model did. A report is made of them three times, each in a new process: without a cache, with the cache
 that the first one left, and after one log in a hundred has changed. Then comes the frame of all trials, from the cache.
-Without pyarrow, which the cache takes, all logs are read each time. Memory is the sum of the resident memory of the
-process and its children, at its peak.
+Memory is the peak of the resident memory of the process and its children together.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The cache of many logs: what it holds is what they hold."""
+"""The cache of many logs holds what the logs hold."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from searchlab.log.format import find_logs
 from tests.log.test_columns import same
 from tests.support.analysis.logs import write
 
-pytest.importorskip("pyarrow")
-
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -31,7 +28,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return read_columns(path, texts)
 
     monkeypatch.setattr(cache, "FEWEST", 2)
-    monkeypatch.setattr(cache, "_GROUP", 3)  # so that several groups of rows are written
     monkeypatch.setattr(cache, "read_columns", reading)
     return names
 
@@ -69,7 +65,7 @@ def test_only_what_has_changed_is_read_again(logs: Path, read: list[str], monkey
     monkeypatch.setattr(cache, "STALE", 0.9)
     assert check(logs, read) == [changed.name, other.name, new.name]
     monkeypatch.setattr(cache, "STALE", 0.1)
-    assert check(logs, read) == [changed.name, other.name, new.name]  # so few: the cache was not written anew
+    assert check(logs, read) == [changed.name, other.name, new.name]  # so few: the cache was not rewritten
     assert check(logs, read) == []
 
 
@@ -88,7 +84,7 @@ def test_the_cache_of_somebody_else_does_not_count(
 
 
 @pytest.mark.parametrize("how", ["cut off", "empty", "flipped", "other", "directory"])
-def test_a_damaged_cache_is_made_anew(logs: Path, read: list[str], how: str) -> None:
+def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> None:
     check(logs, read)
     path = logs / CACHE
     data = bytearray(path.read_bytes())
@@ -98,7 +94,7 @@ def test_a_damaged_cache_is_made_anew(logs: Path, read: list[str], how: str) -> 
     if how == "directory":
         path.unlink()
         (path / "full").mkdir(parents=True)
-    with pytest.warns(SearchlabWarning, match="(?s)log-cache.parquet is damaged .* and will be rebuilt"):
+    with pytest.warns(SearchlabWarning, match="(?s)log-cache.npz is damaged .* and will be rebuilt"):
         assert len(check(logs, read)) == 9
     if how != "directory":
         assert check(logs, read) == []
@@ -107,18 +103,13 @@ def test_a_damaged_cache_is_made_anew(logs: Path, read: list[str], how: str) -> 
     )
 
 
-def test_a_cache_of_another_version_is_made_anew(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_of_another_version_is_rebuilt(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     check(logs, read)
-    monkeypatch.setattr(cache, "_FORMAT", b"next")
+    monkeypatch.setattr(cache, "_INDEX", "index-next")
     assert len(check(logs, read)) == 9 and check(logs, read) == []
 
 
-def test_without_pyarrow_and_for_few_logs_there_is_none(
-    logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "pyarrow.parquet", None)
-        assert len(check(logs, read)) == 9
+def test_few_logs_have_none(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "FEWEST", 10)
     assert len(check(logs, read)) == 9 and not (logs / CACHE).exists()
 
@@ -145,5 +136,5 @@ def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: li
         whole = read_columns(path, {})
         assert same(replace(log, counts=whole.counts, readings=whole.readings), whole)
     paths[0].touch()
-    read_logs(logs, paths, {}, readings=False)  # writes the cache anew
+    read_logs(logs, paths, {}, readings=False)  # rewrites the cache
     assert check(logs, read) == []

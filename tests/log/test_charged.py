@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.log.columns import Columns, charge
+from searchlab.log.columns import Columns
 from searchlab.log.format import Log, Record
 from tests.support.logs import HEADER
 
@@ -43,34 +43,29 @@ def test_in_the_draft_batches_are_as_large_as_the_policy_was_asked_for() -> None
 
 
 def one_by_one(batches: list[int | None], size: int) -> list[int]:
-    """Where batches begin, as the specification of the format says it."""
+    """Where batches begin, according to the specification of the format."""
     size = size if 0 < size < len(batches) else len(batches)
     numbers = [index // size if batch is None else batch for index, batch in enumerate(batches)]
     return [index for index, number in enumerate(numbers) if index == 0 or number != numbers[index - 1]]
 
 
 numbered = st.lists(st.integers(0, 1), max_size=12).map(lambda steps: np.cumsum(steps).tolist())
-numbers = st.integers(0, 4) | st.just(2**70)  # a log may say any
+numbers = st.integers(0, 4) | st.just(2**70)  # a log may have any
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(numbered, st.booleans(), numbers), min_size=1))
-def test_runs_are_charged_together_as_one_by_one(runs: list[tuple[list[int], bool, int]]) -> None:
-    logs = []
-    for batches, draft, number in runs:
-        own = [None if draft else batch for batch in batches]
-        records = tuple(
-            Record(index=index, batch=batch, config={}, propose_seconds=index % 2, build_seconds=index)
-            for index, batch in enumerate(own)
-        )
-        header = msgspec.structs.replace(HEADER, batch=number, workers=number + 1)
-        logs.append(Log(Path("a"), header, records))
-        assert logs[-1].starts == one_by_one(own, number)
-    together = [Columns.of(log, {}) for log in logs]
-    charge(together)
-    for log, columns in zip(logs, together, strict=True):
-        assert columns.charged.tolist() == log.charged.tolist()
-        assert columns.elapsed.tolist() == log.elapsed.tolist()
+@given(numbered, st.booleans(), numbers)
+def test_batches_begin_where_the_specification_says(batches: list[int], draft: bool, number: int) -> None:
+    own = [None if draft else batch for batch in batches]
+    records = tuple(
+        Record(index=index, batch=batch, config={}, propose_seconds=index % 2, build_seconds=index)
+        for index, batch in enumerate(own)
+    )
+    log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=number, workers=number + 1), records)
+    columns = Columns.of(log, {})
+    assert log.starts == columns.starts == one_by_one(own, number)
+    assert columns.charged.tolist() == log.charged.tolist()
+    assert columns.elapsed.tolist() == log.elapsed.tolist()
 
 
 def test_an_empty_run_is_charged_nothing() -> None:
