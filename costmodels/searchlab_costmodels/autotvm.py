@@ -52,15 +52,17 @@ EVERY = 2
 
 
 class AutoTVM(CostModel):
-    """Trees that stop growing in number when the average recall of the best training rows gets no better.
+    """AutoTVM's cost model: XGBoost, which trains until the recall of the best trials no longer improves.
 
-    loss: ``reg`` is least squares on the scores; ``rank`` is the loss of pairs; ``rank-binary`` trains on the same
-        pairs, but its recall counts every score of at least 0.5 as equally good, and all others as equally bad.
-    plan_size: of the policy: the recall is that of so many rows.
-    transfer: what trials of other tasks are for. ``pool``: they are among the rows of every training. ``base-margin``,
-        as in AutoTVM: a base model is trained on them once, at least 500; later models start from its predictions,
-        times 2^(-n / 64) after n trials, and without it once that is below 0.05. The scores of a task are shares of
-        its own best here; AutoTVM takes the best of all tasks.
+    Args:
+        loss: ``reg`` minimises the squared error of the scores and ``rank`` a pairwise ranking loss. ``rank-binary``
+            trains on the same pairs, but its recall counts every score of at least 0.5 as equally good and all others
+            as equally bad.
+        plan_size: The number of best trials whose recall decides when training stops; the ``plan_size`` of the policy.
+        transfer: How trials of other tasks are used. ``pool`` adds them to the rows of every training. ``base-margin``,
+            as in AutoTVM, trains a base model on them once, if there are at least 500; later models start from its
+            predictions with the weight 2^(-n / 64) after n trials, and without them once the weight is below 0.05.
+            Scores are relative to the best of their own task here; in AutoTVM, to the best of all tasks.
     """
 
     def __init__(

@@ -23,17 +23,20 @@ LARGEST_QUERY = 10_000
 
 
 class LightGBM(CostModel):
-    """LightGBM; at each split, NaN goes the way that fits best. It needs at least two trials.
+    """LightGBM: gradient boosted trees, grown leaf by leaf.
 
-    objective: ``regression`` is least squares on the scores. ``lambdarank`` weighs each pair within one task by the
-        change of NDCG if the two swap; predictions are an order, put on the scale of the scores
-        (:class:`~searchlab_costmodels.ranking.Scale`).
-    grades: lambdarank needs whole numbers: the scores are cut into this many grades of equal width, and the gain of
-        a grade is linear in it, like throughput. Pairs of the same grade are not compared.
-    rounds: the number of trees.
-    num_leaves: leaves of each tree.
-    learning_rate: share of each tree's step that is taken.
-    min_data_in_leaf: the least number of trials in a leaf.
+    At each split, missing values take the side that fits best. It needs at least two trials.
+
+    Args:
+        objective: ``regression`` minimises the squared error of the scores. ``lambdarank`` learns to rank: a pair of
+            trials of one task is weighted by the change in NDCG if the two were swapped. Its predictions are an order,
+            mapped to the scale of the scores.
+        grades: ``lambdarank`` requires integers, so scores are divided into this many grades of equal width. The gain
+            of a grade is linear in it, like throughput. Pairs of the same grade are not compared.
+        rounds: The number of trees.
+        num_leaves: The maximum number of leaves of a tree.
+        learning_rate: The factor by which the contribution of each tree is reduced.
+        min_data_in_leaf: The minimum number of trials in a leaf.
     """
 
     def __init__(

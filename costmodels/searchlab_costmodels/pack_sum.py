@@ -22,18 +22,22 @@ FIRST_SCORE = 0.5
 
 
 class PackSum(CostModel):
-    """Gradient boosted trees that predict a score for each store; the score of a program is their sum.
+    """Ansor's and MetaSchedule's cost model: boosted trees score each store of a program; the scores are added up.
 
-    The loss is the squared error of the sum, weighted by the measured score: a program that failed has the score 0 and
-    no weight, and a slow one has little. Rows of other features than ``store`` count as programs of one store. A config
-    that makes no program has the score 0; Ansor gives it minus infinity, which is no score here. As in the original,
-    all trees predict, not only those up to the best. These points differ: one thread, histograms as XGBoost's
-    ``auto`` has had since 2.0, and the error is looked at after every round; Ansor does after every second.
+    The loss is the squared error of the sum, weighted by the measured score, so failed programs have no weight and slow
+    ones little. With features other than ``per-store``, a row counts as a program with one store. A config that makes
+    no program has the score 0 (minus infinity in Ansor). As in the original, all trees predict, not only those up to
+    the best round. Unlike the original, training uses one thread and histograms, which have been XGBoost's default
+    since 2.0, and the stopping criterion is evaluated after every round instead of every second one.
 
-    rounds: the most trees. early_stopping: training ends after this many trees without a smaller error on the training
-        rows, of each program as often as it has stores, unweighted (``tr-p-rmse``).
-    max_depth: levels of each tree. gamma: the least gain of a split.
-    min_child_weight: the least sum of weights in a leaf. learning_rate: share of each tree's step that is taken; eta.
+    Args:
+        rounds: The maximum number of trees.
+        early_stopping: Training ends after this many rounds in which the unweighted error on the training rows
+            (``tr-p-rmse``) has not decreased. A program counts as often as it has stores.
+        max_depth: The maximum depth of a tree.
+        gamma: The minimum gain of a split.
+        min_child_weight: The minimum sum of weights in a leaf.
+        learning_rate: The factor by which the contribution of each tree is reduced (eta).
     """
 
     per_store = True

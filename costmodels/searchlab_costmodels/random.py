@@ -11,7 +11,10 @@ from searchlab.costmodel import CostModel
 
 
 class Random(CostModel):
-    """A number in [0, 1) for each row of features, which depends only on the row and the seed."""
+    """Random predictions, to see how good a policy is without a cost model.
+
+    A prediction is a number in [0, 1) that depends only on the row of features and the seed.
+    """
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         """Learn nothing."""

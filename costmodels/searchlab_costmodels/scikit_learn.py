@@ -55,9 +55,9 @@ class Preparation:
 class ScikitLearn(CostModel):
     """Least squares on the scores by a regressor of scikit-learn.
 
-    NaN becomes the median of its column, and another column marks it: the knobs that a config does not have are a
-    property of it. Columns are scaled to mean 0 and deviation 1, which does not change trees. BLAS runs on one
-    thread, so that every machine sums in the same order.
+    Missing values are replaced by the median of their column, and an additional column marks them, because which knobs
+    a config lacks is a property of it. Columns are scaled to mean 0 and standard deviation 1, which does not change
+    trees. BLAS runs on one thread, so that every machine sums in the same order.
     """
 
     def __init__(self, *, seed: int) -> None:
@@ -115,9 +115,14 @@ class Forest(ScikitLearn):
 
 
 class RandomForest(Forest):
-    """Trees of bootstrap samples, split at the best threshold. Source: Breiman, "Random Forests" (2001).
+    """A random forest: the mean of trees on bootstrap samples, split at the best threshold.
 
-    trees: their number. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
+    Source: Breiman, "Random Forests" (2001).
+
+    Args:
+        trees: The number of trees.
+        min_samples_leaf: The minimum number of trials in a leaf.
+        max_features: The fraction of the columns that is considered at each split.
     """
 
     def __init__(
@@ -136,9 +141,14 @@ class RandomForest(Forest):
 
 
 class ExtraTrees(Forest):
-    """Trees split at random thresholds. Source: Geurts et al., "Extremely randomized trees" (2006).
+    """Extremely randomised trees: the mean of trees that are split at random thresholds.
 
-    trees: their number. min_samples_leaf: trials in a leaf. max_features: share of the columns tried at each split.
+    Source: Geurts et al., "Extremely randomized trees" (2006).
+
+    Args:
+        trees: The number of trees.
+        min_samples_leaf: The minimum number of trials in a leaf.
+        max_features: The fraction of the columns that is considered at each split.
     """
 
     def __init__(
@@ -157,12 +167,13 @@ class ExtraTrees(Forest):
 
 
 class GaussianProcess(ScikitLearn):
-    """Matern kernel (nu = 5/2) plus noise, hyperparameters of the greatest marginal likelihood.
+    """A Gaussian process with a Matern kernel (nu = 5/2) and noise; hyperparameters maximise the marginal likelihood.
 
     Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Algorithm 2.1 and chapter 5.
 
-    max_rows: the most trials it is trained on, since the time grows with their cube. If there are more, half of these
-        are the fastest trials, and the others the latest.
+    Args:
+        max_rows: The maximum number of trials that it is trained on, because the time grows with their cube. If there
+            are more, half of these are the fastest trials and the others the latest.
     """
 
     def __init__(self, *, seed: int, max_rows: Annotated[int, Between(2)] = 300) -> None:
@@ -184,9 +195,12 @@ class GaussianProcess(ScikitLearn):
 
 
 class Ridge(ScikitLearn):
-    """Linear least squares. Source: Hoerl and Kennard, "Ridge Regression" (1970).
+    """Ridge regression: a linear model.
 
-    alpha: penalty on the square of each weight.
+    Source: Hoerl and Kennard, "Ridge Regression" (1970).
+
+    Args:
+        alpha: The penalty on the square of each weight.
     """
 
     def __init__(self, *, seed: int, alpha: Annotated[float, Between(1e-9)] = 1.0) -> None:
@@ -198,12 +212,15 @@ class Ridge(ScikitLearn):
 
 
 class Mlp(ScikitLearn):
-    """A perceptron with ReLU, trained by L-BFGS, which suits few rows.
+    """A small neural network with ReLU units, trained by L-BFGS, which suits few rows.
 
     Source: He et al., "Delving Deep into Rectifiers" (2015); as a cost model in Zheng et al., "TenSet" (2021).
 
-    width, layers: units of a hidden layer, and hidden layers. alpha: penalty on the square of each weight.
-    steps: at most this many steps of L-BFGS.
+    Args:
+        width: The number of units in each hidden layer.
+        layers: The number of hidden layers.
+        alpha: The penalty on the square of each weight.
+        steps: The maximum number of steps of L-BFGS.
     """
 
     def __init__(

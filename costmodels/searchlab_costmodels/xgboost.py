@@ -28,15 +28,19 @@ EVERY_PAIR = {
 
 
 class XGBoost(CostModel):
-    """Trees from histograms; at each split, NaN goes the way that fits best.
+    """XGBoost: gradient boosted trees with histograms.
 
-    objective: ``regression`` is least squares on the scores. ``rank`` is the loss of pairs within one task;
-        predictions are an order, put on the scale of the scores (:class:`~searchlab_costmodels.ranking.Scale`).
-    rounds: the number of trees.
-    max_depth: levels of each tree.
-    learning_rate: share of each tree's step that is taken.
-    min_child_weight: the least number of trials in a leaf: a leaf with one lucky trial misleads a search. With
-        ``rank``, the least sum of second derivatives in a leaf; each pair of a trial adds at most a quarter.
+    At each split, missing values take the side that fits best.
+
+    Args:
+        objective: ``regression`` minimises the squared error of the scores. ``rank`` minimises a loss over pairs of
+            trials of one task; its predictions are an order, mapped to the scale of the scores.
+        rounds: The number of trees.
+        max_depth: The maximum depth of a tree.
+        learning_rate: The factor by which the contribution of each tree is reduced.
+        min_child_weight: The minimum number of trials in a leaf, so that one lucky trial does not mislead the search.
+            With ``rank``, the minimum sum of second derivatives in a leaf, to which each pair of a trial adds at most
+            1/4.
     """
 
     def __init__(

@@ -32,16 +32,16 @@ INT64 = 1 << 62
 
 
 class Parameters(ProductSpace):
-    """The configs that a file of another tuner lists, among the product of its parameters.
+    """The configs that a file of another tuner lists. They have no programs, so only a table can measure them.
 
-    The list is the space: what restrictions left out is not in it, and a restriction is never evaluated. A knob has the
-    values that go on to a listed config, so a later knob depends on earlier ones. Indices are those of the product,
-    with holes. All configs are equally likely in :meth:`sample`.
+    The space is the list: a restriction of the other tuner is never evaluated, but what it excluded is not in the list.
+    A knob offers the values that lead to a listed config, so later knobs depend on earlier ones. Indices are those of
+    the product of all parameters, with gaps. ``sample`` draws all configs with the same probability.
 
-    parameters: the values of each parameter, in order. listed: the indices of the configs, as :meth:`options_for` packs
-    them; the whole product if empty. :mod:`searchlab.exchange` makes both from a file, and the table that it writes
-    holds them: a study over that table names the space alone.
-    Raises UnsupportedWorkload without parameters, and SearchlabError where they are damaged.
+    Args:
+        parameters: The values of each parameter, in order. Raises UnsupportedWorkload if there are none.
+        listed: The indices of the configs in packed form; the complete product if empty. ``searchlab import`` writes
+            both options into the table, so a study over that table names only the space.
     """
 
     has_programs = False

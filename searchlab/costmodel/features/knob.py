@@ -16,10 +16,9 @@ _Cells = tuple[list[int], list[float]]
 
 
 class KnobFeatures(Features):
-    """The choices of a config: a tile as log2 of each factor, a number unchanged, a word as a 0/1 column for each word.
+    """The choices of a config: tiles as log2 of each factor, numbers unchanged, words as a 0/1 column per word.
 
-    A tuple that is no tile, for example a permutation, counts as a word: see :attr:`~searchlab.space.Knob.kind`. A knob
-    that a config does not have is NaN. No program is built.
+    A tuple that is not a tile, such as a permutation, counts as a word. A knob that a config does not have is NaN.
     """
 
     name = "knob"
@@ -95,9 +94,9 @@ class KnobFeatures(Features):
 
 
 class AutoTVMKnobFeatures(KnobFeatures):
-    """The same as AutoTVM's features ``knob`` have it: factors as they are, without the outermost factor of a tile.
+    """The choices as AutoTVM's ``knob`` features encode them: tile factors as they are, without the outermost one.
 
-    Source: ``ConfigEntity.get_flatten_feature`` in ``python/tvm/autotvm/task/space.py`` of TVM 0.17. There the
+    Source: ``ConfigEntity.get_flatten_feature`` in ``python/tvm/autotvm/task/space.py`` of TVM 0.17, where the
     outermost factor is -1 for every config.
     """
 

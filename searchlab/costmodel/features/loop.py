@@ -51,10 +51,10 @@ class LoopFeatures(ScheduledFeatures):
 
 
 class ItervarFeatures(LoopFeatures):
-    """For each loop, its length, place and kind, its arithmetic, and how it walks through each buffer.
+    """AutoTVM's features of each loop: its length, position and kind, its arithmetic, and how it accesses each buffer.
 
-    Numbers are logarithms to base 2 of one more, negative for a negative number; the level and the kind are not.
-    Buffers are in the order of their names, as words.
+    Numbers x are encoded as log2(1 + abs(x)) with the sign of x, except for the position and the kind. Buffers are ordered by their names,
+    as words.
     """
 
     name = "itervar"
@@ -64,12 +64,12 @@ class ItervarFeatures(LoopFeatures):
 
 
 class CurveFeatures(LoopFeatures):
-    """For each buffer that the innermost loops touch, four curves over the loops, sampled at 20 points.
+    """AutoTVM's curves: four curves over the loops, sampled at 20 points, for each buffer of the innermost loops.
 
-    The curves are reuse over count, count over reuse, the product of the lengths down to a loop over count, and count
-    over that product. A point holds the value of the curve there, and the distance to the point that it is taken from,
-    both to base 2. Of the copies of one buffer, only the last that is touched counts; AutoTVM takes any of those that
-    one loop touches, since it goes through a hash map.
+    The curves are reuse over count, count over reuse, the product of the lengths up to a loop over count, and count
+    over that product. A point holds the value of the curve and the distance to the point from which it was taken, both
+    as logarithms to base 2. If a buffer is accessed several times, only the last access counts; AutoTVM takes an
+    arbitrary one, because it iterates over a hash map.
     """
 
     name = "curve"

@@ -131,9 +131,9 @@ class ScheduledFeatures(Features):
 
 
 class ProgramFeatures(ScheduledFeatures):
-    """MetaSchedule's per-store features of the scheduled module (164 a store), as their maximum and mean.
+    """MetaSchedule's features of the scheduled program (164 per store), as the maximum and mean over its stores.
 
-    Source: Zheng et al., "Ansor" (OSDI 2020), appendix B; ``tvm.s_tir.meta_schedule`` PerStoreFeature.
+    Source: Zheng et al., "Ansor" (OSDI 2020), appendix B; PerStoreFeature in ``tvm.s_tir.meta_schedule``.
     """
 
     name = "program"
@@ -144,10 +144,9 @@ class ProgramFeatures(ScheduledFeatures):
 
 
 class PerStoreFeatures(ScheduledFeatures):
-    """MetaSchedule's features of every store (164 numbers each), one store after the other; NaN past the last.
+    """MetaSchedule's features of each store (164 numbers), one store after the other, with NaN after the last.
 
-    Only a cost model that sums over stores can learn from them: :attr:`~searchlab.costmodel.CostModel.per_store`.
-    Source: as for :class:`ProgramFeatures`.
+    Only cost models that add up stores, such as ``pack-sum``, can learn from them. Source: as for ``program``.
     """
 
     name = "per-store"

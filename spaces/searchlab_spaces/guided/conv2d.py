@@ -23,33 +23,30 @@ if TYPE_CHECKING:
 
 
 class GuidedConv2d(Space):
-    """Lowerings of an NCHW conv2d, each over the tile of the result that it holds in registers.
+    """A convolution (NCHW) whose lowering and register tile are searched; everything else is computed.
 
-    ``direct`` (:mod:`.conv2d_direct`) vectorises over output channels: ``channels`` of them by ``height`` x
-    ``width`` pixels, over weights packed by blocks of channels. ``im2row`` (:mod:`.conv2d_im2row`) is the GEMM
-    of the weights and the image's patches, vectorised over output pixels: ``channels`` rows by ``pixels`` columns;
-    it is there if neither of the operands is a single column.
-    A tile takes 3/8 to 3/4 of the vector registers, where the workload has as much to compute.
+    ``direct`` vectorises over output channels: a tile of ``channels`` by ``height`` x ``width`` pixels, with weights
+    packed by blocks of channels. ``im2row`` is a GEMM of the weights and the patches of the image, vectorised over
+    output pixels: a tile of ``channels`` rows by ``pixels`` columns; it is not offered if an operand is a single
+    column. A tile occupies 3/8 to 3/4 of the vector registers, if the workload is large enough.
 
-    winograd: whether there is a third lowering, ``winograd`` (:mod:`.conv2d_winograd`), where the kernel is 3x3, moves
-    by one pixel and is in float32 or float64: ``channels`` by ``pixels`` that are corners of 4x4 results. It has a
-    quarter of the multiplications and is less exact; what it gives may be four times as far from the right result.
+    Any size, stride, padding, dilation, data type and number of cores is supported. Bias and ReLU are applied when the
+    result is written. Raises UnsupportedWorkload for a GEMM and for targets other than CPUs.
 
-    dot: whether ``direct`` and ``im2row`` take the CPU's instruction that sums the products of four int8 or two
-    bfloat16 at once (:mod:`.words`). ``direct`` then packs the image, too, by words of 32 bits, and ``depth`` counts
-    words. Such a program is no transformation of the workload's.
-
-    blocks: ``"model"``, where every other choice is computed, or ``"knobs"`` to search some of them. A tile then takes
-    1/8 to 5/4 of the registers. ``depth`` is the block of the sum, of input channels in ``direct`` and of products
-    (ci x kh x kw) in ``im2row``: the loop over these blocks is outside the tiles of a task, whose partial sums stay
-    in the packed result until the last block. ``outer`` says which operand's blocks go by outermost, image by image,
-    and ``shares`` into how many equal tasks the blocks of the other one are cut. ``weights``, where a batch has fewer
-    pixels than there are weights, takes a block of channels through all images.
-
-    Any size, stride, padding, dilation, dtype and number of cores will do; bias and ReLU are applied as the result
-    is written.
-
-    Raises UnsupportedWorkload for a GEMM and for a target that is no CPU, SearchlabError for a wrong option.
+    Args:
+        blocks: ``"model"`` computes all other choices. ``"knobs"`` searches some of them; tiles may then occupy 1/8 to
+            5/4 of the registers. ``depth`` is the block of the sum: of input channels in ``direct``, and of products
+            (ci x kh x kw) in ``im2row``. The loop over these blocks is outside the tiles of a task, whose partial sums
+            stay in the packed result until the last block. ``outer`` is the operand whose blocks form the outermost
+            loop, image by image, and ``shares`` the number of equal tasks into which the blocks of the other one are
+            divided. ``outer = weights``, offered if a batch has fewer pixels than there are weights, passes a block of
+            channels through all images.
+        winograd: Whether to offer a third lowering, Winograd's F(4x4, 3x3), for 3x3 kernels with stride 1 in float32
+            and float64. It needs a quarter of the multiplications and is less accurate: results may be off by four
+            times the usual tolerance.
+        dot: Whether ``direct`` and ``im2row`` use the CPU's dot-product instruction, which adds the products of four
+            int8 or two bfloat16 values at once. ``direct`` then also packs the image, in words of 32 bits, and
+            ``depth`` counts words. Such a program is not a transformation of the workload's own.
     """
 
     workload: Conv2d

@@ -56,46 +56,42 @@ def _pass(k: int, most: int) -> int:
 
 
 class GuidedGemm(ProductSpace):
-    """The packed GEMM of GotoBLAS and BLIS over its micro-tile, and the family of algorithms around it.
+    """The packed GEMM of GotoBLAS and BLIS: its micro-tile (mr, nr) is searched, everything else is computed.
 
-    By default mr rows by nr columns of C are held in registers: nr is one to four vectors of the target, mr up to
-    half its registers; a tile that does not fit spills, and is slow but right. Block sizes follow from the caches
-    (:mod:`.blis_model`), edges are padded with zeros while packing, and bias and ReLU are applied as C is written.
-    Any size, dtype and number of cores will do.
+    By default mr rows by nr columns of C are held in registers: nr is one to four vectors of the target, mr up to half
+    the number of its registers. A tile that does not fit spills; it is slow but correct. Block sizes follow from the
+    caches, edges are padded with zeros while packing, and bias and ReLU are applied when C is written. Any size, data
+    type and number of cores is supported. Raises UnsupportedWorkload for a conv2d and for targets other than CPUs.
 
-    Options:
-
-    - ``variant``: ``"basic"`` is the three loops of the definition, vectorised over nr columns; ``"blocked"`` the
-      algorithm's loops over cache blocks and micro-tiles, operands read in place and a row of the micro-tile updated
-      at a time; ``"packed"`` that on packed copies; ``"micro-kernel"`` (the default) the packed one with the whole
-      micro-tile in registers.
-    - ``algorithm``: a key of ALGORITHMS, as B3A2C0. Where A is resident in registers its micro-tile is kr x mr, mr
-      being whole vectors, where B is, kr x nr; the knobs are then those. As C then streams through the registers,
-      written back at every step, these are slower.
-    - ``pack_a``, ``pack_b``: whether that operand is packed, or ``"knob"`` to search both ways; both are by default in
-      the last two variants. One that is not is loaded from where it is, step by step, or micro-tile by micro-tile
-      where it is the resident operand; if its sizes are no multiples of the tile's, the loads of the edge trips have
-      conditions. A copy pays where it is read often: that of A the more columns there are, that of B the more rows.
-      The operand in the L3 cache, B in B3A2C0, may also be ``"panel"``: each task copies a micro-panel right before
-      it uses it, for each block of the other operand anew. So with few rows B passes through the L1 cache once, and its
-      copy is never written to memory. ``"places"`` searches all three ways, with the words PLACES.
-    - ``parallel``: the loop whose trips are dealt out to the target's cores: ``ic``, ``jc`` over blocks, ``ir``,
-      ``jr`` over micro-tiles, each where the algorithm has it; in the basic variant ``i``. ``"none"``, or by default
-      ``"auto"``: tasks of blocks computed to take the cores the least time, when the problem is worth waking them.
-    - ``blocks``: ``"model"``, or ``"knobs"`` to search mc, nc and kc as well. Each is then the size of m, n or k cut
-      into 1, 2, 4, ... blocks, which is rounded up to whole micro-tiles.
-    - ``kc``: ``"paper"`` is the depth of Low et al. (2016), at which the micro-panels of A and B stay in L1 together.
-      ``"whole"``, the default, is not the paper's: all of k, if micro-panels so deep stay in L2, and else the paper's.
-      C is then written once. Where C is not resident, both are the paper's. ``"knob"`` searches it where C is
-      resident: all of k, passes of up to PASSES, and of STREAM where one micro-tile has all rows.
-    - ``tiles``: ``"all"``, the knobs mr and nr; or ``"fitting"``, one knob ``tile`` of those micro-tiles, as ``6x16``,
-      that neither spill nor have too few sums to hide the latency of a multiply-add, are no higher than A, and
-      compute at most a twentieth (WASTE) more of C, edges included, than the one that computes the least.
-    - ``dot``: whether int8 and bfloat16 take the CPU's instruction that sums the products of four or two elements at
-      once (:mod:`.words`). It is off by default, since such a program is no transformation of the workload's own,
-      and not every CPU has the instruction. A kc that is searched then counts words of 32 bits.
-
-    Raises UnsupportedWorkload for a conv2d and for a target that is no CPU, SearchlabError for a wrong option.
+    Args:
+        variant: ``"basic"`` is the three loops of the definition, vectorised over nr columns. ``"blocked"`` adds the
+            loops over cache blocks and micro-tiles; operands are read in place and a row of the micro-tile is updated
+            at a time. ``"packed"`` does this on packed copies. ``"micro-kernel"`` also keeps the micro-tile in
+            registers.
+        algorithm: Which matrix has a block in L3, in L2 and in registers: ``B3A2C0`` or one of the five others of its
+            family. If A is resident in registers, the micro-tile is kr x mr, and mr consists of complete vectors; if B
+            is, kr x nr. C then streams through the registers and is written in every step, so these are slower.
+        pack_a: Whether this operand is packed, or ``"knob"`` to search both ways. By default both are packed in the
+            last two variants. An operand that is not packed is loaded from where it is; if its sizes are not multiples
+            of the tile's, loads at the edges have conditions. A copy of A pays off with many columns, a copy of B with
+            many rows. The operand in the L3 cache (B in B3A2C0) may also be ``"panel"``: each task copies a micro-panel
+            right before using it, so that with few rows B passes through the L1 cache once and its copy is never
+            written to memory. ``"places"`` searches all three ways.
+        pack_b: As ``pack_a``.
+        parallel: The loop that is divided among the cores: ``ic`` and ``jc`` over blocks, ``ir`` and ``jr`` over
+            micro-tiles, if the algorithm has them; ``i`` in the basic variant; ``"none"``. ``"auto"`` computes tasks of
+            blocks that take the cores the least time, if the problem is large enough.
+        blocks: ``"model"`` computes mc, nc and kc; ``"knobs"`` also searches them. Each is the size of m, n or k
+            divided into 1, 2, 4, ... blocks, rounded up to complete micro-tiles.
+        kc: ``"paper"`` is the depth of Low et al. (2016), with which the micro-panels of A and B stay in L1 together.
+            ``"whole"`` takes all of k if such micro-panels stay in L2, so that C is written once, and otherwise the
+            paper's depth. If C is not resident, both are the paper's. ``"knob"`` searches the depth if C is resident.
+        tiles: ``"all"`` offers the knobs mr and nr. ``"fitting"`` offers a single knob ``tile``, such as ``6x16``, with
+            the micro-tiles that do not spill, have enough sums to hide the latency of a multiply-add, are not higher
+            than A, and compute at most a twentieth more of C (including edges) than the best tile in this respect.
+        dot: Whether int8 and bfloat16 use the CPU's dot-product instruction, which adds the products of four or two
+            elements at once. It is off by default, because such a program is not a transformation of the workload's own
+            and not every CPU has the instruction. A kc that is searched then counts words of 32 bits.
     """
 
     workload: Gemm

@@ -36,15 +36,15 @@ PROBES = 8
 
 
 class Sketch(Space):
-    """The programs of all sketches of a workload. The first knob says which sketch, the others are its open choices.
+    """The sketches that MetaSchedule's rules derive from the computation, as in Ansor, with their open choices.
 
-    The knobs are known from the sketch alone, so that a config is sampled without making a schedule. For a compute
-    location that is too wide: which loops are left for it depends on the tiles. TVM takes the nearest legal loop
-    instead, so that such a config makes a program all the same, and :meth:`canonical` says which config it stands for.
-    Two configs that stand for the same one make the same program, which a study measures once.
+    The first knob chooses the sketch, the others are its choices. Knobs are known from the sketch alone, so sampling a
+    config creates no schedule. Compute locations offer more choices than are legal, because which loops remain depends
+    on the tiles; TVM then takes the nearest legal loop, and ``canonical`` returns the config that this corresponds to.
+    Configs with the same canonical form make the same program, which a study measures once.
 
-    On a GPU, tiles that alone make too many threads or too few are not offered; whatever else is over its limits is an
-    InvalidConfig. Raises UnsupportedWorkload for a target that is neither ``llvm`` nor ``cuda``.
+    On a GPU, tiles that by themselves need too many or too few threads are not offered; anything else beyond its limits
+    is an InvalidConfig. Raises UnsupportedWorkload for targets other than ``llvm`` and ``cuda``.
     """
 
     def __init__(self, workload: Workload, target: Target) -> None:

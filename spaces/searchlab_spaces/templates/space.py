@@ -28,12 +28,16 @@ DEFAULTS = {
 
 
 class KnobTemplate(FilteredProduct):
-    """The space of a template: the product of its knobs, with AutoTVM's index, and printed as AutoTVM prints it.
+    """A hand-written schedule with open numbers, as in AutoTVM.
 
-    A template's ``multi_filter`` leaves some of it out; indices stay those of the product.
-    template: a function ``(config, schedule, target)`` that defines knobs and applies them, its ``"module:function"``,
-    the name of a registered one (see :func:`.registry.template`), or the built-in one for the workload and target if
-    empty. Raises UnsupportedWorkload where that is for something else.
+    The space is the product of the knobs that the template defines. ``print(space)`` and ``space.index_of(config)``
+    give the text and the index that AutoTVM had. A template's ``multi_filter`` excludes configs; indices remain those
+    of the product.
+
+    Args:
+        template: A function ``(config, schedule, target)`` that defines knobs and applies them, its
+            ``"module:function"``, or the name of a registered template. By default, the built-in template for the
+            workload and the target. Raises UnsupportedWorkload if the template is for something else.
     """
 
     axes: tuple[TemplateKnob, ...]

@@ -55,19 +55,19 @@ def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memo
 
 
 class Trace(Space):
-    """The programs that a stochastic trace function may make.
+    """Any stochastic trace function, as in MetaSchedule: the function samples while it schedules, and each sample is a
+    knob.
 
-    function: ``"module:function"``, or a function itself; the built-in one for the workload and target if empty. It is
-    run on a schedule of the workload whenever choices are asked for that it has not seen, so that a later choice may
-    depend on an earlier one, and it must do nothing but schedule: same choices, same program.
+    The knob of a tile of loop ``j`` is ``tile_j``, of the location of block ``pad`` ``location_pad``, and of a choice
+    among candidates ``pick``; a second one with the same name is ``tile_j_2``. Only legal choices are offered, so every
+    config is canonical. Samples with a given ``decision`` are not knobs, and probabilities only determine which
+    candidates exist. A config is invalid if the function raises ScheduleError or ValueError after its choices, or if a
+    GPU cannot run its program. Raises UnsupportedWorkload for a workload that the function does not fit.
 
-    A tile of loop ``j`` is the knob ``tile_j``, the place of block ``pad`` ``location_pad``, a number from candidates
-    ``pick``; the second of a name is ``tile_j_2``. Only what is legal there and then is a choice: every config is
-    canonical. A sample with its ``decision`` given is no choice, and probabilities only say which candidates there are.
-    Where the function fails after some choices, with ScheduleError or ValueError, they are a config that is invalid.
-    So is one whose program is more than a GPU takes.
-
-    Raises SearchlabError for a function that cannot be loaded, and UnsupportedWorkload for one that does not fit.
+    Args:
+        function: ``"module:function"``, or a function; by default the built-in one for the workload and target. It is
+            called with a schedule of the workload whenever choices are requested that it has not seen, so later choices
+            may depend on earlier ones. It must do nothing but schedule: the same choices must give the same program.
     """
 
     builds_programs = True
