@@ -53,8 +53,8 @@ class LoopFeatures(ScheduledFeatures):
 class ItervarFeatures(LoopFeatures):
     """AutoTVM's features of each loop: its length, position and kind, its arithmetic, and how it accesses each buffer.
 
-    Numbers x are encoded as log2(1 + abs(x)) with the sign of x, except for the position and the kind. Buffers are ordered by their names,
-    as words.
+    Numbers x are encoded as log2(1 + abs(x)) with the sign of x, except for the position and the kind. Buffers are
+    ordered by their names, as words.
     """
 
     name = "itervar"
