@@ -37,6 +37,7 @@ from ..schema import UNREADABLE
 from ..space import Config
 from ..workload import Workload, parse_workload
 from . import packed
+from .packed import Packed
 
 FORMAT = "1.0"
 """The version of the log format; see docs/design/log-format.md."""
@@ -454,6 +455,11 @@ def read_bytes(path: Path) -> bytes:
     if path.suffix == packed.SUFFIX:
         return b"".join(line + b"\n" for line in packed.unpack(path, data).lines())
     return unpacked(path, data) if path.suffix == ".gz" else data
+
+
+def read_packed(path: Path) -> Packed:
+    """Read the packed table at ``path``. Raises SearchlabError if it cannot be read, or is damaged."""
+    return packed.unpack(path, _read(path))
 
 
 def unpacked(path: Path, data: bytes) -> bytes:

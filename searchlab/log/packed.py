@@ -10,6 +10,7 @@ from __future__ import annotations
 import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError
-from ..records import FAILURES, Statistic
+from ..records import FAILURES, Measurement, Statistic, cost_of
 
 SUFFIX = ".packed"
 PRECISION = 1e-7
@@ -65,22 +66,49 @@ class Packed:
     spent: Floats
     statistic: Statistic
 
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [0, *np.cumsum(self.counts).tolist()]
+
+    def measurement(self, trial: int) -> Measurement:
+        """Return the measurement of a trial, by its index."""
+        start, end = self._ends[trial : trial + 2]
+        kind = int(self.failures[trial])
+        build_seconds, run_seconds = self.spent[trial, :2].tolist()
+        return Measurement(
+            tuple(self.readings[start:end].tolist()), FAILURES[kind] if kind >= 0 else None, self.messages[trial],
+            build_seconds, run_seconds, statistic=self.statistic,
+        )  # fmt: skip
+
+    def costs(self, statistic: Statistic) -> Floats:
+        """Return the ``statistic`` of the readings of each trial, infinity for a failure; shape (trials,)."""
+        costs = np.full(len(self.configs), np.inf)
+        ends = np.array(self._ends[1:])
+        for count in set(self.counts.tolist()) - {0}:
+            at = np.flatnonzero((self.counts == count) & (self.failures < 0))
+            block = self.readings[(ends[at] - count)[:, np.newaxis] + np.arange(count)]
+            if statistic == "median":  # as statistics.median computes it
+                block.sort(axis=1)
+                costs[at] = (block[:, (count - 1) // 2] + block[:, count // 2]) / 2
+            else:
+                costs[at] = [cost_of(row, None, statistic) for row in block.tolist()]
+        return costs
+
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of the log, without their ends."""
         yield self.header
-        ends = np.cumsum(self.counts).tolist()
-        readings, spent = self.readings.tolist(), self.spent.tolist()
-        for index, (config, end, count) in enumerate(zip(self.configs, ends, self.counts.tolist(), strict=True)):
+        for index, config in enumerate(self.configs):
+            found = self.measurement(index)
             fields: dict[str, Any] = {
                 "kind": "trial",
                 "index": index,
                 "batch": index,
                 "config": msgspec.Raw(config),
-                "seconds": readings[end - count : end],
+                "seconds": found.seconds,
             }
-            if (kind := int(self.failures[index])) >= 0:
-                fields |= {"failure": FAILURES[kind], "message": self.messages[index]}
-            fields |= {"statistic": self.statistic, **dict(zip(_SPENT, spent[index], strict=True))}
+            if found.failure is not None:
+                fields |= {"failure": found.failure, "message": found.message}
+            fields |= {"statistic": self.statistic, **dict(zip(_SPENT, self.spent[index].tolist(), strict=True))}
             yield msgspec.json.encode(fields)
 
 

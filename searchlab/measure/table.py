@@ -19,10 +19,11 @@ import numpy as np
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Header, find_logs, read_header, read_log
+from ..log.format import Header, Record, find_logs, read_header, read_log, read_packed
+from ..log.packed import SUFFIX, Packed
 from ..machine.host import own_cores
 from ..plugins import Plugin
-from ..records import Measurement, Statistic
+from ..records import Measurement, Statistic, cost_of
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
@@ -145,15 +146,13 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
     return headers
 
 
-def draw_weights(space: Space, configs: Sequence[Config]) -> Floats:
+def draw_weights(configs: Sequence[Config]) -> Floats:
     """Return the relative frequencies, shape (N,), with which ``space.sample`` draws ``configs``, all of the space.
 
-    They are equal in a product space. In any other space, each knob is drawn uniformly from its choices, which depend
-    on the choices before it. The choices are derived from the configs that begin alike: asking the space may be slow.
+    Each knob is drawn uniformly from its choices, which depend on the choices before it. (A product space draws all
+    configs alike.) The choices are derived from the configs that begin alike: asking the space may be slow.
     """
     weights = np.ones(len(configs))
-    if isinstance(space, ProductSpace):
-        return weights
     nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a beginning, the next choice) -> the longer beginning
     ways = [[0] for _ in configs]
     for way, config in zip(ways, configs, strict=True):
@@ -222,7 +221,7 @@ class TableMeasurer(Measurer):
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         table = self._table(space)
         for config in configs:
-            measurement = table.measured.get(config) or self._nearest(table, config)
+            measurement = table.measurement(config) or self._nearest(table, config)
             yield self._noisy(config, measurement) if self.noise else measurement
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
@@ -278,7 +277,7 @@ class TableMeasurer(Measurer):
         return self._tables[key]
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
-        if self.missing == "refuse" or not table.measured:
+        if self.missing == "refuse" or not len(table):
             raise SearchlabError(
                 f"{config.to_json()} was never measured in {self.where}; "
                 f'use a table with every config that a policy may propose, or set missing = "nearest"'
@@ -302,19 +301,51 @@ class TableMeasurer(Measurer):
 
 
 class _Table:
-    """The first measurement of each config in the logs of one space, without those taken from a nearest config."""
+    """The first measurement of each config in the logs of one space, without those taken from a nearest config.
+
+    Most runs ask for a few of thousands of configs, so these are found by their JSON, and decoded when they are asked.
+    """
 
     def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
-        self.measured: dict[Config, Measurement] = {}
+        self._statistic = statistic
         self._size: int | None = None  # of the space, if it was counted
+        self._rows: dict[bytes, tuple[Packed | list[Record], int]] = {}
+        self._known: dict[bytes, Measurement] = {}
         for path in paths:
-            log = read_log(path)
-            self._size = self._size or log.header.space_size
-            for trial in log.trials:
-                if not trial.measurement.nearest:
-                    measurement = replace(trial.measurement, reused=False, statistic=statistic)
-                    self.measured.setdefault(trial.config, measurement)
+            rows: Packed | list[Record]
+            if path.suffix == SUFFIX:
+                size, rows = read_header(path).space_size, read_packed(path)
+                configs = rows.configs
+            else:
+                log = read_log(path)
+                size, rows = log.header.space_size, [record for record in log.records if not record.nearest]
+                configs = [msgspec.json.encode(record.config) for record in rows]
+            self._size = self._size or size
+            for place, config in enumerate(configs):
+                self._rows.setdefault(config, (rows, place))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def measurement(self, config: Config) -> Measurement | None:
+        """Return the measurement of ``config``; None if there is none."""
+        text = msgspec.json.encode(config.to_json())
+        if text not in self._rows and (known := self._texts.get(config)) is not None:
+            text = known
+        return self._measurement(text) if text in self._rows else None
+
+    def _measurement(self, text: bytes) -> Measurement:
+        if text not in self._known:
+            rows, place = self._rows[text]
+            found = rows.measurement(place) if isinstance(rows, Packed) else rows[place].measurement
+            self._known[text] = replace(found, reused=False, statistic=self._statistic)
+        return self._known[text]
+
+    @cached_property
+    def _texts(self) -> dict[Config, bytes]:
+        """The JSON of each config: a policy may spell a config in another order of its knobs."""
+        return {Config(msgspec.json.decode(text)): text for text in self._rows}
 
     @cached_property
     def optimum(self) -> float | None:
@@ -324,18 +355,29 @@ class _Table:
     @cached_property
     def whole(self) -> Whole | None:
         """The costs of the space, if every config of it is in the logs and one of them runs."""
-        if self._size is None or len(self.measured) < self._size:
+        if self._size is None or len(self) < self._size or not np.isfinite(self._costs).any():
             return None
-        costs = np.array([measurement.cost for measurement in self.answers])
-        return Whole(costs, draw_weights(self._space, list(self.measured))) if np.isfinite(costs).any() else None
+        product = isinstance(self._space, ProductSpace)
+        return Whole(self._costs, np.ones(len(self)) if product else draw_weights(list(self._texts)))
 
     @cached_property
+    def _costs(self) -> Floats:
+        sources = {id(rows): rows for rows, _ in self._rows.values()}
+        costs = {
+            key: rows.costs(self._statistic)
+            if isinstance(rows, Packed)
+            else [cost_of(row.seconds, row.failure, self._statistic) for row in rows]
+            for key, rows in sources.items()
+        }
+        return np.array([costs[id(rows)][place] for rows, place in self._rows.values()])
+
+    @property
     def answers(self) -> list[Measurement]:
-        return list(self.measured.values())
+        return [self._measurement(text) for text in self._rows]
 
     @cached_property
     def nearest(self) -> Nearest:
-        return Nearest(list(self.measured), self._space.knobs_of(self.measured))
+        return Nearest(list(self._texts), self._space.knobs_of(self._texts))
 
 
 class Nearest:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record, read_log
+from searchlab.log.writer import pack
 from searchlab.measure.table import Nearest, TableMeasurer, draw_weights
-from searchlab.records import Measurement, Trial
+from searchlab.records import Measurement, Statistic, Trial
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config, ProductSpace, Space
@@ -29,6 +31,26 @@ def test_a_table_answers_what_was_recorded(tmp_path: Path) -> None:
     for place in (tmp_path / "logs", tmp_path / "logs" / "a.jsonl"):
         with TableMeasurer([place]) as measurer:
             assert list(measurer.measure(space, configs)) == [toys.flaky(config) for config in configs]
+
+
+@pytest.mark.parametrize("statistic", ["median", "mean"])
+def test_a_packed_table_answers_as_its_log(tmp_path: Path, statistic: Statistic) -> None:
+    """To the precision of its times; and a config whose knobs are spelled in another order is the same config."""
+    space = toys.Small()
+    path = write_table(tmp_path / "a.jsonl", space, toys.flaky)
+    path.write_text(path.read_text().replace('"space_size":null', f'"space_size":{space.size()}', 1))
+    shutil.copy(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    pack(tmp_path / "b.jsonl", tmp_path / "b.packed")
+    configs = list(space.enumerate())
+    log, packed = (TableMeasurer([tmp_path / name], statistic=statistic) for name in ("a.jsonl", "b.packed"))
+    for one, other in zip(log.measure(space, configs), packed.measure(space, configs), strict=True):
+        assert one.cost == pytest.approx(other.cost, rel=1e-7) and len(one.seconds) == len(other.seconds)
+        assert (one.failure, one.message, one.statistic) == (other.failure, other.message, other.statistic)
+    turned = [Config(dict(reversed(config.items()))) for config in configs]
+    assert list(packed.measure(space, turned)) == list(packed.measure(space, configs)) == packed.recorded(space)
+    whole = packed.whole(space)
+    assert whole and np.allclose(whole.costs, [one.cost for one in log.recorded(space)], rtol=1e-7)
+    assert packed.optimum(space) == min(whole.costs)
 
 
 def test_several_tables_stand_side_by_side(tmp_path: Path) -> None:
@@ -292,7 +314,7 @@ def test_a_complete_table_gives_its_optimum_to_the_log_of_every_run(tmp_path: Pa
 @pytest.mark.parametrize("space", [toys.Dependent(), toys.Small()])
 def test_the_weights_of_configs_are_how_often_samples_give_them(space: Space) -> None:
     configs = list(space.enumerate())
-    weights = draw_weights(space, configs[::-1])[::-1]
+    weights = draw_weights(configs[::-1])[::-1]
     rng = np.random.default_rng(0)
     drawn = Counter(space.sample(rng) for _ in range(20_000))
     seen = np.array([drawn[config] for config in configs]) / 20_000
