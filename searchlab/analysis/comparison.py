@@ -303,7 +303,8 @@ class Comparison:
     def _repr_html_(self) -> str:
         shown = self.summary.workloads[:_MOST]
         overall = self.summary.overall
-        text = html_paragraphs([overall.verdict] if overall else [])
+        said = [answer.says for answer in self.summary.answers]
+        text = html_paragraphs([*said, overall.verdict] if overall else said)
         for item in shown:
             ranking = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target))
             heads = ["strategy", *(head.title for head in ranking.heads)]

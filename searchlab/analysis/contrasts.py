@@ -35,7 +35,7 @@ from .runs import ComparedRuns
 from .stats.family import RESERVED, Gate, one_family
 from .stats.intervals import Sample, improvement, improvement_interval, share_interval
 from .stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
-from .words import listed
+from .words import counted, listed
 
 About = Callable[..., Contrast]
 Runs = Mapping[int, float]
@@ -201,11 +201,11 @@ def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
 def _says(number: int, registered: Sequence[tuple[str, str]]) -> str:
     if not number:
         return "Nothing here is tested; all numbers describe these runs."
-    tests = f"{number} test{'s' * (number > 1)}"
     said = (
-        f"Strategies are tested by the area under the curve: {tests}, for each pair on each workload and over all of "
-        f"them. Together they form one family: the chance that this report calls any two equal strategies different is "
-        f"at most {100 * ALPHA:g} %. Trials and seconds to the target are described, not tested. "
+        f"Strategies are tested by the area under the curve: {counted(number, 'test')}, for each pair on each workload "
+        f"and over all of them. Together they form one family: the chance that this report calls any two equal "
+        f"strategies different is at most {100 * ALPHA:g} %. Trials and seconds to the target are described, not "
+        f"tested. "
     )
     if not registered:
         return said + "No contrast was registered before the runs, so all tests are exploratory (Holm's correction)."

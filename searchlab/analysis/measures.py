@@ -293,15 +293,16 @@ class Seconds(msgspec.Struct, frozen=True):
 TIME_PARTS = Seconds.__struct_fields__[1:]
 
 
-def _interval_text(interval: Interval | None, digits: int) -> str:
-    if interval is None or interval.lower is None or interval.upper is None:
+def interval_text(interval: Interval, digits: int) -> str:
+    """Return " [0.912, 0.934]"; empty if there is no interval."""
+    if interval.lower is None:
         return ""
     return f" [{number_text(interval.lower, digits)}, {number_text(interval.upper, digits)}]"
 
 
-def _estimate(name: str, title: str, digits: int, **look: Any) -> tuple[Column, ...]:
-    """Return the columns of an estimate: its value, with other fields ``look``, and the ends of its interval."""
-    value = Column(name, title, Shown.TABLES, digits, "value", **look)
+def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any) -> tuple[Column, ...]:
+    """Return the columns of an estimate: its value, in no table without a ``title``, and the ends of its interval."""
+    value = Column(name, title, Shown.TABLES if title else Shown.NOWHERE, digits, "value", **look)
     return value, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
 
 
@@ -475,7 +476,7 @@ class StrategySummary(Row):
         "are not comparable.",
         lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
-            "score", "score\n(of trials)", 2, best=max, detail=lambda score: _interval_text(score, 2),
+            "score", "score\n(of trials)", 3, best=max, detail=lambda score: interval_text(score, 3),
             beside=lambda _, row: f" ({row.score_first}-{row.score_trials})",
         ),
     )  # fmt: skip
@@ -528,19 +529,20 @@ class OverallStrategy(Row):
     """One strategy over all workloads."""
 
     area = OverAll(
-        "Interquartile mean of the area under the curve, with its 95 % interval for these workloads.",
+        "Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these workloads.",
+        lambda rows: mean_of_means_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
+        *_estimate("area_mean", "mean area", 3, beside=lambda area, _: interval_text(area, 3)),
+    )
+    area_iqm = OverAll(
+        "Interquartile mean of the area under the curve over all runs, with its 95 % interval for these workloads.",
         lambda rows: interquartile_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
-        *_estimate(
-            "area_iqm", "area (IQM)", 3, beside=lambda area, _: _interval_text(area, 3)
-        ),
-    )  # fmt: skip
+        *_estimate("area_iqm"),
+    )
     score = OverAll(
         "Mean over workloads of the score against random search, with its 95 % interval for these workloads.",
         _score_over_all,
-        *_estimate(
-            "score", "score, trials\n{cutoffs}", 3, beside=lambda score, _: _interval_text(score, 3)
-        ),
-    )  # fmt: skip
+        *_estimate("score", "score, trials\n{cutoffs}", 3, beside=lambda score, _: interval_text(score, 3)),
+    )
     ecdf_area = OverAll(
         "Mean over workloads of the area under the ECDF of all (seed, target) pairs.",
         lambda rows: float(np.mean([row.ecdf_area for row in rows])),

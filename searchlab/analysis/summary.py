@@ -1,52 +1,87 @@
-"""A comparison as numbers: for each workload the best known, a row for each strategy, and a verdict."""
+"""The numbers of a report: how strategies compare on each workload and over all, and what was registered before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import msgspec
+import numpy as np
 
-from .contrasts import PageTests, contrasts, p_values, registered_pairs, with_adjusted
-from .measures import AREA, TRIALS, StrategySummary
-from .model import Contrast, Summary, WorkloadSummary
-from .overall import answers, overall, together
+from ..arrays import Floats
+from .contrasts import Key, PageTests, contrasts, p_values, registered_pairs, untested, with_adjusted
+from .measures import AREA, TRIALS, OverallStrategy, StrategySummary
+from .model import (
+    NO_NOISE,
+    NO_SEED,
+    ONE_RUN,
+    ONE_SEED,
+    PAIRED_T,
+    Contrast,
+    ContrastAnswer,
+    Diagram,
+    Overall,
+    PairClaims,
+    Summary,
+    WorkloadSummary,
+)
 from .read import footing_notes
 from .runs import TARGET, ComparedRuns, WorkloadRuns, alike
-from .verdict import ranked, verdict
-from .words import listed
+from .stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
+from .stats.intervals import DECIMALS, Sample, share_interval
+from .stats.ranks import ALPHA, average_ranks, cliques, comparison_matrix, friedman_test, rounded
+from .verdict import answer, answer_word, claims, equivalence_claim, headline, over_all, ranked, verdict
+from .words import counted, listed
+
+OTHERS = "workloads like these"  # the name of the test of a claim about other workloads
 
 
 def summarize(comparison: ComparedRuns) -> Summary:
     """Summarise what :func:`~searchlab.analysis.read.read_runs` has read; equal logs give equal numbers."""
     drafts = {item.workload: _workload(item) for item in comparison.values()}
-    over_all = together(list(drafts.values()))
+    found = together(list(drafts.values()))
     tested = [
         pair
         for draft in drafts.values()
         for pair in combinations([row.strategy for row in draft.strategies if not row.one_run], 2)
     ]
-    over_them = [(first, second) for _, _, first, second in (over_all.p if over_all else ())]
-    tests = PageTests.of(tested, over_them, registered_pairs(comparison))
+    of_all = found.p if found else {}
+    tests = PageTests.of(tested, [(first, second) for _, _, first, second in of_all], registered_pairs(comparison))
     contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
     p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
-    adjusted = tests.adjusted(p | (over_all.p if over_all else {}))
-    workloads = [
-        _judged(comparison[workload], draft, with_adjusted(workload, contrasts_of[workload], adjusted), tests)
-        for workload, draft in drafts.items()
-    ]
+    adjusted = tests.adjusted(p | of_all)
+    workloads = []
+    for workload, draft in drafts.items():
+        runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
+        said = verdict(
+            draft.strategies, compared, TARGET, tests, in_start=_in_start(runs, draft.strategies),
+            so_far=bool(runs.waiting),
+        )  # fmt: skip
+        workloads.append(msgspec.structs.replace(draft, contrasts=compared, verdict=said))
+    answered = answers(tests.registered, workloads, found, adjusted)
     waiting = any(item.waiting for item in comparison.values())
-    return Summary(
-        TARGET,
-        workloads,
-        tests.family(len(adjusted)),
-        overall(over_all, adjusted, so_far=waiting) if over_all else None,
-        answers(tests.registered, workloads, over_all, adjusted),
-    )
+    overall = _overall(found, adjusted, answered, so_far=waiting) if found else None
+    return Summary(TARGET, workloads, tests.family(len(adjusted)), overall, answered)
+
+
+# --- one workload -----------------------------------------------------------------------------------------------------
+
+
+def _workload(item: WorkloadRuns) -> WorkloadSummary:
+    """Summarise a workload, without contrasts and verdict: these depend on the numbers of all workloads."""
+    rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
+    return WorkloadSummary(
+        workload=item.workload, flops=item.flops, unit=item.unit, horizon=item.horizon, best=item.best,
+        target_gflops=item.target if item.best else None, strategies=rows, contrasts=[], verdict="",
+        notes=_length_notes(item, rows) + footing_notes(item.runs),
+    )  # fmt: skip
 
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
-    """Return the contrasts by every measure; p-values are not corrected yet."""
+    """Return the contrasts by every measure, with uncorrected p-values."""
     single = [row.strategy for row in item.strategies if row.one_run]
     found = []
     for name in StrategySummary.compared_by():
@@ -54,29 +89,6 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
         numbers = {r.strategy: {seed: sign * value for seed, value in r.by_seed(name).items()} for r in item.strategies}
         found += contrasts(name, numbers, single, tests.level if name == AREA else None)
     return found
-
-
-def _judged(runs: WorkloadRuns, item: WorkloadSummary, compared: list[Contrast], tests: PageTests) -> WorkloadSummary:
-    in_start = _in_start(runs, item.strategies)
-    said = verdict(item.strategies, compared, TARGET, tests, in_start=in_start, so_far=bool(runs.waiting))
-    return msgspec.structs.replace(item, contrasts=compared, verdict=said)
-
-
-def _workload(item: WorkloadRuns) -> WorkloadSummary:
-    """Summarise a workload, without contrasts and verdict: these need the numbers of all workloads."""
-    rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
-    return WorkloadSummary(
-        workload=item.workload,
-        flops=item.flops,
-        unit=item.unit,
-        horizon=item.horizon,
-        best=item.best,
-        target_gflops=item.target if item.best else None,
-        strategies=rows,
-        contrasts=[],
-        verdict="",
-        notes=_length_notes(item, rows) + footing_notes(item.runs),
-    )
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
@@ -87,8 +99,7 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     hits = rows[0].by_seed(TRIALS)
     common = first.keys() & second.keys()
     there = sum(hits[seed] <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common)
-    seeds = f"{there} of {len(common)} seed{'s' * (len(common) != 1)}"
-    return f"; in {seeds} their shared random start reached it" if there else ""
+    return f"; in {there} of {counted(len(common), 'seed')} their shared random start reached it" if there else ""
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
@@ -101,7 +112,17 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
         are, their = ("is", "its trials") if len(running) == 1 else ("are", "their trials")
         notes.append(f"{listed(running)} {are} still running: this covers {their} up to now.")
     for row in rows:
-        notes += _ended_notes(item, row.strategy)
+        ends: dict[tuple[str, bool], list[int]] = {}  # trials of the runs that ended for one reason
+        for run in item.by_strategy[row.strategy]:
+            if ended := run.log.ended:
+                ends.setdefault((ended.reason, ended.by_policy), []).append(run.log.trials)
+        for (reason, by_policy), lengths in ends.items():
+            keep, selves = ("it keeps its", "itself") if len(lengths) == 1 else ("they keep their", "themselves")
+            span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
+            notes.append(
+                f"{counted(len(lengths), 'run')} of {row.strategy} ended{f' by {selves}' * by_policy} after {span} of "
+                f"{item.horizon} trials, where {reason}: {keep} best from there on."
+            )
     if len({row.trials for row in rows}) > 1:
         longer = listed([f"{row.strategy} has {row.trials}" for row in rows if row.trials > item.horizon])
         notes.append(f"All are compared over the first {item.horizon} trials, which every strategy has: {longer}.")
@@ -122,20 +143,219 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     return notes
 
 
-def _ended_notes(item: WorkloadRuns, strategy: str) -> list[str]:
-    """Return a sentence for each reason why runs of ``strategy`` ended before they had all trials."""
-    by_reason: dict[tuple[str, bool], list[int]] = {}
-    for run in item.by_strategy[strategy]:
-        if ended := run.log.ended:
-            by_reason.setdefault((ended.reason, ended.by_policy), []).append(run.log.trials)
-    notes = []
-    for (reason, by_policy), lengths in by_reason.items():
-        one = len(lengths) == 1
-        runs, keep = ("1 run", "it keeps its") if one else (f"{len(lengths)} runs", "they keep their")
-        selves = "" if not by_policy else " by itself" if one else " by themselves"
-        span = f"{min(lengths)}" if min(lengths) == max(lengths) else f"{min(lengths)} to {max(lengths)}"
-        notes.append(
-            f"{runs} of {strategy} ended{selves} after {span} of {item.horizon} trials, where {reason}: {keep} best "
-            f"from there on."
+# --- all workloads ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two strategies over all workloads, by area; p-values are not corrected."""
+
+    difference: Difference
+    means: Floats  # difference on each workload, the mean over the seeds in common; NaN without one
+    contrast: Contrast
+
+    def corrected(self, adjusted: Mapping[Key, float]) -> Difference:
+        names, found = (self.contrast.first, self.contrast.second), self.difference
+        return replace(
+            found,
+            on_these=replace(found.on_these, p=adjusted.get(("", PAIRED_T, *names))),
+            on_others=replace(found.on_others, p=adjusted.get(("", OTHERS, *names))),
         )
-    return notes
+
+
+@dataclass(frozen=True)
+class Together:
+    """The strategies that ran on every workload, the best by mean area first, and every pair of them in this order."""
+
+    workloads: Sequence[WorkloadSummary]
+    strategies: list[OverallStrategy]
+    pairs: dict[tuple[str, str], Pair]
+
+    @property
+    def p(self) -> dict[Key, float]:
+        """The p-value of each test, for claims on these workloads and for claims on others like them."""
+        others = {
+            ("", OTHERS, *names): pair.difference.on_others.p
+            for names, pair in self.pairs.items()
+            if pair.difference.on_others.p is not None
+        }
+        return p_values("", (pair.contrast for pair in self.pairs.values())) | others
+
+
+def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
+    """Pair the strategies that ran on all workloads; None for one workload, or if no two share a seed on each."""
+    rows = [item.by_strategy for item in workloads]
+    names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
+    if len(workloads) < 2 or len(names) < 2:
+        return None
+    strategies = [OverallStrategy(name, [row[name] for row in rows]) for name in names]
+    strategies.sort(key=lambda strategy: -strategy.area.value)
+    pairs = {
+        (first.strategy, second.strategy): _pair(
+            [row[first.strategy] for row in rows], [row[second.strategy] for row in rows]
+        )
+        for first, second in combinations(strategies, 2)
+    }
+    if all(pair.contrast.test == NO_SEED for pair in pairs.values()):
+        return None
+    return Together(workloads, strategies, pairs)
+
+
+def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> Pair:
+    """Compare two strategies, given their rows on each workload."""
+    ours, theirs = paired_areas(first, second)
+    found = paired_difference(ours, theirs)
+    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    known = [values[~np.isnan(values)] for values in differences]
+    means = np.array([float(values.mean()) if len(values) else math.nan for values in known])
+    about = partial(Contrast, first=first[0].strategy, second=second[0].strategy, measure=AREA)
+    single = any(row.one_run for row in (*first, *second))
+    if no_seed := found.workloads < len(ours):
+        none = no_answer(found.value, "The strategies do not have a seed in common on every workload.")
+        found = replace(found, on_these=none, on_others=none)
+    elif single:
+        note = "One of the two makes the same run from every seed: that does not show how runs vary."
+        found = replace(found, on_these=no_answer(found.value, note))
+    if found.on_these.p is None:
+        noiseless = ONE_SEED if found.pairs < 2 else NO_NOISE
+        why = ONE_RUN if single else NO_SEED if no_seed else noiseless
+        samples = [[runs[~np.isnan(runs)] for runs in sample] for sample in (ours, theirs)]
+        return Pair(found, means, untested(about, why, *samples))
+    apart = np.round(np.concatenate(known), DECIMALS)
+    share = share_interval(float((apart > 0).sum() + (apart == 0).sum() / 2), len(apart))
+    contrast = about(
+        test=PAIRED_T, runs=len(apart), improvement=share.value, lower=share.lower, upper=share.upper,
+        effect=found.value, p=found.on_these.p, note=share.note,
+    )  # fmt: skip
+    return Pair(found, means, contrast)
+
+
+def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:
+    """Return the areas of two strategies on each workload, by seed; NaN where one has no run from a seed."""
+    ours: list[Floats] = []
+    theirs: list[Floats] = []
+    for one, other in zip(first, second, strict=True):
+        for row, areas in ((one, ours), (other, theirs)):
+            by_seed = row.by_seed(AREA)
+            areas.append(np.array([by_seed.get(seed, math.nan) for seed in sorted({*one.seeds, *other.seeds})]))
+    return ours, theirs
+
+
+def _overall(
+    found: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], *, so_far: bool
+) -> Overall:
+    """Compare the strategies, given the corrected p-values of the report and whether a run has yet to begin."""
+    workloads, strategies = found.workloads, found.strategies
+    names = [strategy.strategy for strategy in strategies]
+    rows = [item.by_strategy for item in workloads]
+    compared = with_adjusted("", (pair.contrast for pair in found.pairs.values()), adjusted)
+    means = np.array([[np.mean(row[name].area.by_seed) for name in names] for row in rows])
+    said = [_claims(pair, adjusted) for (first, _), pair in found.pairs.items() if first == names[0]]
+    apart = {frozenset(pair) for pair in found.pairs if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
+    pairs_answered = {frozenset((one.first, one.second)) for one in answered}
+    so_far = so_far or not all(row[name].complete for row in rows for name in names)
+    sentences = [over_all(strategies, compared, len(workloads), pairs_answered, so_far=so_far)]
+    if frozenset(names[:2]) not in pairs_answered:
+        sentences.append(said[0].headline)
+    sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
+    return Overall(
+        workloads=[item.workload for item in workloads],
+        strategies=strategies,
+        contrasts=compared,
+        claims=said,
+        diagram=diagram(names, means, apart),
+        matrix=comparison_matrix(names, means),
+        verdict=" ".join(sentences + _left_out(workloads, names)),
+    )
+
+
+def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
+    """Return the critical difference diagram, with average ranks as in Demsar, JMLR 7, 2006.
+
+    Mean ranks are not tested: the answer for two strategies would depend on the others (Benavoli, Corani and Mangili,
+    "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
+
+    Args:
+        strategies: Names of the strategies.
+        scores: Shape (workloads, strategies), higher is better.
+        apart: The pairs that differ on workloads like these, by the one test of the report that asks for this.
+    """
+    scores = rounded(scores)
+    average = average_ranks(scores)
+    order = sorted(range(len(strategies)), key=lambda i: (average[i], strategies[i]))
+    names = [strategies[i] for i in order]
+    level = {(i, j) for i, j in combinations(range(len(names)), 2) if frozenset((names[i], names[j])) not in apart}
+    return Diagram(
+        strategies=names,
+        ranks=[float(average[i]) for i in order],
+        workloads=len(scores),
+        friedman=friedman_test(scores) if len(order) > 2 else None,
+        cliques=cliques(len(order), level),
+    )
+
+
+def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
+    names, difference = (pair.contrast.first, pair.contrast.second), pair.corrected(adjusted)
+    says = claims(*names, difference)
+    equivalence = None
+    if difference.workloads >= FEWEST_WORKLOADS:
+        equivalence = bayesian_signed_rank(pair.means)
+        says.append(equivalence_claim(*names, equivalence, ROPE))
+    known = difference if difference.workloads else None
+    return PairClaims(*names, known, says, headline(*names, difference), equivalence)
+
+
+def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> list[str]:
+    """Return sentences on what the verdict ignores: runs that were stopped early, trials that some do not have."""
+    rows = [item.by_strategy[name] for item in workloads for name in names]
+    said = []
+    if stopped := [row for row in rows if row.interrupted]:
+        number = sum(len(row.interrupted) for row in stopped)
+        whose = listed(list(dict.fromkeys(row.strategy for row in stopped)))
+        said.append(f"{counted(number, 'run')} of {whose} stopped early, and {'are' if number > 1 else 'is'} left out.")
+    if unequal := [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]:
+        budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
+        said.append(f"Strategies have unequal trials, and are compared over those that all have: {budgets}.")
+    return said
+
+
+# --- registered contrasts ---------------------------------------------------------------------------------------------
+
+
+def answers(
+    registered: Sequence[tuple[str, str]],
+    workloads: Sequence[WorkloadSummary],
+    found: Together | None,
+    adjusted: Mapping[Key, float],
+) -> list[ContrastAnswer]:
+    """Answer the registered contrasts.
+
+    Args:
+        registered: The contrasts, in the order of the study.
+        workloads: Each workload, with its contrasts corrected.
+        found: The strategies over all workloads. If there is one workload, its own test answers. Contrasts between
+            strategies that did not run on all of several workloads are left out: those workloads answer by themselves.
+        adjusted: The p-values of all tests, corrected.
+    """
+    answered = []
+    for first, second in registered:
+        difference = None
+        if found is None:
+            difference = _alone(first, second, workloads[0]) if len(workloads) == 1 else None
+        elif pair := found.pairs.get((first, second)):
+            difference = pair.corrected(adjusted)
+        elif pair := found.pairs.get((second, first)):
+            difference = pair.corrected(adjusted).reversed()
+        if difference is not None:
+            word = answer_word(difference)
+            answered.append(ContrastAnswer(first, second, word, answer(first, second, word, difference), difference))
+    return answered
+
+
+def _alone(first: str, second: str, item: WorkloadSummary) -> Difference | None:
+    rows = item.by_strategy
+    if not {first, second} <= rows.keys():
+        return None
+    contrast = next(c for c in item.contrasts if c.measure == AREA and {c.first, c.second} == {first, second})
+    found = paired_difference(*paired_areas([rows[first]], [rows[second]]))
+    return replace(found, on_these=replace(found.on_these, p=contrast.adjusted))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .contrasts import PageTests, seeds_needed
-from .measures import AREA, Reached, StrategySummary
+from .measures import AREA, OverallStrategy, Reached, StrategySummary, interval_text
 from .model import Contrast
 from .stats.inference import ROPE, Answer, Difference, Equivalence
 from .stats.intervals import Interval
 from .stats.ranks import ALPHA
-from .words import listed, number_text, p_equals
+from .words import counted, listed, number_text, p_equals
 
 DIGITS = 3  # after the point, of differences of the area under the curve
 WORDS = {
@@ -63,9 +63,9 @@ def verdict(
     reached = rows[0].trials_to_target.median is not None
     found = standing(names, contrasts, AREA, tests, by="by area under the curve " if reached else "")
     if not reached:
-        first, second = (f"{row.area.median:.2f}" for row in rows[:2])
-        leads = "has the largest area under the curve" if found.tied else "converges fastest by area under the curve"
-        sentence = f"{names[0]} {leads} ({first}, {names[1]} {second})"
+        first, second = (number_text(row.area.median, DIGITS) for row in rows[:2])
+        leads = "has the largest median area" if found.tied else "converges fastest by median area"
+        sentence = f"{names[0]} {leads} under the curve ({first}, {names[1]} {second})"
         said = f"{found.opening()}{found.says}. {sentence}." if found.tied else f"{sentence}; {found.says}."
         return f"{_so_far(said, so_far)} No strategy reaches {goal} in most of its seeds."
     sentence = _reaches(rows, goal, "trial", lambda row: row.trials_to_target) + in_start
@@ -78,6 +78,42 @@ def verdict(
     return said + "".join(f" {note}" for note in _without_interval(rows[:2]))
 
 
+def over_all(
+    rows: Sequence[OverallStrategy],
+    contrasts: Sequence[Contrast],
+    workloads: int,
+    answered: Collection[frozenset[str]],
+    *,
+    so_far: bool,
+) -> str:
+    """Return the verdict over all workloads, apart from the claims on the first two strategies.
+
+    Args:
+        rows: The strategies, the largest mean area first.
+        contrasts: Every pair of them by area.
+        workloads: The number of workloads.
+        answered: The pairs that the report has answered already, because they were registered.
+        so_far: Whether a run has yet to begin or to end.
+    """
+    names = [row.strategy for row in rows]
+    first, second = (f"{number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2])
+    areas = f"{first}, {names[1]} {second}"
+    rest = [name for name in names if frozenset((names[0], name)) not in answered]
+    over = f"over {counted(workloads, 'workload')}"
+    opening = ["So far,"] * so_far + ["apart from the registered contrasts,"] * bool(answered and rest[1:])
+    if not rest[1:]:
+        said = f"{over} {names[0]} has the largest mean area under the curve ({areas})."
+    else:
+        result = standing(rest, contrasts, AREA, by="on these workloads ", unit="run", others=not answered)
+        if result.tied:
+            tied = result.opening(f" {over}", none=not answered)
+            said = f"{tied}{result.says}. By mean area under the curve {names[0]} has {areas}."
+        else:
+            said = f"{over} {names[0]} converges fastest by mean area under the curve ({areas}); {result.says}."
+    said = " ".join([*opening, said.replace("No winner", "no winner", 1) if opening else said])
+    return said if said.startswith(names[0]) else said[0].upper() + said[1:]
+
+
 @dataclass(frozen=True)
 class Standing:
     """How the leader compares with the others by one measure."""
@@ -88,9 +124,14 @@ class Standing:
     ahead: list[str]
     says: str  # all this in a clause
 
-    def opening(self, over: str = "") -> str:
-        """Return the beginning of a verdict without a winner; ``over`` is such as " over 3 workloads"."""
-        if not self.behind:
+    def opening(self, over: str = "", *, none: bool = True) -> str:
+        """Return the beginning of a verdict without a winner.
+
+        Args:
+            over: A phrase such as " over 3 workloads".
+            none: Whether there is no winner at all if no other strategy is behind.
+        """
+        if none and not self.behind:
             return f"No winner{over}: "
         return f"{self.leader} is tied with {listed(self.tied, None)}{over}: "
 
@@ -103,43 +144,46 @@ def standing(
     *,
     by: str = "",
     unit: str = "seed",
+    others: bool = True,
 ) -> Standing:
     """Compare the leader, the first of ``names``, with the others by ``measure``.
 
     Args:
-        names: Of the strategies.
-        contrasts: By all measures.
-        measure: Which of them.
-        tests: Of the report, to say how many seeds a rank test takes; None for another test.
-        by: How the clause begins.
+        names: Names of the strategies.
+        contrasts: The contrasts by all measures.
+        measure: The measure to compare by.
+        tests: The tests of the report, to tell how many seeds a rank test takes; None for another test.
+        by: The beginning of the clause.
         unit: What a test counts.
+        others: Whether ``names`` are all strategies.
     """
     leader = names[0]
     about = {
         name: next(c for c in contrasts if c.measure == measure and {c.first, c.second} == {leader, name})
         for name in names[1:]
     }
-    others = [name for name in names[1:] if about[name].p is not None]
+    compared = [name for name in names[1:] if about[name].p is not None]
     untested: dict[str, list[str]] = {}
     for name, contrast in about.items():
         if contrast.p is None:
             untested.setdefault(contrast.test, []).append(name)
     without = [f"{listed(left_out, None)} ({why})" for why, left_out in sorted(untested.items(), reverse=True)]
-    if not others:
-        whom = "the difference" if len(names) == 2 else leader
+    if not compared:
+        whom = "the difference" if others and len(names) == 2 else leader
         said = f"there is no test of {whom} ({about[names[1]].test})"
         return Standing(leader, list(names[1:]), [], [], said)
-    behind = [name for name in others if about[name].ahead(leader, name)]
-    ahead = [name for name in others if about[name].ahead(name, leader)]
-    tied = [] if ahead else [name for name in others if name not in behind]
+    behind = [name for name in compared if about[name].ahead(leader, name)]
+    ahead = [name for name in compared if about[name].ahead(name, leader)]
+    tied = [] if ahead else [name for name in compared if name not in behind]
     if ahead:  # the leader has the better median, and these the better runs on the whole
         better = f"{listed(ahead, None)} {'is' if len(ahead) == 1 else 'are'} significantly better, run for run"
         said = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
     elif tied:
         said = by + _no_difference(leader, tied, behind, about, unit, tests)
     else:
-        whose = "the difference is" if len(others) == 1 else "its difference from each of the others is"
-        said = f"{by}{whose} significant, {_most(about[name] for name in behind)}"
+        each = f"each of {'the others' if others else listed(behind, None)}" if len(behind) > 1 else behind[0]
+        whose = "the difference" if others and len(behind) == 1 else f"its difference from {each}"
+        said = f"{by}{whose} is significant, {_most(about[name] for name in behind)}"
     said += f"; there is no test of {' and '.join(without)}" if without else ""
     return Standing(leader, tied, behind, ahead, said)
 
@@ -154,7 +198,7 @@ def _no_difference(
 ) -> str:
     """Return a clause on the ``tied`` strategies, given the contrast of each strategy with the leader."""
     runs = min(about[name].runs for name in tied)
-    count = f"{runs} {unit}{'s' * (runs != 1)}"
+    count = counted(runs, unit)
     needed = min(seeds_needed(tests.level(leader, name)) for name in tied) if tests else 0
     these = "these" if len(tied) > 1 else tied[0]  # the opening has named them, if any is behind
     if tests and runs < needed:

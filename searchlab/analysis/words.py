@@ -25,6 +25,11 @@ def p_equals(value: float) -> str:
     return f"p {'' if value < 0.001 else '= '}{p_text(value)}"
 
 
+def counted(number: int, what: str) -> str:
+    """Return "1 run", "2 runs"."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:
     """Enumerate names: "a, b, c and 3 more", or all if ``most`` is None, with ``word`` before the last."""
     shown = list(names[:most])

@@ -228,7 +228,8 @@ def suite_report(
     shipped = baselines(found, against.split(",") if against else None)
     runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds))
     summary = write_report(runs, directory, traces=0)
-    out.print(*overall_tables(summary))
+    for shown in (*(answer.says for answer in summary.answers), *overall_tables(summary)):
+        out.print(shown)
     out.print(f"the report: {directory / 'report.html'}", soft_wrap=True)
 
 

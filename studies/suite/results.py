@@ -62,7 +62,7 @@ def strategies(summary: Summary) -> str:
         score = of.score
         return [
             of.strategy, str(rows[0].batch), f"{overall.diagram.by_strategy[of.strategy]:.2f}",
-            with_interval(of.area.value, of.area.lower, of.area.upper),
+            with_interval(of.area_iqm.value, of.area_iqm.lower, of.area_iqm.upper),
             with_interval(score.value, score.lower, score.upper) if score else "",
             f"{100 * reached / runs:.0f} %",
         ]  # fmt: skip
@@ -186,7 +186,8 @@ def main() -> None:
     if summary.overall is None:
         sys.exit("no two strategies have runs on all tables")
     half = halfway(comparison, suite.spec.trials // 2)
-    put(options.part, "\n\n".join([summary.overall.verdict, strategies(summary), pairs(summary), kinds(summary), half]))
+    said = [*(answer.says for answer in summary.answers), summary.overall.verdict]
+    put(options.part, "\n\n".join([*said, strategies(summary), pairs(summary), kinds(summary), half]))
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ wider = searchlab.Study.from_dict({
     "contrasts": [["hill-climb", "random"]], "trials": 48, "seeds": 4,
 })  # fmt: skip
 second = searchlab.compare(wider.run(OUT / "wider"))
-print(second.summary.overall.verdict)
+print(*(answer.says for answer in second.summary.answers), second.summary.overall.verdict, sep="\n")
 
 # %% [markdown]
 # There are three answers, from the narrow one to the wide one: in these runs, on these workloads (what more seeds would

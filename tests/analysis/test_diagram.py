@@ -7,7 +7,7 @@ import pytest
 
 from searchlab.analysis.charts.pictures import draw_diagram
 from searchlab.analysis.model import Diagram
-from searchlab.analysis.overall import diagram
+from searchlab.analysis.summary import diagram
 
 
 def test_a_ladder_with_a_clear_best_and_two_that_are_alike() -> None:

@@ -10,6 +10,7 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.stats.family import one_family
 from searchlab.analysis.summary import summarize
 from searchlab.analysis.tables import summary_table
+from searchlab.analysis.words import number_text
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
 
@@ -73,6 +74,20 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
     page = (comparison.save(tmp_path / "report", traces=0)).read_text()
     assert page.index(says[0].split(": ")[0]) < page.index(says[1].split(": ")[0]) < page.index('id="family"')
     assert summary(tmp_path / "none", []).answers == []
+
+
+def test_the_verdict_over_all_workloads_does_not_repeat_the_answers(tmp_path: Path) -> None:
+    none, some, every = (
+        summary(tmp_path / str(number), contrasts).overall
+        for number, contrasts in enumerate([[], [("b", "a"), ("a", "c")], [("c", "a"), ("b", "c")]])
+    )
+    assert none and some and every
+    assert "its difference from each of the others is significant" in none.verdict and "c less b" in none.verdict
+    assert some.verdict.startswith("Apart from the registered contrasts, c is tied with b over 2 workloads: ")
+    assert "c less b" in some.verdict and " a " not in some.verdict.replace("a fair", "")
+    area, second = (number_text(row.area.value, 3) for row in every.strategies[:2])
+    assert every.verdict.startswith(f"Over 2 workloads c has the largest mean area under the curve ({area} [")
+    assert f", b {second} [" in every.verdict and " p " not in every.verdict and "less" not in every.verdict
 
 
 def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_where_hardly_any_seed_gets_there_the_area_decides(tmp_path: Path) -> No
         "No winner: 3 seeds cannot separate a from b (a significant result needs at least 4 seeds). "
     )
     assert text.endswith(
-        " a has the largest area under the curve (0.10, b 0.10). "
+        " a has the largest median area under the curve (0.100, b 0.100). "
         "No strategy reaches 95 % of the best known in most of its seeds."
     )
 

@@ -166,8 +166,9 @@ def _changes(view: View) -> Ints:
 
 def interval_notes(rows: Sequence[Row]) -> list[str]:
     """Return why estimates of ``rows`` have no interval, each sentence once."""
-    estimates = [value for row in rows for value in row.values.values() if isinstance(value, Interval)]
-    return sorted({estimate.note for estimate in estimates if estimate.note})
+    shown = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
+    estimates = [row.values[name] for row in rows for name in shown]
+    return sorted({one.note for one in estimates if isinstance(one, Interval) and one.note})
 
 
 def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
