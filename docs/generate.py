@@ -19,10 +19,11 @@ from searchlab.cli.terminal import as_text
 from searchlab.costmodel import COST_MODELS
 from searchlab.costmodel.features import FEATURES
 from searchlab.executors.contract import EXECUTORS
+from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.options import in_words
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES, Origin
-from searchlab.run.study import StudySpec
+from searchlab.run.study import Named, NamedCostModel, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
 from searchlab.space import SPACES
 
 DOCS = Path(__file__).resolve().parent
@@ -178,11 +179,19 @@ def section(kind: PluginKind[Any], name: str, cls: type[Any], areas: Mapping[str
     for option, parameter in options.items():
         term = f"`{option}`"
         if allowed := allowed_text(parameter):
-            term += f": {allowed}" if in_words(parameter.annotation) else f": `{allowed}`"
+            term += f": {short(allowed)}" if in_words(parameter.annotation) else f": `{allowed}`"
         if parameter.default is not parameter.empty:
             term += f"; default `{default_text(parameter.default)}`"
         lines.append(definition(term, described.get(option, "")))
     return "\n".join([*lines, f"Class: `{cls.__module__}:{cls.__qualname__}`", ""])
+
+
+def short(words: str) -> str:
+    """Return the allowed values of an option, which error messages spell out, in the short terms of a reference."""
+    words = words.replace("a whole number", "integer").replace("a number", "float").replace("a text", "string")
+    words = words.replace("integer of at least", "integer \N{GREATER-THAN OR EQUAL TO}")
+    words = words.replace("float of at least", "float \N{GREATER-THAN OR EQUAL TO}")
+    return re.sub(r"'([^']*)'", r'`"\1"`', words.replace("true or false", "boolean"))
 
 
 def suite_areas() -> dict[str, dict[str, str]]:
@@ -254,41 +263,43 @@ def bounds(text: str) -> str:
 # The study file
 
 
+STRUCTS: dict[type[msgspec.Struct], str] = {
+    StudySpec: "Keys of a study",
+    NamedPolicy: "An entry of policies",
+    Named: "An entry of spaces",
+    NamedCostModel: "An entry of cost_models",
+    NamedSuite: "The suite",
+    NamedPlugin: "The executor, or the cost model of a policy",
+    LocalSettings: "measure: on this machine",
+    RpcSettings: "measure: on a fleet",
+    TableSettings: "measure: a table",
+}
+"""The tables of a study file, in the order of the page, and their titles."""
+
+
 def study_file() -> str:
     """Return a section for each table of a study file, with its keys, from the JSON Schema of study files."""
     definitions = schema_of_studies()["$defs"]
-    order = ["StudySpec", *(name for name in definitions if name != "StudySpec")]
+    if missing := {name for name in definitions if definitions[name].get("type") == "object"} - {
+        struct.__name__ for struct in STRUCTS
+    }:
+        raise ValueError(f"STRUCTS in docs/generate.py lacks {sorted(missing)}")
     lines = []
-    for name in order:
-        if definitions[name].get("type") != "object":
-            continue
-        keys = definitions[name]["properties"]
-        prose, meanings = split_docstring(inspect.cleandoc(definitions[name].get("description", "")), keys)
-        required = definitions[name].get("required", [])
-        lines += [f"({name.lower()})=", f"## {TITLES.get(name, name)}", "", prose, ""]
+    for struct, title in STRUCTS.items():
+        schema = definitions[struct.__name__]
+        keys = schema["properties"]
+        described = descriptions(struct, keys) | {"kind": "Selects this kind of measurement."}
+        lines += [f"({struct.__name__.lower()})=", f"## {title}", ""]
+        lines += [split_docstring(inspect.getdoc(struct) or "", keys)[0], ""]
         for key, value in keys.items():
             term = f"`{key}`: {type_text(value)}"
-            if key in required:
+            if key in schema.get("required", []):
                 term += ", required"
             elif "default" in value and value["default"] not in (None, "", {}, []):
                 default = value["default"]
                 term += ", default " + ("`local`" if isinstance(default, dict) else f"`{json.dumps(default)}`")
-            lines.append(definition(term, meanings.get(key, "")))
+            lines.append(definition(term, described.get(key, "")))
     return "\n".join(lines)
-
-
-TITLES = {
-    "StudySpec": "Keys of a study",
-    "NamedPolicy": "An entry of policies",
-    "Named": "An entry of spaces",
-    "NamedCostModel": "An entry of cost_models",
-    "NamedPlugin": "The executor, or the cost model of a policy",
-    "NamedSuite": "The suite",
-    "LocalSettings": "measure: on this machine",
-    "RpcSettings": "measure: on a fleet",
-    "TableSettings": "measure: a table",
-}
-"""The titles of the sections, by the names of the types in the schema."""
 
 
 def schema_of_studies() -> dict[str, Any]:

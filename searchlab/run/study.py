@@ -59,7 +59,12 @@ FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar"
 
 
 class NamedPlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The name of a plug-in, and the options of its constructor."""
+    """A plug-in with options.
+
+    Attributes:
+        name: A registered name, or ``module:Class``.
+        options: Options of its constructor.
+    """
 
     name: str
     options: dict[str, Any] = {}
@@ -70,16 +75,23 @@ class NamedPlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Named(NamedPlugin, frozen=True):
-    """A space; ``label`` is its name in figures and tables."""
+    """A space with options.
+
+    Attributes:
+        label: Its name in figures and tables, if it is not the name of the space.
+    """
 
     label: str = ""
 
 
 class NamedCostModel(NamedPlugin, frozen=True):
-    """A cost model, and its features.
+    """A cost model with options.
 
-    The features are made from the choices (``knob``, or ``autotvm-knob`` as in AutoTVM) or from the scheduled module:
-    ``program``, ``per-store`` (only for pack-sum), and AutoTVM's ``itervar`` and ``curve``.
+    Attributes:
+        features: The features that it is trained on, taken from the choices (``knob``, or ``autotvm-knob`` as in
+            AutoTVM) or from the scheduled program (``program``, ``per-store`` for pack-sum, and AutoTVM's ``itervar``
+            and ``curve``).
+        label: Its name in figures and tables, if it is not the name of the cost model.
     """
 
     features: FeaturesName = "knob"
@@ -87,10 +99,17 @@ class NamedCostModel(NamedPlugin, frozen=True):
 
 
 class NamedPolicy(Named, frozen=True):
-    """A policy, and the keys in which it differs from the study.
+    """A policy with options, and the keys in which it differs from the study.
 
-    With ``cost_model``, the policy runs with only that cost model, and not with those of the study. ``features``
-    override those of the cost model.
+    Attributes:
+        label: The name of the strategy in figures and tables, if it is not the name of the policy.
+        batch: Replaces the batch of the study.
+        trials: Replaces the limit of the study, as do ``seconds`` and ``stop_after``.
+        seconds: Replaces the limit of the study.
+        stop_after: Replaces the limit of the study.
+        cost_model: The only cost model that this policy runs with, instead of those of the study.
+        features: The features of the cost model, instead of those that its entry names.
+        warm_start: Replaces ``warm_start`` of the study.
     """
 
     batch: int | None = None
@@ -106,7 +125,12 @@ class NamedPolicy(Named, frozen=True):
 
 
 class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A suite of tables; with ``noise``, the repeats of a measurement are resampled, as for a table."""
+    """A suite of tables.
+
+    Attributes:
+        name: The suite, a split or a table of it, as for ``suite``.
+        noise: Whether the repeats of each measurement are resampled from the recorded ones, by the seed of the run.
+    """
 
     name: str
     noise: bool = False
@@ -119,13 +143,13 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy whose class or entry names a cost model runs only with that one.
 
     Attributes:
-        policies: The policies.
-        workloads: The workloads.
-        spaces: The spaces.
+        policies: Policies by name, or with options.
+        workloads: Workloads such as ``"gemm:512x512x512"`` or ``"resnet50/conv3.2b"``.
+        spaces: Search spaces by name, or with options. Combinations that a space has no programs for are left out.
         suite: Takes the place of workloads, spaces, target and measure: a suite of tables (``v1``), one split of it
             (``v1/dev``), or one table (``v1/TABLE``), by name or by the path of its directory. The defaults of trials
             and seeds are those of its protocol.
-        cost_models: The cost models.
+        cost_models: Cost models by name, or with options. A policy that takes a cost model runs with each of them.
         seeds: A list of seeds, or the number of seeds, from 0 on.
         trials: The maximum number of trials of a run. 64 by default, or unlimited with ``seconds`` or ``stop_after``.
         seconds: The charged time (proposing, training, building, running) after which a run ends.
@@ -133,8 +157,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             first of these limits is reached; for seconds and stop_after, at the end of a batch. A study with larger
             limits extends the runs.
         batch: The number of configs that a policy is asked for at a time.
-        target: By default this machine, or the target of the table; a fleet has no default.
-        measure: The measurement.
+        target: ``"native"`` (this CPU), ``"cuda"``, an LLVM CPU such as ``"znver4"``, or a TVM target as a table. By
+            default this machine, or the target of the recorded table; a fleet has no default.
+        measure: Where and how programs are measured.
         warm_start: Logs of earlier runs, directories of logs, or ``"store"`` and ``"store:PATH"`` for what a store
             holds of the same space, target and machine. Each policy learns from runs in its own space. A cost model
             with features of programs is trained on the others, one with knob features on other shapes in the same

@@ -32,6 +32,12 @@ def test_the_catalogue_has_every_policy_with_its_options(generate: ModuleType) -
     assert "0.928 (0.925 to 0.932)" in sections["xgb"].replace("\N{NO-BREAK SPACE}", " ")
 
 
+def test_every_option_and_every_key_is_described(generate: ModuleType) -> None:
+    kinds = (generate.POLICIES, generate.COST_MODELS, generate.SPACES, generate.EXECUTORS)
+    for page in (*map(generate.catalogue, kinds), generate.study_file()):
+        assert not re.findall(r"^`\w+`[:;].*\n(?!: )", page, re.MULTILINE)
+
+
 def test_the_page_of_the_command_line_has_every_command(generate: ModuleType) -> None:
     page = generate.command_line()
     assert all(f"# searchlab {name}\n" in page for name in ("run", "suite info", "log check", "costmodel eval"))
