@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import typer
 
-from searchlab.cli.app import app
-from searchlab.cli.show import allowed_text, default_text
+from searchlab.cli.app import complete
+from searchlab.cli.plugins import allowed_text, default_text
 from searchlab.cli.terminal import as_text
 from searchlab.costmodel import COST_MODELS
 from searchlab.costmodel.features import FEATURES
@@ -220,7 +219,7 @@ def features() -> str:
 
 def command_line() -> str:
     """Return a section for each command, with its arguments and options, from the tree of commands."""
-    root = typer.main.get_command(app)
+    root = complete()
     context = root.context_class(root, info_name="searchlab")
     return "\n".join([as_text(root.epilog or ""), "", *parameters(root, context), *commands(root, context, level=2)])
 

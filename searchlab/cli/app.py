@@ -1,7 +1,4 @@
-"""The ``searchlab`` command, put together.
-
-Each command imports what it needs when it runs, so that ``--help`` and ``list`` stay light.
-"""
+"""The ``searchlab`` command: the module of a subcommand is imported only when that is called."""
 
 from __future__ import annotations
 
@@ -11,50 +8,77 @@ import signal
 import sys
 import traceback
 import warnings
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Never
+from typing import Annotated, Any, Never
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import SearchlabError
 from ..plugins import trusting
-from .best import best, verify
-from .check import check
-from .costmodel import cost_models
-from .exchange import export, import_
-from .fleet import fleet
-from .hypertune import hypertune
-from .list import list_
-from .log import logs
-from .power import power
-from .report import report
-from .run import run
-from .schema import schema
-from .show import show
-from .space import space_
-from .store import store
-from .suite import suites
-from .table import tables
 from .terminal import complain, show_warning
-from .tune import tune
-from .watch import watch
 
+COMMANDS = {
+    "run": ("run:run", "Run a study, then report."),
+    "tune": ("run:tune", "Search one workload in one space with one policy."),
+    "watch": ("run:watch", "Show a running study in a browser."),
+    "report": ("report:report", "Compare runs: tables, a page and charts."),
+    "best": ("logs:best", "Show the fastest program of a log."),
+    "verify": ("logs:verify", "Rebuild the fastest program of a log, check it, and time it."),
+    "list": ("plugins:list_", "List the installed plug-ins and the named workloads."),
+    "show": ("plugins:show", "Explain a policy, a space, a cost model or a workload."),
+    "space": ("plugins:space_", "Show the knobs of a space."),
+    "check": ("plugins:check", "Check a plug-in against its contract."),
+    "schema": ("plugins:schema", "Print the JSON Schema of study files."),
+    "import": ("exchange:import_", "Convert a file of another tuner to logs."),
+    "export": ("exchange:export", "Write logs in the format of another tool, or build the best program."),
+    "power": ("report:power", "Estimate how many seeds and workloads it takes to detect a difference."),
+    "hypertune": ("hypertune:hypertune", "Search the options of a policy on recorded tables."),
+    "table": ("logs:table", "Recorded measurements that stand in for the machine."),
+    "suite": ("suite:suites", "Suites of tables that a claim about policies can rest on."),
+    "fleet": ("fleet:fleet", "Devices to measure on, behind TVM's RPC tracker."),
+    "store": ("store:store", "Measurements of all studies, by workload."),
+    "log": ("logs:log", "Check and repair the logs of runs."),
+    "costmodel": ("logs:costmodel", "Cost models, apart from any search."),
+}
+"""Where each subcommand is, and what the help lists about it."""
+
+MARKUP: Any = "markdown"
 TRACEBACK = "--traceback"
-"""The word that has :func:`main` show the whole traceback of an error."""
-
 TRUST = "--trust"
-"""The word with which commands import what logs and other files name, though no installed package registers it."""
+
+
+class LazyGroup(TyperGroup):
+    """Lists the placeholders of :data:`COMMANDS`, and imports the subcommand that is called or completed."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder and _imported(str(name)), rest
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f".{module}", __package__), attribute)
+    if isinstance(found, typer.Typer):
+        found.rich_markup_mode = MARKUP
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     help="Which search strategy finds a fast tensor program soonest?",
-    epilog="Start with `searchlab run studies/quickstart.toml`. Bad input ends with one sentence and exit code 2, "
-    "runs that fail with exit code 1; "
-    "`--traceback`, with any command, also shows where in the code of a plug-in it arose. `--trust`, with any command, "
-    "imports the plug-ins that a log names though no installed package registers them: for logs that you trust.",
+    epilog="Start with `searchlab run studies/quickstart.toml`. Invalid input ends with one sentence and exit code 2, "
+    "runs that fail with exit code 1; `--traceback`, with any command, also shows where in the code of a plug-in an "
+    "error was raised. `--trust`, with any command, imports the plug-ins that a log names even if no installed package "
+    "registers them: use it for logs that you trust.",
 )
 
 
@@ -73,32 +97,24 @@ def every_command(
     pass
 
 
-for command in (run, tune, watch, report, best, verify):
-    app.command()(command)
-app.command(name="list")(list_)
-app.command()(show)
-app.command(name="space")(space_)
-app.command()(check)
-app.command()(schema)
-app.command(name="import")(import_)
-app.command(name="export")(export)
-app.command()(power)
-app.command()(hypertune)
-app.add_typer(tables, name="table")
-app.add_typer(suites, name="suite")
-app.add_typer(fleet, name="fleet")
-app.add_typer(store, name="store")
-app.add_typer(logs, name="log")
-app.add_typer(cost_models, name="costmodel")
+for command, (_, summary) in COMMANDS.items():
+    app.command(command, help=summary)(lambda: None)
+
+
+def complete() -> Any:
+    """Return the command as a tree in which every subcommand is imported, to document and check all of them."""
+    root: Any = typer.main.get_command(app)
+    root.commands = {name: _imported(name) for name in COMMANDS}
+    return root
 
 
 def main() -> Never:
-    """The ``searchlab`` command."""
+    """Run the ``searchlab`` command."""
     warnings.showwarning = show_warning
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the command as Ctrl-C does, from the start
     sys.path.append(os.getcwd())  # `module:Class` may be in the current directory, as for `python -m searchlab`
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names from outside may be more than a terminal can show
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show names from outside
     words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
     try:
         with trusting(TRUST in sys.argv[1:]):
@@ -108,8 +124,8 @@ def main() -> Never:
             traceback.print_exception(error)
         complain("error:", "bold red", str(error))
         sys.exit(error.exit_code)
-    except UnicodeEncodeError as error:  # the name of a file, which Python encodes as the locale says
-        said = f"{error.object!r} cannot be written in {error.encoding}, the encoding of this locale; set PYTHONUTF8=1"
-        complain("error:", "bold red", said)
+    except UnicodeEncodeError as error:  # Python encodes the names of files as the locale says
+        text = f"{error.object!r} cannot be written in {error.encoding}, the encoding of this locale; set PYTHONUTF8=1"
+        complain("error:", "bold red", text)
         sys.exit(2)
     sys.exit(0)

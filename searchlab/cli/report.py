@@ -1,87 +1,171 @@
-"""``searchlab report``: the comparison of the runs in some logs."""
+"""``searchlab report`` and ``power``: runs compared, and what it takes to tell them apart."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from rich.box import SIMPLE_HEAD
+from typer import Argument, Option
 
+from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
+from ..analysis import report as write_report
+from ..analysis.power import power_plan
 from ..errors import SearchlabError
-from .terminal import AsJson, out
-
-if TYPE_CHECKING:
-    from ..analysis import Summary
+from ..log.format import find_logs
+from ..log.plan import write_plan
+from ..log.writer import is_locked
+from ..run.study import Study
+from ..watch.state import Watched
+from .terminal import AsJson, out, say, say_json, say_table
 
 
 def report(
     where: Annotated[
         list[Path],
-        typer.Argument(
-            help="The directory of a study, or any directory with logs; or logs, `*.jsonl` or `*.jsonl.gz`; or a study "
-            "file, and the directory of its logs if that is not results/STUDY.",
+        Argument(
+            help="The directory of a study, or any directory of logs; or logs, `*.jsonl` or `*.jsonl.gz`; or a study "
+            "file, with the directory of its logs if that is not results/STUDY.",
             metavar="PATH...",
         ),
     ],
     directory: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--out",
             help="The directory for the report [default: PATH/report for one directory, else results/report].",
             metavar="DIR",
         ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Include runs and trials that are no longer part of the study.")
+        bool, Option("--all", help="Include runs and trials that are no longer part of the study.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs: tables here; a page, report.html, pictures, CSV and JSON in the directory of the report.
+    """Compare runs: print tables; write a page, report.html, charts, CSV and JSON to the directory of the report.
 
-    The runs are those of every log that is named, and of every log in the directories that are named. A directory of a
-    study has the runs that the study has now: as it last was run, or as the study file says if that is named.
+    Every log that is named counts, and every log in a directory that is named. In the directory of a study, only its
+    present runs count: those of the last time it was run, or of the study file if that is named.
     """
-    from ..analysis import report as write_report
-    from ..analysis import report_directory
-    from ..log.format import find_logs
-    from ..log.writer import is_locked
-    from ..watch.state import Watched
-
     if any(path.suffix == ".toml" for path in where):
-        where = [_of_study(where)]
+        where = [_directory_of_study(where)]
     summary = write_report(*where, out=directory, everything=everything)
     if as_json:
-        print(json.dumps(summary.to_json(), indent=2))
+        say_json(summary.to_json())
         return
     show_report(summary, report_directory(*where, out=directory))
     for place in where:
         if place.is_dir() and any(map(is_locked, find_logs(place))):
-            out.print(Watched(place).state().says, soft_wrap=True)
+            say(Watched(place).state().says)
 
 
-def _of_study(where: Sequence[Path]) -> Path:
-    """The directory of the logs of the study file that ``where`` names; its plan there is as the file now says."""
-    from ..log.plan import write_plan
-    from ..run.study import Study
-
+def _directory_of_study(where: Sequence[Path]) -> Path:
+    """Return the directory of the logs of the study file in ``where``, after updating its plan from the file."""
     files = [path for path in where if path.suffix == ".toml"]
     others = [path for path in where if path.suffix != ".toml"]
     if len(files) > 1 or len(others) > 1 or not all(path.is_dir() for path in others):
-        raise SearchlabError(f"beside the study {files[0]}, name at most one directory: that of its logs")
+        raise SearchlabError(f"beside the study {files[0]}, name at most one directory, which has its logs")
     directory = others[0] if others else Path("results") / files[0].stem
     planned = Study.load(files[0]).planned()
     if not directory.is_dir():
-        raise SearchlabError(f"there is no directory {directory} with logs of {files[0]}; run it first, or name theirs")
+        raise SearchlabError(
+            f"there is no directory {directory} with logs of {files[0]}; run the study first, or name the directory"
+        )
     write_plan(directory, planned)
     return directory
 
 
 def show_report(summary: Summary, directory: Path) -> None:
-    """Print the tables of ``summary``, and where its page is."""
-    from ..analysis import summary_table
-
+    """Print the tables of ``summary``, and the path of its page."""
     out.print(*summary_table(summary))
-    page = directory / "report.html"
-    out.print(f"the report: {page} (pictures and figures beside it)", soft_wrap=True)
+    say(f"the report: {directory / 'report.html'} (charts and numbers beside it)")
+
+
+def power(
+    study: Annotated[
+        list[Path],
+        Argument(
+            help="A study file, whose runs are in results/STUDY; logs, or directories of logs; a directory that "
+            "`suite run --out` wrote: its strategy against the baselines of the suite; or a suite, such as `v1/dev`: a "
+            "policy without runs against the baseline that --strategy names.",
+            metavar="STUDY...",
+        ),
+    ],
+    difference: Annotated[
+        float, Option(min=0, help="The difference of the area under the curve to detect: 0.02 is 2 % of all.")
+    ] = 0.02,
+    chance: Annotated[float, Option("--power", help="The probability to detect it, between 0 and 1.")] = 0.8,
+    tests: Annotated[
+        int | None,
+        Option(min=1, help="The tests that Holm's correction covers [default: all pairs, per workload and overall]."),
+    ] = None,
+    registered: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="The contrasts registered before the runs, if the pair is one of them; they share 80 % of the error "
+            "rate [default for a suite: 1].",
+        ),
+    ] = None,
+    strategy: Annotated[
+        str, Option(help="Only the pairs of this strategy with the others, as for a claim about one policy.")
+    ] = "",
+    suite: Annotated[str, Option(help="The suite of such a directory, if it is not found by its name.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Estimate from existing runs how many seeds and workloads it takes to detect a difference."""
+    from ..measure.suite import find_suite, installed_suites  # here, since reports do not need suites
+    from ..suite.compare import against_baselines, compare
+    from ..suite.trajectories import baselines
+    from ..suite.verify import RESULT
+
+    if difference <= 0:
+        raise SearchlabError(f"--difference must be above 0, not {difference:g}; 0.02 is 2 % of the area")
+    if not 0 < chance < 1:
+        raise SearchlabError(f"--power must be between 0 and 1, not {chance:g}; 0.8 is usual")
+    if tests and registered:
+        raise SearchlabError("--tests and --registered exclude each other; give one of them")
+    where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]
+    is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
+    if any((path / RESULT).is_file() for path in where):
+        if len(where) > 1:
+            raise SearchlabError(f"name one result of a suite, not {len(where)} places: it is compared with baselines")
+        runs, own = against_baselines(where[0] / RESULT, suite)
+        strategy = strategy or own
+    elif is_suite:
+        found = find_suite(study[0])
+        if not strategy:
+            known = ", ".join(one.strategy for one in baselines(found))
+            raise SearchlabError(f"name the baseline to compare a new policy with: --strategy, one of {known}")
+        runs = compare(found, [], baselines(found), range(found.spec.seeds))
+        registered = registered or (None if tests else 1)
+    else:
+        runs = read_runs(*where)
+    plan = power_plan(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
+    if not plan.needs:
+        raise SearchlabError(
+            "no two strategies that differ have 2 seeds in common on a workload: run more seeds or trials"
+        )
+    if as_json:
+        say_json(plan)
+        return
+    columns = (
+        "pair", "varies by seed", "by workload", "seeds, on one workload", f"seeds, on these {plan.workloads}",
+        f"workloads like these, {plan.seeds} seeds each",
+    )  # fmt: skip
+    rows = (
+        (
+            f"{need.first}, {need.second}", f"{need.variation.seeds:.3f}",
+            "-" if need.variation.workloads is None else f"{need.variation.workloads:.3f}",
+            *("-" if n is None else f"{n:,}" for n in (need.seeds_alone, need.seeds_together, need.workloads)),
+        )
+        for need in plan.needs
+    )  # fmt: skip
+    title = (
+        f"To detect a difference of {difference:g} of the area under the curve with a probability of {100 * chance:g} "
+        f"%, as one of {plan.tests} {'registered contrast' if plan.registered else 'test'}{'s' * (plan.tests != 1)}"
+    )
+    say_table(columns, rows, right=columns[1:], title=title, box=SIMPLE_HEAD)
+    if plan.workloads == 1:
+        out.print("One workload does not show how much workloads vary: run others to plan for workloads like these.")

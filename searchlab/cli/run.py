@@ -1,65 +1,78 @@
-"""``searchlab run``: the runs of a study, and the report on them."""
+"""``searchlab run``, ``tune`` and ``watch``: runs are made, and watched as they go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
-from rich.table import Table
+from typer import Argument, Option
 
+from ..analysis import report as write_report
 from ..errors import RunsFailed, SearchlabError
+from ..run.plan import Run, in_shard, parse_shard
+from ..run.study import Study, forecast
+from ..run.tune import tune as tune_run
+from ..watch.server import WatchServer
 from .report import show_report
-from .terminal import again, duration, interruptible, out
-
-if TYPE_CHECKING:
-    from ..run.plan import Run
+from .terminal import (
+    CostModelName,
+    FeaturesName,
+    MeasureSpec,
+    PolicyOptions,
+    SpaceName,
+    StudyFile,
+    TargetOrOwn,
+    Workload,
+    duration,
+    interruptible,
+    json_object,
+    milliseconds,
+    out,
+    plugin,
+    say,
+    say_table,
+)
 
 
 def run(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).", metavar="STUDY.toml")],
+    study: StudyFile,
     directory: Annotated[
-        Path | None,
-        typer.Option("--out", help="The directory for its logs and its report [default: results/STUDY]."),
+        Path | None, Option("--out", help="The directory for logs and report [default: results/STUDY].")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at the same time: for a study on a fleet, or from a table.")
+        int | None, Option(min=1, help="Concurrent runs, for a study that measures on a fleet or from a table.")
     ] = None,
     executor: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--on",
-            help="Where the runs are made: `local` (processes here), `dask` or `dask://host:port`, `slurm`, or the "
-            "name of another executor [default: the study's, or this process].",
+            help="Where to run: `local` (processes on this machine), `dask` or `dask://host:port`, `slurm`, or the "
+            "name of another executor [default: as in the study, or this process].",
             metavar="EXECUTOR",
         ),
     ] = None,
     shard: Annotated[
         str,
-        typer.Option(help="Make only the i-th of n parts of the runs. Put the logs of all together.", metavar="i/n"),
+        Option(help="Run only the i-th of n shards. Copy the logs of all shards into one directory.", metavar="i/n"),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be run, and for how long by the logs there are.")
+        bool, Option("--dry-run", help="Only print what would run, and how long it would take, judging by the logs.")
     ] = False,
 ) -> None:
-    """Make the runs of a study that are missing, then report. After an interruption, run it again: it goes on."""
-    from ..analysis import report as write_report
-    from ..run.plan import in_shard, parse_shard
-    from ..run.study import Study
-
+    """Run a study, then report. To resume after an interruption, run it again: complete runs are kept."""
     part, parts = parse_shard(shard) if shard else (1, 1)
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
+    runs, left_out = loaded.plan()
+    for reason in left_out:
+        say(f"note: {reason}")
     if dry_run:
-        _say_forecast(in_shard(loaded.plan()[0], part, parts), loaded.plan()[1], directory)
+        _say_forecast(in_shard(runs, part, parts), directory)
         return
-    failed: RunsFailed | None = None
-    summary = None
-    with interruptible(again()):
-        for reason in loaded.plan()[1]:
-            out.print(f"note: {reason}", soft_wrap=True)
+    failed = summary = None
+    with interruptible():
         try:
             results = loaded.run(directory, jobs=jobs, executor=executor, shard=(part, parts), progress=out)
         except RunsFailed as error:
@@ -75,39 +88,103 @@ def run(
     if failed is not None:
         raise failed
     if parts > 1:
-        out.print(
-            f"{len(results)} runs, which are shard {part} of {parts}, are complete in {directory}. Copy the logs of "
-            f"all shards into one directory, and run `searchlab report` on it",
-            soft_wrap=True,
+        say(
+            f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. Copy the logs of all "
+            f"shards into one directory, and run `searchlab report` on it"
         )
 
 
-def _say_forecast(runs: Sequence[Run], left_out: Sequence[str], directory: Path) -> None:
-    from ..run.study import forecast
-
-    for reason in left_out:
-        out.print(f"note: {reason}", soft_wrap=True)
+def _say_forecast(runs: Sequence[Run], directory: Path) -> None:
     forecasts = forecast([replace(run, log=directory / run.log) for run in runs])
-    table = Table("workload", "space", "strategy", "runs", "complete", "trials left", "time left", box=None)
-    for one in forecasts:
-        cells = (str(one.runs), str(one.complete), "unknown" if one.trials is None else f"{one.trials:,}")
-        table.add_row(one.workload, one.space, one.strategy, *cells, _time(one.seconds))
-    out.print(table)
-    known = [one.seconds for one in forecasts if one.seconds is not None]
-    time = _time(sum(known) if len(known) == len(forecasts) else None)
-    if runs[0].settings.replays:
-        time += " as they were recorded, which the table answers at once"
-    complete = sum(one.complete for one in forecasts)
-    counts = [one.trials for one in forecasts if one.trials is not None]
-    trials = f"{sum(counts):,}" if len(counts) == len(forecasts) else "an unknown number of"
-    out.print(
-        f"{len(runs)} runs, {complete} of them complete in {directory}; {trials} trials are left: {time}",
-        soft_wrap=True,
+    say_table(
+        ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),
+        (
+            (
+                one.workload, one.space, one.strategy, one.runs, one.complete,
+                "unknown" if one.trials is None else f"{one.trials:,}", _time(one.seconds),
+            )
+            for one in forecasts
+        ),
+    )  # fmt: skip
+    trials = [one.trials for one in forecasts if one.trials is not None]
+    seconds = [one.seconds for one in forecasts if one.seconds is not None]
+    say(
+        f"{len(runs)} runs, {sum(one.complete for one in forecasts)} of them complete in {directory}; "
+        f"{f'{sum(trials):,}' if len(trials) == len(forecasts) else 'an unknown number of'} trials are left: "
+        f"{_time(sum(seconds) if len(seconds) == len(forecasts) else None)}"
+        + (" as recorded; the table answers at once" if runs[0].settings.replays else "")
     )
 
 
 def _time(seconds: float | None) -> str:
-    """A time to wait for, roughly."""
-    if seconds is None:
-        return "unknown, since no trial is logged"
-    return duration(seconds)
+    return "unknown, since no trial is logged" if seconds is None else duration(seconds)
+
+
+def tune(
+    workload: Workload,
+    space: SpaceName,
+    policy: Annotated[str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")],
+    log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
+    option: PolicyOptions = None,
+    trials: Annotated[
+        int | None,
+        Option(
+            min=1, help="The trials in the log at the end [default: 64, or no limit with --seconds or --stop-after]."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, Option(help="Stop after this charged time: proposing, training, building and running.")
+    ] = None,
+    stop_after: Annotated[
+        int | None, Option(min=1, help="Stop after this many trials without a gain of more than 1 % in throughput.")
+    ] = None,
+    batch: Annotated[int, Option(min=1, help="The number of configs to ask the policy for at once.")] = 8,
+    seed: Annotated[int, Option(min=0, help="Determines everything but the measurements.")] = 0,
+    target: TargetOrOwn = None,
+    cost_model: CostModelName = None,
+    features: FeaturesName = None,
+    warm_start: Annotated[
+        list[str] | None,
+        Option(
+            help="The log of an earlier run to learn from, or a directory of logs; `store` or `store:FILE`: what a "
+            "store holds for this space, target and machine. May be repeated.",
+            metavar="LOG|store",
+        ),
+    ] = None,
+    measure: MeasureSpec = None,
+) -> None:
+    """Search one workload in one space with one policy. To resume, run it again; for more trials, raise the budget."""
+    with interruptible():
+        result = tune_run(
+            workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, seconds=seconds,
+            stop_after=stop_after, batch=batch, seed=seed, target=target, features=features,
+            cost_model=cost_model and plugin(cost_model), warm_start=warm_start or [],
+            measure=json_object(measure, "--measure"), progress=out,
+        )  # fmt: skip
+    done, best = len(result.trials), result.best
+    if ended := result.log.ended:
+        say(f"the run ended after {done}{f' of {trials}' if trials else ''} trials: {ended.reason}")
+    reached = f"{best.gflops:.1f} {result.log.unit} ({milliseconds(best.seconds)})"
+    say(f"best of {done}: {reached} with {best.config.to_json()}")
+    if best.tied:
+        names = ", ".join(str(trial.index) for trial in best.tied)
+        say(f"within the noise, trials {names} are as fast: they were measured again")
+    if result.space.has_programs:
+        say(f"see it: searchlab best {log} --show tir")
+
+
+def watch(
+    directory: Annotated[Path, Argument(help="The directory of a study, such as results/STUDY.", metavar="DIR")],
+    port: Annotated[int, Option(min=0, max=65535, help="The port of the page; 0 for any free port.")] = 0,
+) -> None:
+    """Show a running study in a browser on this machine: runs, trials, the best so far, and the time left.
+
+    It only reads, so it can start and stop at any time. Ctrl-C stops it.
+    """
+    with WatchServer(directory, port) as server:
+        say(server.watched.state().says)
+        say(f"watch it at {server.url} (Ctrl-C closes the page; the study continues)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("\nthe page is closed; a running study continues")

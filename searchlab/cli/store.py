@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from typer import Option
 
 from ..errors import SHOWN, SearchlabError
-from .best import Show, ShowForm, show_bests
-from .terminal import AsJson, TargetSpec, Workload, out
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ..store.store import Held
+from ..store import Store
+from ..store.store import in_words
+from .logs import Show, ShowForm, show_bests
+from .terminal import NATIVE, AsJson, Logs, TargetSpec, Workload, say, say_json, say_table
 
 store = typer.Typer(
     no_args_is_help=True,
-    help="What has been measured of a workload, by whichever study: a file of this user, which several processes may "
-    "use at a time. It must be on a local disk, not on a network file system.",
+    help="Measurements of all studies, by workload: a database file of this user, which several processes may use at "
+    "the same time. It must be on a local disk, not on a network file system.",
 )
 
 StoreFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--store",
         help="The store [default: `SEARCHLAB_STORE`, or `searchlab/store.db` in `XDG_DATA_HOME`, which is "
         "`~/.local/share` if it is not set].",
@@ -36,65 +34,64 @@ StoreFile = Annotated[
     ),
 ]
 Machine = Annotated[
-    str | None,
-    typer.Option(help="The machine that was measured: a part of its CPU's name, or the key of a fleet."),
+    str | None, Option(help="The machine that was measured: a part of the name of its CPU, or the key of a fleet.")
 ]
 
 
 @store.command()
-def add(
-    logs: Annotated[list[Path], typer.Argument(help="Logs, or directories of them.", metavar="LOG|DIR...")],
-    file: StoreFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Add what logs have measured. A log that is there already adds nothing; of one that has grown, its new trials.
+def add(logs: Logs, file: StoreFile = None, as_json: AsJson = False) -> None:
+    """Add the measurements of logs; for a log that is there already, only its new trials.
 
-    Logs of runs that a table answered measured nothing, and are left out.
+    Logs of runs over a table measured nothing, and are left out.
     """
-    from ..store import Store
-
     opened = Store(file)
     added = opened.add(*logs)
     if as_json:
         left_out = {str(path): reason for path, reason in added.left_out.items()}
         facts = {"store": str(opened.path), "runs": added.runs, "trials": added.trials, "known": added.known}
-        print(json.dumps({**facts, "left_out": left_out}, indent=2))
+        say_json({**facts, "left_out": left_out})
         return
     reasons = list(added.left_out.values())
     for reason in reasons[:SHOWN]:
-        out.print(f"left out: {reason}", soft_wrap=True)
+        say(f"left out: {reason}")
     if more := len(reasons[SHOWN:]):
-        out.print(f"left out: {more:,} more logs; --json names them", soft_wrap=True)
-    known = f"; {added.known:,} logs brought nothing new" if added.known else ""
-    out.print(f"{opened.path} has {added.runs:,} new runs, {added.trials:,} new trials{known}", soft_wrap=True)
+        say(f"left out: {more:,} more logs; --json names them")
+    known = f"; {added.known:,} logs had nothing new" if added.known else ""
+    say(f"{opened.path} has {added.runs:,} new runs, {added.trials:,} new trials{known}")
 
 
 @store.command()
 def find(
-    workload: Annotated[str | None, typer.Option(help="Only of this workload.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Only for this target: `native`, `cuda`, an LLVM CPU, or a TVM target as JSON.")
-    ] = None,
+    workload: Annotated[str | None, Option(help="Only this workload.")] = None,
+    target: Annotated[str | None, Option(help=f"Only this target: {NATIVE}.")] = None,
     machine: Machine = None,
-    space: Annotated[str | None, typer.Option(help="Only in this space.")] = None,
+    space: Annotated[str | None, Option(help="Only this space.")] = None,
     file: StoreFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what the store holds: of which workload, for which target, on which machine, in which space."""
-    from ..store import Store
-    from ..store.store import in_words
-
+    """List what the store holds: which workloads, for which target, on which machine, in which space."""
     opened = Store(file)
     held = opened.find(workload, target=target, machine=machine, space=space)
     if as_json:
-        print(json.dumps([one.to_json() for one in held], indent=2))
+        say_json([one.to_json() for one in held])
         return
     if not held:
-        raise SearchlabError(f"the store {opened.path} holds nothing of this; searchlab store find lists all of it")
+        raise SearchlabError(
+            f"the store {opened.path} holds no such measurements; `searchlab store find` lists all that it holds"
+        )
+    columns = ("workload", "space", "programs", "runs", "best", "measured", "by")
     place = sorted(held, key=lambda one: (one.key.target, one.key.machine))
     for (of, on), group in groupby(place, key=lambda one: (one.key.target, one.key.machine)):
-        out.print(f"for {in_words(of, on)}", soft_wrap=True)
-        out.print(_table(list(group)))
+        say(f"for {in_words(of, on)}")
+        rows = (
+            (
+                one.key.workload, one.key.space, f"{one.programs:,}", f"{one.runs:,}",
+                f"{one.gflops:.1f} {one.unit}" if one.gflops else "none ran",
+                datetime.fromtimestamp(one.created, UTC).strftime("%Y-%m-%d") if one.created else "", one.strategy,
+            )
+            for one in group
+        )  # fmt: skip
+        say_table(columns, rows, right=columns[2:5], box=SIMPLE_HEAD)
 
 
 @store.command()
@@ -105,35 +102,17 @@ def best(
     show: ShowForm = Show.config,
     log: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the log of its run here, for the commands that take a log: `export`, `verify`, `report`.",
+        Option(
+            help="Write the log of its run here, for commands that take a log: `export`, `verify`, `report`.",
             metavar="FILE.jsonl",
         ),
     ] = None,
     file: StoreFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the fastest program of a workload, as `searchlab best` shows that of a log.
+    """Show the fastest program of a workload, as `searchlab best` shows the fastest program of a log.
 
-    Programs for another target, or of another machine than this one, count only where they are asked for.
+    Programs for another target, or from another machine than this one, count only if you ask for them.
     """
-    from ..store import Store
-
     fastest = Store(file).best(workload, target=target, machine=machine, log=log)
     show_bests([fastest], show, as_json, several=False, named=True)
-
-
-def _table(held: list[Held]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("workload", "space", "programs", "runs", "best", "measured", "by"):
-        table.add_column(name, justify="right" if name in ("programs", "runs", "best") else "left", overflow="fold")
-    for one in held:
-        best = f"{one.gflops:.1f} {one.unit}" if one.gflops else "none ran"
-        date = datetime.fromtimestamp(one.created, UTC).strftime("%Y-%m-%d") if one.created else ""
-        cells = (one.key.workload, one.key.space, f"{one.programs:,}", f"{one.runs:,}", best, date, one.strategy)
-        table.add_row(*map(Text, cells))
-    return table

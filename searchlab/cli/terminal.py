@@ -8,70 +8,91 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
+from rich.box import Box
+from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from ..console import Terminal
 from ..errors import SearchlabError, SearchlabWarning
 
+# Names and texts from outside are never markup: styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
-"""Names and texts from outside are never markup: what is styled here is a :class:`~rich.text.Text`."""
-
+# Notes and progress if the standard output is JSON.
 err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
-"""Where notes and progress go if the standard output is JSON."""
 
+StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
+Logs = Annotated[list[Path], Argument(help="Logs, or directories of logs.", metavar="LOG|DIR...")]
 Workload = Annotated[
-    str, typer.Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
+    str, Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
 ]
 SpaceName = Annotated[
-    str,
-    typer.Option(
-        "--space", help="A search space, as `searchlab list spaces` names it; with options: `guided-gemm,blocks=knobs`."
-    ),
+    str, Option("--space", help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`.")
 ]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="An option of the plug-in. May be repeated.", metavar="NAME=VALUE"),
-]
-PolicyOptions = Annotated[
-    list[str] | None, typer.Option("--option", help="An option of the policy. May be repeated.", metavar="NAME=VALUE")
-]
-SpaceOptions = Annotated[
-    list[str] | None, typer.Option("--option", help="An option of the space. May be repeated.", metavar="NAME=VALUE")
-]
-TargetSpec = Annotated[str, typer.Option("--target", help="`native`, `cuda`, an LLVM CPU, or a TVM target as JSON.")]
-TargetOrOwn = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        help="`native`, `cuda`, an LLVM CPU, or a TVM target as JSON [default: native, or that of the table].",
-    ),
-]
+NATIVE = "`native`, `cuda`, an LLVM CPU, or a TVM target as JSON"
+TargetSpec = Annotated[str, Option("--target", help=f"{NATIVE}.")]
+TargetOrOwn = Annotated[str | None, Option("--target", help=f"{NATIVE} [default: native, or the target of the table].")]
 MeasureSpec = Annotated[
     str | None,
-    typer.Option("--measure", help='As in a study file, in JSON: `{"kind": "local", "repeat": 5}`.', metavar="JSON"),
+    Option("--measure", help='As in a study file, in JSON: `{"kind": "local", "repeat": 5}`.', metavar="JSON"),
 ]
 CostModelName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--cost-model",
         help="The cost model, for a policy that takes one: `xgboost`, or `xgboost,objective=rank` [default: the "
         "policy's own, or xgboost].",
     ),
 ]
+FEATURES = "`knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or `curve`"
 FeaturesName = Annotated[
     str | None,
-    typer.Option(
-        "--features",
-        help="The features that the cost model sees: `knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or "
-        "`curve` [default: the policy's own, or knob].",
-    ),
+    Option("--features", help=f"Features for the cost model: {FEATURES} [default: the policy's own, or knob]."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON instead.")]
+
+
+def _option_of(kind: str) -> Any:
+    return Option("--option", help=f"An option of the {kind}. May be repeated.", metavar="NAME=VALUE")
+
+
+Options = Annotated[list[str] | None, _option_of("plug-in")]
+PolicyOptions = Annotated[list[str] | None, _option_of("policy")]
+SpaceOptions = Annotated[list[str] | None, _option_of("space")]
+
+
+def say(text: str | Text) -> None:
+    """Print a line, which is not wrapped: a terminal does that, and a file keeps it in one piece."""
+    out.print(text, soft_wrap=True)
+
+
+def say_json(value: Any) -> None:
+    """Print dataclasses, structs and plain values as JSON."""
+    print(json.dumps(msgspec.to_builtins(value, enc_hook=str), indent=2))
+
+
+def say_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Collection[str] = (),
+    title: str | Text | None = None,
+    box: Box | None = None,
+) -> None:
+    """Print a table; the columns in ``right`` are aligned to the right, all others break long words."""
+    table = Table(title=title, title_justify="left", box=box, padding=(0, 1, 0, 0), show_header=any(columns))
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
+    out.print(table)
 
 
 def show_warning(
@@ -84,18 +105,18 @@ def show_warning(
 ) -> None:
     """Print a warning: a replacement for ``warnings.showwarning``."""
     known = category is SearchlabWarning
-    said = str(message) if known else warnings.formatwarning(message, category, filename, lineno).rstrip()
-    complain("warning:", "yellow", said)
+    text = str(message) if known else warnings.formatwarning(message, category, filename, lineno).rstrip()
+    complain("warning:", "yellow", text)
 
 
-def complain(title: str, style: str, said: str) -> None:
-    """Print ``title`` and a text on the standard error."""
-    Terminal(stderr=True).print(Text.assemble((title, style), " ", said), soft_wrap=True, highlight=False)
+def complain(title: str, style: str, text: str) -> None:
+    """Print ``title`` and ``text`` to the standard error."""
+    Terminal(stderr=True).print(Text.assemble((title, style), " ", text), soft_wrap=True, highlight=False)
 
 
 @contextmanager
-def interruptible(resume: str) -> Iterator[None]:
-    """End cleanly on Ctrl-C and SIGTERM, and say how to go on."""
+def interruptible() -> Iterator[None]:
+    """On Ctrl-C and SIGTERM, end cleanly and print the command that continues."""
     from ..run.loop import busy
 
     doing = ""
@@ -110,21 +131,16 @@ def interruptible(resume: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         why = f" ({doing})" if doing else ""
-        said = Text(f"\ninterrupted{why}; everything measured is kept. Go on with: ").append(resume, style="bold")
-        out.print(said, soft_wrap=True)
+        again = "searchlab " + shlex.join(sys.argv[1:])
+        say(Text(f"\ninterrupted{why}; all measurements are kept. Continue with: ").append(again, style="bold"))
         raise typer.Exit(130) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def again() -> str:
-    """The command as the user gave it: the one to go on with."""
-    return "searchlab " + " ".join(shlex.quote(word) for word in sys.argv[1:])
-
-
 def json_object(text: str | None, name: str) -> dict[str, Any] | None:
-    """The value of the option ``name``, read as JSON."""
+    """Return the value of the option ``name``, read as JSON."""
     if text is None:
         return None
     try:
@@ -137,7 +153,7 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
 
 
 def name_and_value(text: str) -> tuple[str, Any]:
-    """``name=value``. The value is read as JSON (``3``, ``true``, ``[2, 4]``) where it is JSON, else as text."""
+    """Split ``name=value``; read the value as JSON (``3``, ``true``, ``[2, 4]``) if it is JSON, else as text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise SearchlabError(f"the option {text!r} is not of the form name=value")
@@ -148,44 +164,43 @@ def name_and_value(text: str) -> tuple[str, Any]:
 
 
 def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
-    """A plug-in, spelled ``name`` or ``name,option=value,...``, as a study file has it.
+    """Read ``name`` or ``name,option=value,...``, with more ``options``, into an entry as a study file has it.
 
-    options: more of them, ``option=value`` each. A comma ends no value that is JSON so far: ``arms=["tpe","xgb"]``.
+    A comma within brackets or quotes does not end a value: ``arms=["tpe","xgb"]``.
     """
     name, *parts = text.split(",")
     given: list[str] = []
     for part in parts:
-        if given and not _is_whole(given[-1]):
+        if given and not _is_complete(given[-1]):
             given[-1] += f",{part}"
         else:
             given.append(part)
     return {"name": name, "options": dict(name_and_value(option) for option in [*given, *(options or [])])}
 
 
-def _is_whole(option: str) -> bool:
-    """Whether no bracket or quote is open at the end of ``option``."""
+def _is_complete(option: str) -> bool:
+    """Return whether no bracket or quote is open at the end of ``option``."""
     value = option.partition("=")[2]
     return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
 
 def duration(seconds: float) -> str:
-    """A time to wait for, roughly."""
+    """Return an approximate time to wait, in words."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def milliseconds(seconds: float) -> str:
-    """A time in the unit that reads best."""
     return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"
 
 
 def as_text(docstring: str) -> str:
-    """``docstring`` without the marks of reStructuredText: a role is its last name, and literals are quoted once."""
-    text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", lambda role: _target(role[1]), docstring)
+    """Remove reStructuredText markup: ``:class:`~a.b.C``` becomes `C`, ``.name`` loses its dots."""
+    text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", _target, docstring)
     return re.sub(r"::$", ":", text.replace("``", "`"), flags=re.MULTILINE)
 
 
-def _target(name: str) -> str:
-    """What a role shows: of ``~a.b.C`` the last part, of ``.registry`` the name without its dots."""
+def _target(role: re.Match[str]) -> str:
+    name = role[1]
     return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('.')}`"

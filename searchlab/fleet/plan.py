@@ -1,63 +1,72 @@
-"""How long a study takes on fleets of different sizes, by what logs say of its trials."""
+"""How long a study takes on fleets of different sizes, estimated from the times of trials in logs."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
-from ..log.format import find_logs
+from ..log.format import Ended, Header, Record, find_logs, read_header, read_log
 from ..log.plan import UNLIMITED
 from ..measure.pool import BuildPool
 from ..measure.process import START_SECONDS
 from ..run.plan import Run
 from ..space import Space
-from .recorded import Kind, Recorded, RecordedRun, kind_of, recorded
-from .simulate import Fleet, Phase, simulate
+from .simulate import Fleet, Phase, TrialTimes, simulate
 
 NEAR = 0.1
-"""A fleet is as good as another if the study takes at most so much longer, as a share."""
+"""The share by which a study may take longer on a fleet that counts as good as the fastest."""
 
 SIMULATED = 10_000
-"""About how many trials are simulated on each fleet, of a study that has more: every n-th run of each kind."""
+"""About how many trials of a large study are simulated on each fleet: every n-th run of each kind."""
+
+LOGS = 10
+"""The most logs that are read for a kind of run: more of them add little, and a study may have thousands."""
 
 TIMED_BY = ("number", "repeat", "min_repeat_ms", "prune_factor", "check")
-"""The settings of a measurement that decide how long a program is on a device."""
+"""The settings of a measurement that decide how long a program occupies a device."""
+
+Kind = bytes
+"""What runs from different seeds have in common; see :func:`kind_of`."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """How long a study takes on a fleet.
-
-    batch: None where each run has its own. seconds: of the whole study. waiting: what its jobs wait for, as shares of
-    their time. devices_busy, builders_busy: shares of the time of the devices and of the cores that build.
-    """
+    """How long a study takes on a fleet."""
 
     devices: int
     builders: int
     jobs: int
-    batch: int | None
+    batch: int | None  # None: each run has its own
     seconds: float
-    waiting: Mapping[Phase, float]
-    devices_busy: float
-    builders_busy: float
+    waiting: Mapping[Phase, float]  # what its jobs wait for, as shares of their time
+    devices_busy: float  # share of the time of all devices
+    builders_busy: float  # share of the time of all cores that build
 
 
 @dataclass(frozen=True)
 class FleetPlan:
     """A study on fleets of different sizes.
 
-    runs, trials: of the study. logs: how many say what its trials take.
-    knee: the smallest fleet, counting devices and builders, on which the study takes at most ``NEAR`` longer than on
-    the fastest one. by_devices: for each number of devices, the fewest builders of which the same is true among fleets
-    with that number of devices; then the fewest jobs, and the smallest batch. notes: what to know about the logs, a
-    sentence each.
+    Attributes:
+        runs: The number of runs of the study.
+        trials: The number of its trials.
+        logs: The number of logs that the times come from.
+        outlooks: All fleets.
+        knee: The smallest fleet, counting devices and builders, on which the study takes at most 10 % longer than on
+            the fastest one.
+        by_devices: For each number of devices, the fewest builders within 10 % of the fastest fleet with that number
+            of devices; then the fewest jobs, and the smallest batch.
+        notes: What to know about the logs, one sentence each.
     """
 
     runs: int
@@ -80,44 +89,51 @@ def plan_fleet(
     batches: Sequence[int | None] = (None,),
     seed: int = 0,
 ) -> FleetPlan:
-    """Simulate all ``runs`` of a study on every fleet of these numbers of devices, builders and jobs, with every batch.
+    """Simulate a study on every combination of these numbers of devices, builders and jobs, and batches.
 
-    logs: logs, and directories of logs, whose trials the runs are made of; ``seed`` decides which. start: seconds of a
-    core that it takes to start a process, as :func:`start_seconds` gives them.
-    Raises SearchlabError if they hold no trial of a kind of run, and says which trials to record.
+    Args:
+        runs: All runs of the study.
+        logs: Logs, and directories of logs, from whose trials the runs are drawn.
+        devices: Numbers of devices.
+        builders: Numbers of cores of the machine that builds and proposes.
+        start: Seconds of a core that it takes to start a process; see :func:`start_seconds`.
+        jobs: Numbers of concurrent runs.
+        batches: Batches of all runs; None for their own.
+        seed: Determines the trials that are drawn.
+
+    Raises:
+        SearchlabError: The logs hold no trial for a kind of run; the message says which trials to record.
     """
     kinds = [kind_of(run) for run in runs]
     held = recorded((path for place in logs for path in find_logs(place)), set(kinds))
     _check_all_known(runs, kinds, held)
     used = [one for known in held.values() for one in known.runs]
-    stride = max(1, sum(_expected(run, held[kind]) for run, kind in zip(runs, kinds, strict=True)) // SIMULATED)
-    some: list[int] = []
-    of_kind: Counter[Kind] = Counter()
-    for number, kind in enumerate(kinds):
-        if of_kind[kind] % stride == 0:
-            some.append(number)
-        of_kind[kind] += 1
+    of_kind: dict[Kind, list[int]] = {}
+    expected = 0
+    for number, (run, kind) in enumerate(zip(runs, kinds, strict=True)):
+        of_kind.setdefault(kind, []).append(number)
+        expected += run.trials if run.trials != UNLIMITED else max(len(one.trials) for one in held[kind].runs)
+    stride = max(1, expected // SIMULATED)
+    some = sorted(number for numbers in of_kind.values() for number in numbers[::stride])
     share = len(runs) / len(some)
     outlooks: list[Outlook] = []
     trials = 0
     for batch, cores in product(batches, builders):
-        drawn = [
-            held[kinds[number]].draw(
-                runs[number], batch or runs[number].batch, cores, np.random.default_rng([seed, number])
-            )
-            for number in some
-        ]
+        drawn = []
+        for number in some:
+            run, rng = runs[number], np.random.default_rng([seed, number])
+            drawn.append(held[kinds[number]].draw(run, batch or run.batch, cores, rng))
         trials = round(share * sum(len(one) for made in drawn for one in made))
         for count, at_once in product(devices, jobs):
             spent = simulate(drawn, Fleet(count, cores, at_once, start))
             waited = sum(spent.waited.values())
-            # What is left out would have kept all jobs busy, and would not have changed how the last of them end.
-            whole = spent.seconds + (share - 1) * waited / at_once
+            # The runs left out would have kept all jobs busy, and would not have changed how the last jobs end.
+            seconds = spent.seconds + (share - 1) * waited / at_once
             outlooks.append(
                 Outlook(
-                    count, cores, at_once, batch, whole,
-                    {phase: seconds / waited for phase, seconds in spent.waited.items()},
-                    share * spent.devices / (count * whole), share * spent.cores / (cores * whole),
+                    count, cores, at_once, batch, seconds,
+                    {phase: each / waited for phase, each in spent.waited.items()},
+                    share * spent.devices / (count * seconds), share * spent.cores / (cores * seconds),
                 )
             )  # fmt: skip
     knee = min(
@@ -134,8 +150,13 @@ def plan_fleet(
     return FleetPlan(len(runs), trials, len(used), outlooks, knee, by_devices, _notes(runs, used, batches))
 
 
+def _near(outlooks: Sequence[Outlook]) -> list[Outlook]:
+    least = min(one.seconds for one in outlooks)
+    return [one for one in outlooks if one.seconds <= (1 + NEAR) * least]
+
+
 def start_seconds(space: Space) -> float:
-    """Seconds of a core that it takes on this machine to start a process that builds programs of ``space``."""
+    """Measure the seconds of a core that it takes here to start a process that builds programs of ``space``."""
     pool = BuildPool(1, START_SECONDS, 0)
     try:
         (process,) = pool.ready(pool.holding(space), 1)
@@ -144,43 +165,28 @@ def start_seconds(space: Space) -> float:
     return process.cpu_seconds
 
 
-def _near(outlooks: Sequence[Outlook]) -> list[Outlook]:
-    """Those that take at most ``NEAR`` longer than the fastest."""
-    least = min(one.seconds for one in outlooks)
-    return [one for one in outlooks if one.seconds <= (1 + NEAR) * least]
-
-
-def _expected(run: Run, held: Recorded) -> int:
-    """How many trials ``run`` will have, or, if it has no such number, the longest of its logs."""
-    return run.trials if run.trials != UNLIMITED else max(len(one.trials) for one in held.runs)
-
-
-def _check_all_known(runs: Sequence[Run], kinds: Sequence[Kind], held: Mapping[Kind, Recorded]) -> None:
-    """Raise SearchlabError if ``held`` has nothing of the kind of one of ``runs``."""
-    missing = list(
-        dict.fromkeys(
-            f"{run.workload} in {run.searched.name} by {run.strategy.name}"
-            for run, kind in zip(runs, kinds, strict=True)
-            if kind not in held
-        )
-    )
-    if missing:
-        first = missing[:3]
-        more = f" and {len(missing) - len(first)} more" if len(missing) > len(first) else ""
+def _check_all_known(runs: Sequence[Run], kinds: Sequence[Kind], held: Collection[Kind]) -> None:
+    missing = [
+        f"{run.workload} in {run.searched.name} by {run.strategy.name}"
+        for run, kind in zip(runs, kinds, strict=True)
+        if kind not in held
+    ]
+    if missing := list(dict.fromkeys(missing)):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise SearchlabError(
-            f"no log says how long trials take of {', '.join(first)}{more}; record a few: run a copy of the study with "
-            f"seeds = 1 and trials = 32, here or on one device, and give the directory of its logs as --logs"
+            f"no log shows how long the trials take for {', '.join(missing[:3])}{more}; record a few: run a copy of "
+            f"the study with seeds = 1 and trials = 32, here or on one device, and pass the directory of its logs as "
+            f"--logs"
         )
 
 
 def _notes(runs: Sequence[Run], used: Sequence[RecordedRun], batches: Sequence[int | None]) -> list[str]:
     notes = []
     targets = {str(run.space.target.to_json()) for run in runs}
-    others = {str(one.header.target) for one in used} - targets
-    if others:
+    if others := {str(one.header.target) for one in used} - targets:
         notes.append(f"some logs are for another target, whose programs run at another speed: {', '.join(others)}")
     if not any(trial.connect for one in used for trial in one.trials):
-        notes.append("the logs are not of a fleet: the time to connect to a device is not in them, and counts as 0")
+        notes.append("the logs do not come from a fleet: the time to connect to a device is unknown, and counts as 0")
     wanted: dict[str, Any] = runs[0].settings.identity()
     for name in TIMED_BY:
         values = {str(one.header.measure.get(name, wanted.get(name))) for one in used}
@@ -190,8 +196,116 @@ def _notes(runs: Sequence[Run], used: Sequence[RecordedRun], batches: Sequence[i
     sizes = {one.header.batch for one in used}
     if asked := {batch for batch in batches if batch is not None} - sizes:
         notes.append(
-            f"the logs are of batches of {', '.join(map(str, sorted(sizes)))}; proposing a batch of "
-            f"{', '.join(map(str, sorted(asked)))} is taken to cost the same for each trial. A policy learns less "
+            f"the logs have batches of {', '.join(map(str, sorted(sizes)))}; proposing a batch of "
+            f"{', '.join(map(str, sorted(asked)))} is assumed to cost the same for each trial. A policy learns less "
             f"often from larger batches"
         )
     return notes
+
+
+# --- recorded trials --------------------------------------------------------------------------------
+
+
+def kind_of(run: Header | Run) -> Kind:
+    """Return the workload, the space and the strategy of a run, with all options."""
+    if isinstance(run, Header):
+        parts = (run.space, run.policy, run.cost_model, run.features)
+    else:
+        chosen, model = run.strategy, run.strategy.cost_model
+        policy, features = chosen.policy.spelled(), chosen.features
+        parts = (run.searched.plugin.spelled(), policy, model.spelled() if model else None, features)
+    return msgspec.json.encode((run.workload, *parts), order="sorted")
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    header: Header
+    trials: tuple[TrialTimes, ...]
+    ended: Ended | None  # why the run ended before its number of trials
+
+    def has_ended(self, run: Run) -> bool:
+        """Return whether the last trial here would be the last of ``run``, too."""
+        ended = self.ended
+        return ended is not None and (
+            ended.by_policy or (ended.stop_after is not None and ended.stop_after == run.stop_after)
+        )
+
+
+def _times(record: Record) -> TrialTimes:
+    proposing = record.propose_seconds + record.train_seconds
+    if record.reused:  # it was only scheduled, which takes a few per cent of the time of a build
+        return TrialTimes(proposing, 0.0)
+    return TrialTimes(proposing, record.build_seconds, record.connect_seconds, record.run_seconds)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What logs hold for one kind of run."""
+
+    runs: Sequence[RecordedRun]
+
+    @cached_property
+    def later(self) -> list[TrialTimes]:
+        """The trials of the later half of each log, when policies have learned and programs are known."""
+        return [trial for run in self.runs for trial in run.trials[len(run.trials) // 2 :]]
+
+    @cached_property
+    def proposing(self) -> list[float]:
+        """Seconds to propose the first, the second, ... trial: means over the logs; the last one is for later trials.
+
+        Logs differ far more in this than in the times of their programs: one may fill a cache that the others find.
+        """
+        longest = max(len(run.trials) for run in self.runs)
+        at_index = ([run.trials[i].propose for run in self.runs if i < len(run.trials)] for i in range(longest))
+        return [*map(fmean, at_index), fmean(trial.propose for trial in self.later)]
+
+    def draw(self, run: Run, batch: int, builders: int, rng: np.random.Generator) -> list[list[TrialTimes]]:
+        """Draw batches of ``run``: the programs of one log, then single trials from the later halves of all logs.
+
+        So the time to build a program and the time to run it always belong together.
+
+        Raises:
+            SearchlabError: Nothing determines where the run ends.
+        """
+        model = self.runs[int(rng.integers(len(self.runs)))]
+        limit = min(run.trials, len(model.trials)) if model.has_ended(run) else run.trials
+        if limit == UNLIMITED and (run.seconds is None or not _charged(self.later, 1)):
+            raise SearchlabError(
+                f"nothing determines how many trials {run.log} will have: set trials in the study, or run it for a "
+                f"while"
+            )
+        made: list[list[TrialTimes]] = []
+        trials, charged = 0, 0.0
+        while trials < limit and charged < (math.inf if run.seconds is None else run.seconds):
+            size = min(batch, limit - trials)
+            own = model.trials[trials : trials + size]
+            drawn = (self.later[i] for i in rng.integers(len(self.later), size=size - len(own)))
+            proposing = (self.proposing[min(i, len(self.proposing) - 1)] for i in range(trials, trials + size))
+            made.append([replace(one, propose=each) for one, each in zip([*own, *drawn], proposing, strict=True)])
+            trials += size
+            charged += _charged(made[-1], builders)
+        return made
+
+
+def _charged(batch: Sequence[TrialTimes], builders: int) -> float:
+    """Return the seconds charged for a batch: see :attr:`~searchlab.log.format.Log.charged`."""
+    shared = min(builders, len(batch))
+    return sum(trial.propose + trial.build / shared + trial.run for trial in batch)
+
+
+def recorded(paths: Iterable[Path], kinds: Collection[Kind]) -> dict[Kind, Recorded]:
+    """Read the first :data:`LOGS` logs of each of ``kinds``, except tables and logs without a trial.
+
+    Raises:
+        SearchlabError: A log is unreadable, foreign or damaged.
+    """
+    runs: dict[Kind, list[RecordedRun]] = {}
+    for path in paths:
+        header = read_header(path)
+        kind = kind_of(header)
+        if header.is_table or kind not in kinds or len(runs.get(kind, ())) == LOGS:
+            continue
+        log = read_log(path)
+        if log.records:
+            runs.setdefault(kind, []).append(RecordedRun(log.header, tuple(map(_times, log.records)), log.ended))
+    return {kind: Recorded(of_kind) for kind, of_kind in runs.items()}

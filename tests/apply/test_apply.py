@@ -110,7 +110,7 @@ def test_a_library_is_called_as_it_says_without_searchlab(
             patch.delenv("CXX", raising=False)
         code, line = command("export", real_log, "--out", name)
     assert code == 0, line
-    call, _, hint = line.strip().partition(" by tvm.runtime.tensor: ")[2].partition("\n")
+    call, _, hint = line.strip().partition(" from tvm.runtime.tensor: ")[2].partition("\n")
     assert f"TVM_NUM_THREADS={searchlab.load_log(real_log).space.target.cores} in the process that calls it" in hint
     if name == "best.so":
         assert call == 'tvm.runtime.load_module("best.so")["main"](A, B, bias, C)'
@@ -187,6 +187,6 @@ def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> N
 
 def test_export_without_a_format(real_log: Path, tmp_path: Path) -> None:
     code, said = command("export", real_log, "--out", tmp_path / "best")
-    assert code == 2 and said.startswith("--to must say whose format to write") and "metaschedule, kernel-tuner" in said
+    assert code == 2 and said.startswith("--to must name the format of") and "metaschedule, kernel-tuner" in said
     code, said = command("export", real_log, "--out", tmp_path / "best", "--to", "library")
     assert code == 2 and "is written to *.so or *.o, not" in said and not list(tmp_path.iterdir())

@@ -123,7 +123,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert f"Go on with: searchlab {' '.join(words)}" in said.replace("\n", " ")
+    assert f"Continue with: searchlab {' '.join(words)}" in said.replace("\n", " ")
     done = len(read_log(log).records)
     words[words.index("500")] = str(done + 1)
     assert searchlab(*words).returncode == 0
@@ -239,7 +239,7 @@ def test_list_and_space_and_schema() -> None:
     assert set(listed["policies"]) >= {"random", "grid", "evolutionary", "xgb", "tpe"}
     assert listed["workloads"]["resnet50/conv3.2b"] == "conv2d:1x28x28x128x128x3x3:p1"
     assert json.loads(searchlab("list", "spaces", "--json").stdout).keys() == {"spaces"}
-    assert " kc " in searchlab("space", "gemm:64x64x64", "--space", "guided-gemm", "--option", "blocks=knobs").stdout
+    assert "\nkc " in searchlab("space", "gemm:64x64x64", "--space", "guided-gemm", "--option", "blocks=knobs").stdout
     shown = searchlab("space", "gemm:64x64x64", "--space", "knob-template").stdout
     assert "9,800 configs" in shown and "tile_i" in shown
     schema = json.loads(searchlab("schema").stdout)

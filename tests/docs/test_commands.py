@@ -7,9 +7,8 @@ import tomllib
 from importlib.util import find_spec
 
 import pytest
-import typer
 
-from searchlab.cli.app import TRACEBACK, TRUST, app
+from searchlab.cli.app import TRACEBACK, TRUST, complete
 
 from .pages import BLOCKS, ROOT, Block
 
@@ -43,7 +42,7 @@ def test_a_command(words: list[str]) -> None:
 
 def check_searchlab(words: list[str]) -> None:
     """Parse the command as click does, up to where it would be called: options, their values and arguments."""
-    command = typer.main.get_command(app)
+    command = complete()
     context = None
     name = "searchlab"
     while hasattr(command, "commands") and words and not words[0].startswith("-"):

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.fleet.plan import plan_fleet
-from searchlab.fleet.recorded import kind_of, recorded
+from searchlab.fleet.plan import kind_of, plan_fleet, recorded
 from searchlab.fleet.simulate import TrialTimes
 from searchlab.log.format import Ended, Record
 from searchlab.log.plan import UNLIMITED
@@ -126,7 +125,7 @@ def test_a_run_ends_where_its_budget_or_its_policy_ends_it(tmp_path: Path) -> No
     by_time = replace(run, trials=UNLIMITED, seconds=30.0)  # a batch is charged 2 for proposing, 4 and 8
     assert trials("seconds", by_time) == 12 and trials("seconds, builders", by_time, builders=4) == 12
     assert trials("seconds, enough builders", replace(by_time, seconds=27.0), builders=4) == 12
-    with pytest.raises(SearchlabError, match="nothing says how many trials"):
+    with pytest.raises(SearchlabError, match="nothing determines how many trials"):
         trials("nothing", replace(run, trials=UNLIMITED, stop_after=9))
 
 
@@ -153,7 +152,11 @@ def test_notes_say_what_the_logs_do_not_know(tmp_path: Path) -> None:
     )  # fmt: skip
     notes = plan_fleet(there, [logs], devices=[1], builders=[1]).notes
     assert len(notes) == 3
-    assert "another target" in notes[0] and "not of a fleet" in notes[1] and "repeat = 9, the study has 3" in notes[2]
+    assert (
+        "another target" in notes[0]
+        and "do not come from a fleet" in notes[1]
+        and "repeat = 9, the study has 3" in notes[2]
+    )
     own = record(tmp_path / "own", there, 4)
     assert plan_fleet(there, [own], devices=[1], builders=[1]).notes == []
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.hypertune import Hypertuned, plan_hypertune
-from searchlab.hypertune.journal import Journal
 from searchlab.hypertune.ranges import defaults_of, derive_ranges, parse_options, spelled
+from searchlab.hypertune.search import open_journal
 from searchlab.options import UnitInterval
 from searchlab.policy import POLICIES, NeverTwice
 from searchlab.run.study import Study
@@ -182,7 +182,7 @@ def test_a_damaged_journal_is_one_sentence(study: Study, tmp_path: Path) -> None
 def test_two_searches_in_one_directory_are_refused(study: Study, tmp_path: Path) -> None:
     """A live journal may end within a line, which is not cut by who comes second."""
     plan = plan_hypertune(study, PLANTED, **QUICK)
-    with Journal(tmp_path / "optuna.log"):
+    with open_journal(tmp_path / "optuna.log"):
         (tmp_path / "optuna.log").write_text("half a line")
         with pytest.raises(SearchlabError, match="another search is writing .*optuna.log"):
             plan.run(tmp_path)
@@ -233,7 +233,7 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
     plan = plan_hypertune(made(tmp_path, WORKLOADS[:1]), PLANTED, options=["aim=0..1"], **QUICK)
     assert "is the only workload, so none can be held out" in plan.notes[0]
     found = plan.run()
-    assert found.better is None and found.held_out is None and "better beyond the noise, +" in found.verdict
+    assert found.better is None and found.held_out is None and "better beyond the noise: +" in found.verdict
     assert "does not show how good they are on another" in found.verdict
 
 
@@ -322,8 +322,8 @@ def test_what_an_option_says(text: str, distribution: str) -> None:
     ("texts", "said"),
     [
         (["populatoin=4..64"], "has no option 'populatoin'; did you mean 'population'"),
-        (["population"], "gives no values to search"),
-        (["population="], "gives no values to search"),
+        (["population"], "has no values to search"),
+        (["population="], "has no values to search"),
         (["population=64..4"], "from a number to a greater one"),
         (["population=a..b"], "the ends of a range are numbers"),
         (["elites=0..4:log"], "begins above 0"),

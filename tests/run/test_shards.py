@@ -56,5 +56,5 @@ def test_a_shard_on_the_command_line(tmp_path: Path) -> None:
         "policies = ['grid']\ntarget = { kind = 'llvm' }\nmeasure = { kind = 'table', path = 'table.jsonl' }\n"
     )
     done = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "2/2")
-    assert done.returncode == 0 and "2 runs, which are shard 2 of 2, are complete" in " ".join(done.stdout.split())
+    assert done.returncode == 0 and "all 2 runs of shard 2 of 2 are complete" in " ".join(done.stdout.split())
     assert len(decided_in(tmp_path / "out")) == 2

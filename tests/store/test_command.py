@@ -98,7 +98,9 @@ def test_the_commands(store: Store, logs: Path, tmp_path: Path) -> None:
     (held,) = json.loads(said)
     assert (held["workload"], held["machine"], held["target"]) == (GEMM, "far away", HERE)
     assert held["seconds"] == 1e-4 and held["gflops"] == pytest.approx(2 * 8 * 12 * 20 / 1e-4 / 1e9)
-    assert command("store", "find", "--machine", "nobody", *at)[1].startswith(f"the store {store.path} holds nothing")
+    assert command("store", "find", "--machine", "nobody", *at)[1].startswith(
+        f"the store {store.path} holds no such measurements"
+    )
 
     target = ("--target", json.dumps(HERE))
     code, said = command("store", "best", GEMM, *target, *at)

@@ -308,7 +308,7 @@ def test_a_policy_runs_over_dev_unless_the_test_split_is_asked_for_and_its_uses_
     said, result = run(f"{sealed}/{test[0]}", 0.6)
     assert set(result.tables) == {test[0]} and result.test_uses == 3, "one table of the test split is a use as well"
     refused = searchlab("suite", "run", f"{sealed}/dev", "--policy", "random", "--split", "test")
-    assert refused.returncode == 2 and "leave out --split test" in refused.stderr
+    assert refused.returncode == 2 and "omit --split test" in refused.stderr
 
 
 def test_a_script_asks_whether_a_policy_is_better(sealed: Path, tmp_path: Path) -> None:

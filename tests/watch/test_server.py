@@ -112,7 +112,7 @@ def test_the_command_says_where_and_ends_with_a_sentence(tmp_path: Path) -> None
         assert connection.getresponse().read()
         process.send_signal(number)
         said, _ = process.communicate(timeout=20)
-        assert process.returncode == 0 and "the page has ended" in said
+        assert process.returncode == 0 and "the page is closed" in said
         connection.close()
 
 

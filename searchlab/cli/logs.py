@@ -1,0 +1,289 @@
+"""``searchlab best``, ``verify``, ``log``, ``table`` and ``costmodel``: what logs hold, and what is made from them."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from operator import itemgetter
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from typer import Argument, Option
+
+from ..console import plain
+from ..costmodel import COST_MODELS
+from ..errors import SearchlabError
+from ..log.columns import read_logs
+from ..log.format import find_logs, read_log
+from ..log.result import Best, drift, fastest, load_log, noise, sentences
+from ..log.writer import examine, repair
+from .terminal import (
+    AsJson,
+    Logs,
+    MeasureSpec,
+    SpaceOptions,
+    TargetOrOwn,
+    interruptible,
+    json_object,
+    milliseconds,
+    out,
+    plugin,
+    say,
+    say_json,
+)
+
+log = typer.Typer(no_args_is_help=True, help="Check and repair the logs of runs.")
+table = typer.Typer(no_args_is_help=True, help="Recorded measurements that stand in for the machine.")
+costmodel = typer.Typer(no_args_is_help=True, help="Cost models, apart from any search.")
+
+Show = StrEnum("Show", ["config", "trace", "python", "tir", "lowered", "llvm", "source", "asm"])
+ShowForm = Annotated[
+    Show,
+    Option(
+        help="What to show: its `config`; its schedule as a `trace`, or as a `python` script that needs only TVM; its "
+        "TensorIR (`tir`), or what TVM lowers that to (`lowered`); its LLVM IR (`llvm`; for a GPU, of the code that "
+        "launches the kernels); its generated code (`source`; for CUDA, the C++ of the kernels); its assembly (`asm`; "
+        "for CUDA, PTX)."
+    ),
+]
+
+
+def find(places: list[Path]) -> list[Path]:
+    """Return the logs that ``places`` name or hold; there must be one."""
+    found = [path for place in places for path in find_logs(place)]
+    if not found:
+        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, places))}")
+    return found
+
+
+# --- the fastest program ------------------------------------------------------------------------------------
+
+
+def best(
+    where: Annotated[Path, Argument(help="The log of a run, or a directory of logs.", metavar="LOG|DIR")],
+    show: ShowForm = Show.config,
+    as_json: AsJson = False,
+) -> None:
+    """Show the fastest program of a log or, for a directory of logs, of each workload."""
+    bests = _best_by_workload(where) if where.is_dir() else [load_log(where).best]
+    if show is not Show.config and len(bests) > 1:
+        raise SearchlabError(
+            f"{where} has logs of {len(bests)} workloads, and --show {show} shows one program; name a log: "
+            f"{', '.join(str(one.result.log.path) for one in bests)}"
+        )
+    show_bests(bests, show, as_json, several=where.is_dir())
+
+
+def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
+    """Print ``bests``, in JSON as a list if ``several``. ``named``: with their logs [default: as ``several``]."""
+    from ..apply import text_of
+
+    texts = [""] * len(bests) if show is Show.config else [text_of(one, show.value) for one in bests]
+    if as_json:
+        records = [_record(one) | ({show.value: text} if text else {}) for one, text in zip(bests, texts, strict=True)]
+        say_json(records if several else records[0])
+        return
+    for one, text in zip(bests, texts, strict=True):
+        if text:
+            print(plain(text))
+            continue
+        log = one.result.log
+        of = f" of {log.path}" if (several if named is None else named) else ""
+        say(
+            f"{log.header.workload}: {one.gflops:.1f} {log.unit}, {milliseconds(one.seconds)}, trial "
+            f"{one.trial.index}{of}"
+        )
+        for name, value in one.config.items():
+            say(f"  {name} = {value}")
+        for sentence in sentences(log):
+            say(sentence)
+
+
+def _best_by_workload(directory: Path) -> list[Best]:
+    logs = read_logs(directory, find([directory]), {})
+    least: dict[str, tuple[float, Path]] = {}
+    for one in logs:
+        if np.isfinite(one.costs).any():
+            _, seconds, _ = fastest(one.costs, one.final)
+            workload = one.header.workload
+            least[workload] = min(least.get(workload, (math.inf, one.path)), (seconds, one.path), key=itemgetter(0))
+    if not least:
+        raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial")
+    return [load_log(path).best for _, path in least.values()]
+
+
+def _record(one: Best) -> dict[str, Any]:
+    log = one.result.log
+    return {
+        "file": str(log.path),
+        "workload": log.header.workload,
+        "trial": one.trial.index,
+        "config": one.config.to_json(),
+        "seconds": one.seconds,
+        "gflops": one.gflops,
+        "unit": log.unit,
+        "tied": None if one.tied is None else [trial.index for trial in one.tied],
+        "noise": noise(log),
+        "drift": drift(log),
+    }
+
+
+def verify(
+    log: Annotated[Path, Argument(help="The log of a run.", metavar="LOG")],
+    top: Annotated[int, Option(min=1, help="The number of programs to verify, the fastest first.")] = 1,
+    seed: Annotated[int, Option(min=1, help="The seed of the first inputs to check; measuring uses seed 0.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild the fastest program of a log, check it on new inputs, and time it beside the untuned one.
+
+    It is timed as the log records that its trials were. The exit code is 1 if a program fails, or is not the program
+    that was measured.
+    """
+    from ..apply.verify import sentences as findings
+    from ..apply.verify import verify_log
+
+    verified = verify_log(log, top=top, seed=seed)
+    if as_json:
+        say_json(verified.to_json())
+    else:
+        for sentence in findings(verified):
+            say(sentence)
+    if not verified.right:
+        raise typer.Exit(1)
+
+
+# --- logs -------------------------------------------------------------------------------------------
+
+
+@log.command(name="check")
+def log_check(files: Logs, as_json: AsJson = False) -> None:
+    """Report what is wrong with logs, and in which lines. The exit code is 1 if anything is wrong."""
+    examined = [examine(path) for path in find(files)]
+    if as_json:
+        say_json([{"file": str(one.path), "trials": one.trials, "problems": one.problems} for one in examined])
+    else:
+        for one in examined:
+            for problem in one.problems:
+                say(f"{one.path}, line {problem.line}: {problem.text}")
+            if not one.problems:
+                say(f"{one.path}: intact, {one.trials:,} trials")
+            elif one.prefix:
+                say(f"repair it: searchlab log repair {one.path}")
+    if any(one.problems for one in examined):
+        raise typer.Exit(1)
+
+
+@log.command(name="repair")
+def log_repair(file: Annotated[Path, Argument(help="The log to repair.", metavar="FILE")]) -> None:
+    """Repair a damaged log up to the first lost trial, so that its run can resume. All later trials are kept aside."""
+    done = repair(file)
+    if done is None:
+        say(f"{file} is intact; nothing was changed")
+        return
+    say(f"{file} has {done.trials:,} trials, and its run can resume from there")
+    if done.rest:
+        say(f"{done.rest_trials:,} later trials, after a lost one, are in {done.rest}")
+    say(f"the damaged log is in {done.saved}")
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+
+@table.command(name="build")
+def table_build(
+    source: Annotated[str, Argument(help="A study file; or a workload, with --space.", metavar="STUDY.toml|WORKLOAD")],
+    space: Annotated[str, Option(help="The space to measure, for a workload.")] = "",
+    option: SpaceOptions = None,
+    limit: Annotated[int | None, Option(min=1, help="Measure this number of random configs, instead of all.")] = None,
+    seed: Annotated[int, Option(min=0, help="Determines which configs are measured, and in which order.")] = 0,
+    target: TargetOrOwn = None,
+    to: Annotated[
+        Path | None,
+        Option(
+            "--out",
+            help="A directory; or, for a workload, a file: `*.jsonl`, or `*.jsonl.gz`, which is compressed when it is "
+            "complete [default: results/tables/STUDY].",
+        ),
+    ] = None,
+    measure: MeasureSpec = None,
+    passes: Annotated[
+        int | None,
+        Option(
+            help="Time all programs this number of times, each time in a different order; 0 keeps the times of the "
+            "run that checks them [default: 3, and 0 on a fleet].",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Measure every config of a space, for each workload and space of a study. To resume, run it again."""
+    from ..run.plan import OnTrial, Run
+    from ..run.progress import RunProgress
+    from ..tables.build import build_tables, placed, plan_tables, table_study
+
+    named = plugin(space, option)
+    study = table_study(source, named["name"], named["options"], target, json_object(measure, "--measure"))
+    planned, left_out = plan_tables(study, limit, seed)
+    default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
+    tables = placed(planned, to, default, passes)
+    for reason in left_out:
+        say(f"note: {reason}")
+    with interruptible(), RunProgress(out) as progress:
+
+        def on_run(run: Run, *_: int) -> OnTrial:
+            return progress.start(run.workload, run.searched.plugin.name, run.trials)
+
+        build_tables(study, tables, on_run, progress.on_block)
+    for one in tables:
+        say(f"{one.run.trials:,} configs: searchlab table info {one.path}")
+
+
+@table.command(name="info")
+def table_info(files: Logs, as_json: AsJson = False) -> None:
+    """Describe tables: how much of the space, how fast its programs are, which failed, how noisy the machine was.
+
+    If the times of a table depend on when they were measured, the exit code is 1.
+    """
+    from ..tables.info import TableInfo, info_table
+
+    infos = [TableInfo(read_log(path)) for path in find(files)]
+    if as_json:
+        say_json([info.to_json() for info in infos])
+    else:
+        out.print(*map(info_table, infos))
+    if any(info.unsteady for info in infos):
+        raise typer.Exit(1)
+
+
+# --- cost models ------------------------------------------------------------------------------------
+
+
+@costmodel.command(name="eval")
+def costmodel_eval(
+    logs: Logs,
+    model: Annotated[list[str], Option(help="A cost model: `xgboost`, or `xgboost,objective=rank`. May be repeated.")],
+    features: Annotated[
+        str, Option(help="Features for the cost models: `knob`, `program`, `per-store`, `itervar` or `curve`.")
+    ] = "knob",
+    split: Annotated[
+        str,
+        Option(help="`within-task` holds out part of each log; `by-task` holds out all logs of each workload in turn."),
+    ] = "within-task",
+    seed: Annotated[
+        int, Option(min=0, help="Determines the trials to hold out, and the random draws of the models.")
+    ] = 0,
+    train_fraction: Annotated[float, Option(help="The share of each log to train on, for `within-task`.")] = 0.7,
+    k: Annotated[int, Option("-k", min=1, help="The k of top-k recall and of the peak score.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Show how well cost models predict recorded trials that they were not trained on."""
+    from ..tables.costmodels import evaluate, mean_quality, quality_table
+
+    plugins = [COST_MODELS.named(plugin(text))[0] for text in model]
+    qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
+    if as_json:
+        say_json({"means": mean_quality(qualities), "logs": qualities})
+        return
+    trained = f"trained on {100 * train_fraction:g} % of each log" if split == "within-task" else "on other workloads"
+    out.print(quality_table(qualities, f"{split}, {features} features: {trained}, k = {k}"))

@@ -1,0 +1,245 @@
+"""``searchlab list``, ``show``, ``space``, ``check`` and ``schema``: plug-ins and workloads, listed and explained."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import typer
+from rich.text import Text
+from typer import Argument, Option
+
+from ..conformance import cost_model_checks, policy_checks, run_checks, selected, space_checks
+from ..costmodel import COST_MODELS
+from ..errors import SearchlabError
+from ..executors.contract import EXECUTORS
+from ..options import in_words
+from ..plugins import Plugin, PluginKind
+from ..policy import POLICIES, Origin, origins
+from ..space import SPACES
+from ..target import resolve_target
+from ..workload import parse_workload, preset_names
+from .terminal import (
+    AsJson,
+    CostModelName,
+    FeaturesName,
+    Options,
+    SpaceName,
+    SpaceOptions,
+    TargetSpec,
+    Workload,
+    as_text,
+    out,
+    plugin,
+    say,
+    say_json,
+    say_table,
+)
+
+Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "workloads"])
+Shown = StrEnum("Shown", ["policy", "space", "costmodel", "workload"])
+Contract = StrEnum("Contract", ["policy", "space", "costmodel"])
+KINDS: dict[str, PluginKind[Any]] = {
+    "spaces": SPACES, "policies": POLICIES, "costmodels": COST_MODELS, "executors": EXECUTORS,
+    "space": SPACES, "policy": POLICIES, "costmodel": COST_MODELS,
+}  # fmt: skip
+
+
+def list_(kind: Annotated[Kind | None, Argument(help="List only these.")] = None, as_json: AsJson = False) -> None:
+    """List the installed spaces, policies, cost models and executors, and the named workloads, one per line.
+
+    `searchlab list policies` also names the published strategy that a policy is. `searchlab show policy NAME` explains
+    a policy.
+    """
+    listed: dict[str, dict[str, str]] = {}
+    for shown in [kind] if kind else Kind:
+        if shown is Kind.workloads:
+            listed[shown] = {name: str(parse_workload(name)) for name in preset_names()}
+        else:
+            listed[shown] = {name: point.value for name, point in KINDS[shown].installed().items()}
+    declared = origins() if kind is Kind.policies else {}
+    if as_json:
+        say_json(listed | ({"origins": declared} if kind is Kind.policies else {}))
+        return
+    for title, names in listed.items():
+        rows = []
+        for name, meaning in names.items():
+            text = meaning if title == Kind.workloads else _first_sentence(meaning) or meaning
+            if origin := declared.get(name):
+                text += f" ({origin.kind}: {origin.name}, {origin.version})"
+            rows.append((Text(name, "bold"), text))
+        say_table(("", ""), rows, title=title)
+
+
+def _first_sentence(value: str) -> str:
+    """Return the first sentence of the docstring of ``module:Class``, read from its file without importing it."""
+    module, _, name = value.partition(":")
+    package, *inner = module.split(".")
+    try:
+        spec = find_spec(package)  # a top-level name, so this imports nothing
+        if spec is None or spec.origin is None:
+            return ""
+        place = Path(spec.origin).parent.joinpath(*inner) if inner else Path(spec.origin)
+        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+    except (ImportError, OSError, ValueError, SyntaxError):
+        return ""
+    classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
+    text = " ".join((ast.get_docstring(classes[0]) or "").partition("\n\n")[0].split()) if classes else ""
+    return as_text(text.partition(". ")[0].rstrip("."))
+
+
+def show(
+    kind: Annotated[Shown, Argument(help="What it is.")],
+    name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
+) -> None:
+    """Explain a policy, a space, a cost model or a workload: what it does, its options, where it comes from."""
+    if kind is Shown.workload:
+        workload = parse_workload(name)
+        say(Text(str(workload), "bold"))
+        say(as_text(inspect.getdoc(type(workload)) or ""))
+        say(f"one run of it takes {workload.flops:,} FLOP; throughput is in {workload.unit}")
+        return
+    registry = KINDS[kind]
+    cls = registry.load(name)
+    registry.check_class(name, cls)
+    say(Text.assemble((name, "bold"), f"  {cls.__module__}:{cls.__qualname__}"))
+    say(as_text(inspect.getdoc(cls) or "It has no docstring."))
+    if options := registry.options_of(cls):
+        rows = [(Text(option, "bold"), default_text(p.default), allowed_text(p)) for option, p in options.items()]
+        say_table(("option", "default", "allowed values"), rows)
+    else:
+        say("It has no options.")
+    if kind is Shown.policy and (own := cls.traits.own_model):
+        say(f"its cost model: {COST_MODELS.named(own.cost_model)[0].name}, with the features {own.features}")
+    origin = vars(cls).get("origin")
+    if isinstance(origin, Origin):
+        say(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")
+        for deviation in origin.deviations:
+            say(f"- {deviation}")
+
+
+def default_text(value: Any) -> str:
+    """Return the default of an option as it is written in a study file; empty if it has none."""
+    if value is inspect.Parameter.empty:
+        return ""
+    try:
+        return json.dumps(value)
+    except TypeError:
+        return repr(value)
+
+
+def allowed_text(parameter: inspect.Parameter) -> str:
+    """Return the allowed values of an option in words; empty if it declares none."""
+    if parameter.annotation is parameter.empty:
+        return ""
+    return in_words(parameter.annotation) or inspect.formatannotation(parameter.annotation).strip("'")
+
+
+def space_(
+    workload: Workload,
+    space: SpaceName,
+    option: SpaceOptions = None,
+    target: TargetSpec = "native",
+    seed: Annotated[int, Option(min=0, help="Determines the sample.")] = 0,
+) -> None:
+    """Show the knobs of a space, the number of values of each, and a sample."""
+    named = Plugin(**plugin(space, option))
+    searched = SPACES.make(named, parse_workload(workload), resolve_target(target))
+    sample = searched.sample(np.random.default_rng(seed))
+    size = searched.size()
+    say(f"{searched.workload} in {named.name}: " + (f"{size:,} configs" if size else "more than 100,000 configs"))
+    rows = []
+    for knob in searched.knobs(sample):
+        some = ", ".join(str(choice) for choice in knob.choices[:3]) + (", ..." if len(knob.choices) > 3 else "")
+        rows.append((knob.name, len(knob.choices), some, sample[knob.name]))
+    say_table(("knob", "values", "such as", f"sample (seed {seed})"), rows)
+
+
+def check(
+    kind: Annotated[Contract, Argument(help="The kind of the plug-in.")],
+    name: Annotated[str, Argument(help="A name from `searchlab list`, or `module:Class`.", metavar="NAME")],
+    only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
+    option: Options = None,
+    seed: Annotated[int, Option(min=0, help="The seed for the checks.")] = 0,
+    space: Annotated[
+        str | None, Option(help="The space to check a policy in, if it needs a certain space [default: toy spaces].")
+    ] = None,
+    workload: Annotated[
+        str | None, Option(help="The workload of the space [default: a small one that the space supports].")
+    ] = None,
+    target: TargetSpec = "native",
+    cost_model: CostModelName = None,
+    features: FeaturesName = None,
+) -> None:
+    """Check a policy, space or cost model against its contract: what was expected, what happened, the likely fix."""
+    spec = plugin(name, option)
+    if kind is Contract.policy:
+        checks = policy_checks(
+            spec, space=space and plugin(space), workload=workload, target=target,
+            cost_model=cost_model and plugin(cost_model), features=features, seed=seed,
+        )  # fmt: skip
+    elif space is not None or (workload is not None and kind is Contract.costmodel):
+        raise SearchlabError(f"a {kind} is not checked in a space; omit --space and, for a costmodel, --workload")
+    elif kind is Contract.space:
+        checks = space_checks(spec, workload=workload, target=target, seed=seed)
+    else:
+        checks = cost_model_checks(spec, seed=seed)
+    count = passed = 0
+    failed = []
+    for outcome in run_checks(selected(checks, only or [])):
+        count += 1
+        passed += outcome.status == "pass"
+        lines = outcome.text.splitlines()
+        if outcome.status == "FAIL":
+            failed.append(outcome.name)
+            out.print(Text.assemble(("FAIL", "bold red"), "     ", (outcome.name, "bold")))
+            for line in lines:
+                say(f"         {line}")
+        else:
+            say(f"{outcome.status:8} {': '.join([outcome.name, *lines])}")
+    out.print(f"{passed} of {count} checks pass" + (f"; {', '.join(failed)} failed" if failed else ""))
+    if failed:
+        raise typer.Exit(1)
+
+
+def schema() -> None:
+    """Print the JSON Schema of study files, with the options of every installed plug-in."""
+    from ..run.study import StudySpec  # here, since it takes longer to import than `list` takes to run
+
+    schema = msgspec.json.schema(StudySpec)
+    kinds: dict[str, list[PluginKind[Any]]] = {
+        "NamedPolicy": [POLICIES], "Named": [SPACES], "NamedCostModel": [COST_MODELS],
+        "NamedPlugin": [COST_MODELS, EXECUTORS],
+    }  # fmt: skip
+    for name, of_entry in kinds.items():
+        schema["$defs"][name]["allOf"] = [rule for kind in of_entry for rule in _rules(kind)]
+    say_json(schema)
+
+
+def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
+    """Return what the options of an entry may be, by the name of its plug-in; no rule for one that fails to import."""
+    rules = []
+    for name in kind.installed():
+        try:
+            options = kind.options_of(kind.load(name))
+        except Exception:  # whatever a plug-in raises
+            continue
+        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in options.values())
+        named = {option: _values(p) for option, p in options.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}
+        taken = {"properties": named, "additionalProperties": takes_any}
+        rules.append({"if": {"properties": {"name": {"const": name}}}, "then": {"properties": {"options": taken}}})
+    return rules
+
+
+def _values(parameter: inspect.Parameter) -> dict[str, Any]:
+    values = msgspec.json.schema(parameter.annotation) if in_words(parameter.annotation) else {}
+    plain = isinstance(parameter.default, bool | int | float | str | None)
+    return {**values, "default": parameter.default} if plain else values
