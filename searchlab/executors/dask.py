@@ -20,8 +20,7 @@ from .contract import RunExecutor, jobs_here
 
 T = TypeVar("T")
 
-MACHINE = "machine"
-"""The resource that calls that measure the machine require; at most one worker per host offers one unit of it."""
+MACHINE = "machine"  # the resource that exclusive calls require; at most one worker per host offers one unit of it
 UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -29,8 +28,7 @@ UNWATCHED = {
 }
 """Settings of a cluster that we start. By default, Dask's processes observe themselves up to a hundred times a second
 for a dashboard that nobody sees, and short runs take a fifth longer."""
-LOOK_SECONDS = 5.0
-"""The time between two queries of a cluster's size."""
+LOOK_SECONDS = 5.0  # between queries of a cluster's size
 
 
 class DaskExecutor(RunExecutor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import queue
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import die_with
-from ..measure.process import Channel, Child, Environment, Worker, WorkerDied, start_module
+from ..measure.process import Channel, Environment, Worker, WorkerDied, start_module
 from ..options import Count
 from .contract import GuardedExecutor, jobs_here
 
@@ -114,7 +115,7 @@ class LocalExecutor(GuardedExecutor):
 
 
 class _Process(Worker):
-    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Child:
+    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
         return start_module("searchlab.executors.local", connection, stderr, environment)
 
 

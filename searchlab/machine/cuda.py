@@ -7,15 +7,12 @@ import importlib.util
 import os
 import re
 import shutil
+from contextlib import suppress
 
 from ..errors import SearchlabError
 
-COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
-"""The environment variable by which TVM chooses ``nvcc`` or ``nvrtc``."""
-
-NEEDED = ("libcuda.so.1", "libcudart.so.13")
-"""The libraries that the CUDA runtime of TVM 0.27 is linked with."""
-
+COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"  # the environment variable by which TVM chooses nvcc or nvrtc
+NEEDED = ("libcuda.so.1", "libcudart.so.13")  # the libraries that the CUDA runtime of TVM 0.27 is linked with
 INSTEAD = "use another machine or recorded measurements: measure = {kind = 'table', ...}"
 
 
@@ -68,19 +65,13 @@ def compile_mode() -> str:
         return os.environ[COMPILE_MODE]
     if shutil.which("nvcc"):
         return "nvcc"
-    if _has_bindings():
-        return "nvrtc"
+    with suppress(ModuleNotFoundError):  # there is no package called cuda, or a script of that name shadows it
+        if importlib.util.find_spec("cuda.bindings"):
+            return "nvrtc"
     raise SearchlabError(
         "cannot compile CUDA programs: put nvcc of the CUDA toolkit on PATH, or pip install cuda-bindings and set "
         "CUDA_PATH to the folder that contains CUDA's headers in include"
     )
-
-
-def _has_bindings() -> bool:
-    try:
-        return importlib.util.find_spec("cuda.bindings") is not None
-    except ModuleNotFoundError:  # there is no package called cuda, or a script of that name shadows it
-        return False
 
 
 def _why_none() -> str:

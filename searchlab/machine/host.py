@@ -70,8 +70,7 @@ def cpu_model() -> str:
 
 
 LOOK_SECONDS = 0.1
-BUSY_CORES = 0.25
-"""The number of cores that other processes may keep busy without a warning."""
+BUSY_CORES = 0.25  # cores that other processes may keep busy without a warning
 
 
 def busy_cores() -> float:

@@ -13,8 +13,7 @@ from ..errors import SearchlabError
 
 PREFIX = "searchlab-tmp-"
 
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
-"""The errors of a file system without locks."""
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # errors of a file system without locks
 
 
 class ScratchFolder:

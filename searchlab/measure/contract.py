@@ -71,12 +71,16 @@ class Measurer(ABC):
         return 0.0
 
     def whole(self, space: Space) -> Whole | None:
-        """Return the costs of all configs of ``space``, always the same object; None if they are not known."""
+        """Return the costs of all configs of ``space``, always the same object.
+
+        None if they are not known, or if every config fails.
+        """
         return None
 
     def optimum(self, space: Space) -> float | None:
-        """Return the lowest cost in ``space``, in seconds; None if it is not known, or if every config fails."""
-        return None
+        """Return the lowest cost in ``space``, in seconds; None as for :meth:`whole`."""
+        whole = self.whole(space)
+        return float(whole.costs.min()) if whole else None
 
     def close(self) -> None:
         """End all processes. The measurer must not be used again."""

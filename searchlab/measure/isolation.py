@@ -17,6 +17,7 @@ import os
 import random
 import resource
 import signal
+import struct
 import sys
 import time
 import warnings
@@ -38,16 +39,6 @@ _STATUS = ("Umask", "Threads", "SigBlk", "SigIgn", "SigCgt", "Cpus_allowed", "Se
 _LIMITS = 16  # the number of Linux's resource limits: getrlimit(2)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _WATCHED = {"builtins": builtins, "os": os, "time": time, "signal": signal, "numpy": np}
-
-
-class _Ruleset(ctypes.Structure):
-    """``struct landlock_ruleset_attr``."""
-
-    _fields_ = (
-        ("handled_access_fs", ctypes.c_uint64),
-        ("handled_access_net", ctypes.c_uint64),
-        ("scoped", ctypes.c_uint64),
-    )
 
 
 def die_with(parent: int) -> None:
@@ -78,8 +69,8 @@ def confine_signals() -> bool:
     libc = ctypes.CDLL(None)
     if libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION) < _SCOPES_SIGNALS:
         return False
-    rules = _Ruleset(0, 0, _SCOPE_SIGNAL)
-    ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(ctypes.sizeof(rules)), 0)
+    rules = struct.pack("3Q", 0, 0, _SCOPE_SIGNAL)  # landlock_ruleset_attr: files, network, scopes
+    ruleset = libc.syscall(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
     if ruleset < 0:
         return False
     try:

@@ -17,7 +17,7 @@ from ..space import Space
 from ..target import Target
 from .code import Objects, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
-from .messages import Built, CheckProgram, Drawn, Failed, Ran, Remeasure, Remeasured, Right, RunProgram, SetUpRunner
+from .messages import Begun, Built, CheckProgram, Failed, Ran, Remeasure, Remeasured, Right, RunProgram, SetUpRunner
 from .pool import BuildingMeasurer
 from .process import START_SECONDS, AnswerT, MeasuringWorker, Spoiled, WorkerDied
 
@@ -118,8 +118,8 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         assert objects is not None
         runner = self._ready_runner(space)
         runner.send(CheckProgram(objects, seed))
-        answer: Drawn | Right | Failed = self._answer(runner, START_SECONDS, Drawn)  # the inputs and the reference
-        if isinstance(answer, Drawn):
+        answer: Begun | Right | Failed = self._answer(runner, START_SECONDS, Begun)  # the inputs and the reference
+        if isinstance(answer, Begun):
             answer = self._answer(runner, self.settings.run_timeout, Right)
         return (answer.failure, answer.message) if isinstance(answer, Failed) else None
 
@@ -153,7 +153,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
                 del self._kept[max(self._kept, key=lambda program: self._kept[program][0])]
 
     def _setup(self, space: Space) -> SetUpRunner:
-        return SetUpRunner(space.workload, self.settings.for_worker(), self.target.kind, space.error_factor)
+        return SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor)
 
     def _ready_runner(self, space: Space) -> MeasuringWorker:
         (runner,) = self._runners.ready(self._setup(space), 1)
@@ -185,8 +185,8 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             if not runner.channel.poll(timeout):
                 return Failed("run_timeout", f"running took longer than {timeout:g} s", time.perf_counter() - start)
             answer: AnswerT | Failed = runner.recv(expected, Failed)
-            # Drawn is only the first of two answers, and both may have arrived.
-            usable = isinstance(answer, Drawn) or (
+            # Begun is only the first of two answers, and both may have arrived.
+            usable = isinstance(answer, Begun) or (
                 runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
             )
             return answer

@@ -17,7 +17,7 @@ from ..target import Target
 from ..workload import Workload
 from .code import Objects
 from .contract import RunSettings
-from .rpc.tracker import Address
+from .rpc.fleet import Address
 
 Text = Annotated[str, msgspec.Meta(max_length=2 * LONGEST_TEXT)]
 Taken = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
@@ -68,26 +68,13 @@ class SetUpBuilder(NamedTuple):
 
 
 class SetUpRunner(NamedTuple):
-    """Prepare to run programs of a workload on this machine."""
-
-    workload: Workload
-    settings: RunSettings
-    kind: str  # of the target
-    error_factor: float  # see searchlab.space.Space
-
-    def __str__(self) -> str:
-        return str(self.workload)
-
-
-class SetUpSessions(NamedTuple):
-    """Prepare to run programs of a workload on the devices of a fleet."""
+    """Prepare to run programs of a workload."""
 
     workload: Workload
     settings: RunSettings
     target: Target
-    connect_timeout: float  # seconds; see RpcSettings
-    cc: str  # see RpcSettings
     error_factor: float  # see searchlab.space.Space
+    fleet: tuple[float, str] | None = None  # connect_timeout and cc: see RpcSettings; None: run on this machine
 
     def __str__(self) -> str:
         return str(self.workload)
@@ -116,7 +103,7 @@ class Failed(_Answer, frozen=True):
 
 
 class Build(NamedTuple):
-    """Build a program. The worker answers Scheduled, is sent Compile or Skip, and answers Built or Skipped."""
+    """Build a program. The worker answers Scheduled, is sent Continue, and answers Built or Skipped."""
 
     config: Config
 
@@ -125,12 +112,10 @@ class Scheduled(_Answer, frozen=True):
     program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]  # its hash
 
 
-class Compile(NamedTuple):
-    """Compile the scheduled program."""
+class Continue(NamedTuple):
+    """Compile the scheduled program, or drop it."""
 
-
-class Skip(NamedTuple):
-    """Drop the scheduled program."""
+    compile: bool
 
 
 class Built(_Answer, frozen=True):
@@ -168,14 +153,14 @@ class Ran(_Answer, frozen=True):
 
 
 class CheckProgram(NamedTuple):
-    """Run a program on other inputs. The worker answers Drawn, and then Right."""
+    """Run a program on other inputs. The worker answers Begun, and then Right."""
 
     objects: Objects
     seed: int  # of the inputs
 
 
-class Drawn(_Answer, frozen=True):
-    """The inputs and the reference are ready, and the program's time starts."""
+class Begun(_Answer, frozen=True):
+    """The inputs are ready, on the device if it is remote, and the program's time starts."""
 
 
 class Right(_Answer, frozen=True):
@@ -194,15 +179,11 @@ class Remeasured(_Answer, frozen=True):
 
 
 class RunOn(NamedTuple):
-    """Run a program on a device of a fleet. The worker answers Connected, and then Ran; or Lost, or Unfit."""
+    """Run a program on a device of a fleet. The worker answers Begun, and then Ran; or Lost, or Unfit."""
 
     address: Address
     objects: Objects
     best: float  # seconds of the run's fastest program so far
-
-
-class Connected(_Answer, frozen=True):
-    """The device has the inputs, and the program's time starts."""
 
 
 class Lost(_Answer, frozen=True):
@@ -217,11 +198,11 @@ class Unfit(_Answer, frozen=True):
     text: Text
 
 
-SetUp = SetUpBuilder | SetUpRunner | SetUpSessions
+SetUp = SetUpBuilder | SetUpRunner
 Work = Build | Extract | RunProgram | CheckProgram | Remeasure | RunOn
 Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Right | Remeasured | Lost | Unfit
 """The last answer to a message."""
-Answer = Started | Scheduled | Drawn | Connected | Done
+Answer = Started | Scheduled | Begun | Done
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

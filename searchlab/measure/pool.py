@@ -21,27 +21,13 @@ from ..machine.scratch import ScratchFolder
 from ..records import Measurement
 from ..space import Config, Space
 from ..target import Target
+from . import messages
 from .contract import KnownPrograms, Measurer, RunSettings
-from .messages import (
-    Build,
-    Built,
-    Compile,
-    Extract,
-    Extracted,
-    Failed,
-    Ran,
-    Scheduled,
-    SetUp,
-    SetUpBuilder,
-    Skip,
-    Skipped,
-)
+from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied, answered
 
-FEWEST = 16
-"""Sending fewer configs than this to other processes does not pay."""
-CHUNK = 16
-"""The most configs that a process extracts features of in one job."""
+FEWEST = 16  # sending fewer configs to other processes does not pay
+CHUNK = 16  # the most configs that a process extracts features of in one job
 
 Job = TypeVar("Job")
 
@@ -51,13 +37,7 @@ class Late(WorkerDied):
 
 
 class WorkerPool:
-    """Processes that are started when they are needed, and kept for the next batch.
-
-    Args:
-        threads: The number of threads of each process.
-        scratch: The folder for their temporary files; the system's default if "".
-        memory_limit_mb: The memory limit of each candidate in MB; no limit if 0.
-    """
+    """Processes that are started when they are needed, and kept for the next batch: see :class:`MeasuringWorker`."""
 
     def __init__(self, threads: int = 1, scratch: str = "", memory_limit_mb: int = 0) -> None:
         self._arguments = threads, scratch, memory_limit_mb
@@ -213,20 +193,11 @@ class Builds:
     failures: dict[int, Measurement] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)  # by program hash
 
-    @property
-    def failed_programs(self) -> dict[str, Measurement]:
-        """The failures of programs, by program hash."""
-        return {failed.program: failed for failed in self.failures.values() if failed.program}
-
 
 class BuildPool(WorkerPool):
     """At most ``workers`` processes that build programs and extract their features.
 
-    Args:
-        workers: The number of processes.
-        build_timeout: Time limit of scheduling a program, and of compiling it, in seconds each.
-        memory_limit_mb: See :class:`WorkerPool`.
-        scratch: See :class:`WorkerPool`.
+    ``build_timeout`` is the time limit of scheduling a program, and of compiling it, in seconds.
 
     Attributes:
         extract_seconds: CPU time that :meth:`extract` has taken; that of each batch is divided by the number of
@@ -302,18 +273,18 @@ class _Building(Batch[int]):
     def offer(self) -> Sequence[Any]:
         while self.waiting and self.idle:
             index, process = self.waiting.popleft(), self.idle.pop()
-            process.send(Build(self.configs[index]))
+            process.send(messages.Build(self.configs[index]))
             self.begin(process, index, self.timeout)
         return ()
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
         programs = self.builds.programs
-        match process.recv(Failed, *((Built, Skipped) if index in programs else (Scheduled,))):
-            case Scheduled(program):
+        match process.recv(Failed, *((Built, messages.Skipped) if index in programs else (messages.Scheduled,))):
+            case messages.Scheduled(program):
                 programs[index] = program
                 self.begin(process, index, self.timeout)  # compiling has its own time limit
                 is_new = not self.is_known(program) and self.first.setdefault(program, index) == index
-                process.send(Compile() if is_new else Skip())
+                process.send(messages.Continue(compile=is_new))
                 return
             case Built() as built:
                 self.builds.built[programs[index]] = built
@@ -361,12 +332,12 @@ class _Extraction(Batch[range]):
             process = self.idle.pop()
             is_new = self.features not in process.extracts
             chunk = range(0) if is_new else self.waiting.popleft()
-            process.send(Extract(self.features, [self.configs[i] for i in chunk]))
+            process.send(messages.Extract(self.features, [self.configs[i] for i in chunk]))
             self.begin(process, chunk, START_SECONDS if is_new else self.timeout)
         return ()
 
     def receive(self, process: MeasuringWorker, chunk: range) -> None:
-        answer = process.recv(Extracted)
+        answer = process.recv(messages.Extracted)
         if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
         if not process.usable and len(chunk) > 1:  # a config has spoiled the process, perhaps for those after it
@@ -394,16 +365,8 @@ class BuildingMeasurer(Measurer):
     """A measurer that builds with ``workers`` processes; a subclass runs what they have built.
 
     A program in ``known`` is not built again, unless it was pruned in a run whose best was faster than the best of
-    this one. New measurements are added to ``known``.
-
-    Args:
-        settings: How programs are built and timed.
-        target: What they are built for.
-        known: Earlier measurements, by program hash.
-        workers: The number of processes that build.
-        scratch: Whether the processes get a folder for their temporary files, which is removed in the end.
-        threads: The number of threads of each process that runs programs.
-        memory_limit_mb: See :class:`WorkerPool`; this is the limit in the processes that run programs.
+    this one. New measurements are added to ``known``. With ``scratch``, the processes get a folder for their temporary
+    files; ``threads`` and ``memory_limit_mb`` are those of the processes that run programs.
     """
 
     def __init__(
@@ -439,7 +402,7 @@ class BuildingMeasurer(Measurer):
         builds = self._builders.build(
             space, configs, lambda program: self.settings.is_known(program, self.known, start)
         )
-        self.known.update(builds.failed_programs)
+        self.known.update({failed.program: failed for failed in builds.failures.values() if failed.program})
         with self._running(space, builds.built, best) as run:
             for index in range(len(configs)):
                 program = builds.programs.get(index, "")

@@ -20,7 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,19 +30,14 @@ from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
+Process: TypeAlias = "subprocess.Popen[bytes] | Forked"
 
-START_SECONDS = 120.0
-"""Time limit for importing TVM, in a worker or the fork server, and for making a workload's inputs and reference."""
-SEND_SECONDS = 20.0
-"""How long an idle worker may take to read a message."""
-END_SECONDS = 1.0
-"""How long a worker that has closed its connection may take to end by itself."""
-SERVER_END_SECONDS = 5.0
-"""How long the fork server may take to end its forks."""
-LONGEST = 1 << 28
-"""The maximum length in bytes of an answer of a process that runs candidates."""
-LARGEST = 1 << 17
-"""The maximum length in bytes of a message to the fork server."""
+START_SECONDS = 120.0  # for importing TVM, and for making a workload's inputs and reference
+SEND_SECONDS = 20.0  # for an idle worker to read a message
+END_SECONDS = 1.0  # for a worker that has closed its connection to end by itself
+SERVER_END_SECONDS = 5.0  # for the fork server to end its forks
+LONGEST = 1 << 28  # bytes of an answer of a process that runs candidates
+LARGEST = 1 << 17  # bytes of a message to the fork server
 
 _HEADER = struct.Struct("<Q")
 _PIECE = 1 << 20
@@ -158,26 +153,13 @@ class Spoiled(WorkerDied):
     """The worker did not answer the message it was sent: an earlier candidate may have written the answer."""
 
 
-class Child(Protocol):
-    """A child process: ``subprocess.Popen``, or a fork of the fork server."""
-
-    pid: int
-
-    @property
-    def returncode(self) -> int | None: ...
-    def poll(self) -> int | None: ...
-    def wait(self) -> int: ...
-
-
 class Worker(ABC):
     """A process at the other end of :attr:`channel`, in its own process group.
 
     It is not started with ``multiprocessing``, which would run a user's script again in every worker. Of its standard
     error only as much as fits a pipe is kept, to say why it died; everything else that it prints is lost.
 
-    Args:
-        threads: The number of threads of TVM and OpenMP.
-        scratch: The folder for its temporary files; the system's default if "".
+    TVM and OpenMP get ``threads`` threads. Its temporary files go to the folder ``scratch``, if one is given.
     """
 
     longest = 1 << 40  # bytes of a message from the process
@@ -199,7 +181,7 @@ class Worker(ABC):
         self.channel = Channel(ours.detach(), self.longest)
 
     @abstractmethod
-    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Child: ...
+    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Process: ...
 
     @property
     def pid(self) -> int:
@@ -265,10 +247,8 @@ class Worker(ABC):
 class MeasuringWorker(Worker):
     """A worker that builds or runs programs once it is set up with a space or a workload: see ``worker.py``.
 
-    It is a fork of this process's fork server.
-
-    Raises:
-        SearchlabError: If the fork server cannot import TVM.
+    It is a fork of this process's fork server. A candidate may take ``memory_limit_mb`` of memory; no limit if 0.
+    Raises SearchlabError if the fork server cannot import TVM.
     """
 
     _process: Forked
@@ -279,7 +259,8 @@ class MeasuringWorker(Worker):
         self._memory_limit_mb = memory_limit_mb
         super().__init__(threads, scratch)
         self.told: SetUp | None = None  # the last set-up message that it was sent
-        self.holds: SetUp | None = None  # the last set-up message that it has completed
+        self.ready = False  # whether it has completed that
+        self._used = False  # whether it has completed any
         self.extracts: set[str] = set()  # the features whose imports it has done
         self.changed = ""  # what a candidate has changed in it; it then runs no other candidate
         self._sent = 0
@@ -335,14 +316,9 @@ class MeasuringWorker(Worker):
         """CPU time that it has taken, once it has ended."""
         return self._process.end.cpu_seconds if self._process.end else 0.0
 
-    @property
-    def ready(self) -> bool:
-        """Whether the worker has completed the last set-up message that it was sent."""
-        return self.told is not None and self.holds is self.told
-
     def tell(self, message: SetUp) -> None:
         """Send a set-up message; its answer is for :meth:`hear`."""
-        self.told = message
+        self.told, self.ready = message, False
         self.send(message)
 
     def hear(self) -> None:
@@ -351,13 +327,13 @@ class MeasuringWorker(Worker):
             case Started():  # the first message of a new worker
                 pass
             case Ready():
-                self.holds = self.told
+                self.ready = self._used = True
             case Broken(text):
                 raise SearchlabError(f"a measuring process cannot load {self.told}: {text}")
 
     def excuse(self, death: WorkerDied) -> None:
         """Raise SearchlabError for a ``death`` during set-up, unless the worker was used before and killed since."""
-        if self.holds is None:
+        if not self._used:
             raise SearchlabError(f"a measuring process {death} while it started; check your TVM installation") from None
 
 

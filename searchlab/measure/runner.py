@@ -18,8 +18,7 @@ from .contract import RunSettings
 from .isolation import with_limit
 from .messages import Failed, Ran, Remeasured, Right
 
-COLD_SECONDS = 0.01
-"""The first run of a program that takes less than this is no reading: caches are cold and memory is not mapped."""
+COLD_SECONDS = 0.01  # a shorter first run is not a reading: caches are cold and memory is not mapped
 
 Load = Callable[[], "tvm.runtime.Module"]
 

@@ -1,4 +1,4 @@
-"""Suites: complete tables with a protocol and a frozen split, in a directory that holds ``suite.toml``."""
+"""Suites: complete tables with a protocol and a frozen split, in a directory with a ``suite.toml``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .table import TableSettings
 
 FILE = "suite.toml"
 RUNS = ".json.gz"
-"""Ending of the files that hold the runs of a strategy."""
+"""The ending of the files with the runs of a strategy."""
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 _HERE = Path(__file__).resolve()
 PLACES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
-"""Where suites are found by name: in a checkout, and in an installed package."""
+"""The directories in which suites are found by name: in a checkout, and in an installed package."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$")]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -41,23 +41,23 @@ class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a suite, ``tables/NAME.jsonl.gz``. threads: of its programs."""
+    """A table of a suite: ``tables/NAME.jsonl.gz``."""
 
     name: Name
     split: Split
     workload: str
     space: SuiteSpace
-    threads: Count
+    threads: Count  # of its programs
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys of ``suite.toml``. trials, seeds: the budget of a run, and the number of its seeds, of the protocol."""
+    """The keys of ``suite.toml``."""
 
     version: Name
     title: str
     licence: str
-    trials: Count
-    seeds: Count
+    trials: Count  # the budget of a run in the protocol
+    seeds: Count  # the seeds per strategy in the protocol
     tables: list[SuiteEntry]
 
     def __post_init__(self) -> None:
@@ -66,20 +66,20 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("tables must have at least one entry, not []")
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two tables are called {name!r}; each needs a name of its own")
+                raise ValueError(f"two tables are called {name!r}; each needs its own name")
 
 
 @dataclass(frozen=True)
 class SuiteTable:
-    """A table of a suite. name: as logs have it, with the version of the suite: ``v1/gemm-64x64x64``."""
+    """A table of a suite."""
 
-    name: str
+    name: str  # with the version of the suite, as in logs: v1/gemm-64x64x64
     entry: SuiteEntry
     directory: Path
 
     @property
     def path(self) -> Path:
-        """Its file. Raises SearchlabError if it is missing."""
+        """The file of the table. Raises SearchlabError if it is missing."""
         path = self.directory / "tables" / f"{self.entry.name}.jsonl.gz"
         if not path.is_file():
             raise SearchlabError(f"the table {self.name} is missing: there is no {path}; fetch the suite again")
@@ -87,7 +87,7 @@ class SuiteTable:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of its file."""
+        """The SHA-256 of the file."""
         return digest_of(self.path)
 
     @cached_property
@@ -96,27 +96,27 @@ class SuiteTable:
 
     @property
     def plugin(self) -> Plugin:
-        """Its space."""
+        """The space of the table."""
         return Plugin(self.entry.space.name, self.entry.space.options)
 
     def target(self) -> Target:
-        """The target that it was measured for. Raises SearchlabError if this TVM cannot name it."""
+        """Return the target that the table was measured for. Raises SearchlabError if this TVM does not know it."""
         try:
             return resolve_target(self.header.target)
         except SearchlabError as error:
             raise SearchlabError(
-                f"the table {self.name} was measured for a target that this TVM cannot name: {error}; use a TVM that "
-                f"knows this target, or choose the other tables"
+                f"the table {self.name} was measured for a target that this TVM does not know: {error}; use a TVM that "
+                f"does, or choose other tables"
             ) from None
 
     def settings(self, noise: bool = False) -> TableSettings:
-        """The measurement that answers from it."""
+        """Return the settings of measuring from the table."""
         return TableSettings(str(self.path), noise=noise, name=self.name, digest=self.digest)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite; or one split of it, or one table."""
+    """A suite, or a part of it: one split or one table."""
 
     directory: Path
     spec: SuiteSpec
@@ -133,15 +133,15 @@ class Suite:
 
     @cached_property
     def tables(self) -> list[SuiteTable]:
-        """The tables of the part, or all, in the order of ``suite.toml``."""
+        """The tables of the part, in the order of ``suite.toml``."""
         return [
-            self._table(entry)
+            SuiteTable(f"{self.spec.version}/{entry.name}", entry, self.directory)
             for entry in self.spec.tables
             if self.split in (None, entry.split) and self.only in ("", entry.name)
         ]
 
     def table(self, name: str) -> SuiteTable:
-        """The table ``name``. Raises SearchlabError if there is none."""
+        """Return the table ``name``. Raises SearchlabError if there is none."""
         known = {table.entry.name: table for table in self.tables}
         if name not in known:
             raise SearchlabError(f"the suite {self.name} has no table {name!r}{did_you_mean(name, known)}")
@@ -149,18 +149,15 @@ class Suite:
 
     @property
     def baseline_files(self) -> dict[str, Path]:
-        """The runs of each baseline, by its name in file names."""
+        """The file of each baseline, by its name in file names."""
         return {path.name.removesuffix(RUNS): path for path in sorted((self.directory / "baselines").glob(f"*{RUNS}"))}
 
     def part(self, split: Split | None) -> Suite:
         return Suite(self.directory, self.spec, split)
 
-    def _table(self, entry: SuiteEntry) -> SuiteTable:
-        return SuiteTable(f"{self.spec.version}/{entry.name}", entry, self.directory)
-
 
 def installed_suites() -> dict[str, Path]:
-    """The directories of the suites that are found by name."""
+    """Return the directories of the suites that are found by name."""
     found: dict[str, Path] = {}
     for place in PLACES:
         for file in sorted(place.glob(f"*/{FILE}")):
@@ -169,34 +166,35 @@ def installed_suites() -> dict[str, Path]:
 
 
 def find_suite(text: str | Path, base: Path = Path()) -> Suite:
-    """The suite that ``text`` names: ``v1``, or the path of a directory; with ``/dev`` or ``/test`` one split of it.
+    """Return a suite, or a part of it.
 
-    With ``/TABLE`` it is one table.
+    Args:
+        text: The name of a suite, such as ``v1``, or the path of a directory. With ``/dev`` or ``/test`` it is one
+            split of the suite, with ``/TABLE`` one table.
+        base: The directory from which a relative path starts.
 
-    base: the directory from which a relative path starts. Raises SearchlabError if there is none, or if it is damaged.
+    Raises:
+        SearchlabError: If there is no such suite or part, or if the suite is damaged.
     """
     text = str(text).rstrip("/")
-    directory, split = _directory(text, base), ""
-    if directory is None and "/" in text:
-        head, _, split = text.rpartition("/")
-        directory = _directory(head, base)
-    if directory is None:
+    if (directory := _directory(text, base)) is not None:
+        return read_suite(directory)
+    head, _, part = text.rpartition("/")
+    if (directory := _directory(head, base) if head else None) is None:
         raise SearchlabError(
-            f"there is no suite {text!r}: no directory of this name holds {FILE}"
+            f"there is no suite {text!r}: no directory of this name contains {FILE}"
             f"{did_you_mean(text.partition('/')[0], installed_suites())}"
         )
     suite = read_suite(directory)
-    if not split:
-        return suite
-    if split not in SPLITS:
-        names = [entry.name for entry in suite.spec.tables]
-        if split not in names:
-            known = did_you_mean(split, [*SPLITS, *names])
-            raise SearchlabError(f"the suite {suite.name} has no split or table {split!r}{known}")
-        return Suite(suite.directory, suite.spec, only=split)
-    if not (part := suite.part(split)).tables:
-        raise SearchlabError(f"the suite {suite.name} has no table in its split {split!r}")
-    return part
+    if part in SPLITS:
+        if not (found := suite.part(part)).tables:
+            raise SearchlabError(f"the suite {suite.name} has no table in its split {part!r}")
+        return found
+    names = [entry.name for entry in suite.spec.tables]
+    if part in names:
+        return Suite(suite.directory, suite.spec, only=part)
+    known = did_you_mean(part, [*SPLITS, *names])
+    raise SearchlabError(f"the suite {suite.name} has no split or table {part!r}{known}")
 
 
 def _directory(name: str, base: Path) -> Path | None:
@@ -204,7 +202,7 @@ def _directory(name: str, base: Path) -> Path | None:
 
 
 def read_suite(directory: Path) -> Suite:
-    """The suite in ``directory``. Raises SearchlabError that names what is wrong in its ``suite.toml``."""
+    """Return the suite in ``directory``. Raises SearchlabError if its ``suite.toml`` is missing or invalid."""
     path = directory / FILE
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -216,7 +214,7 @@ def read_suite(directory: Path) -> Suite:
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file. Raises SearchlabError if it cannot be read."""
+    """Return the SHA-256 of a file. Raises SearchlabError if it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -224,11 +222,11 @@ def digest_of(path: Path) -> str:
 
 
 def check_table(table: SuiteTable, space: Space) -> None:
-    """Raise SearchlabError if ``table`` is not of ``space``, made anew from its entry in ``suite.toml``."""
+    """Raise SearchlabError if ``table`` was not measured in ``space``, which its entry in ``suite.toml`` describes."""
     header = table.header
     if (header.workload, header.fingerprint) != (str(space.workload), space.fingerprint):
         raise SearchlabError(
             f"the table {table.name} was measured in another space than {FILE} names: {header.workload} with "
             f"fingerprint {header.fingerprint}, not {space.workload} with {space.fingerprint}; the entry is wrong, or "
-            f"this version of searchlab has another {table.entry.space.name}"
+            f"{table.entry.space.name} differs in this version of searchlab"
         )

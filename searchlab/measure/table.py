@@ -29,10 +29,8 @@ from ..target import Target
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
 from .pool import BuildPool
 
-WORTH_PROCESSES = 512
-"""Processes extract the features of batches of at least this size: starting them takes as long as about 512 rows."""
-ABSENT = 1e3
-"""Distance for a knob that only one of two configs has: more than the knobs that they share can differ."""
+WORTH_PROCESSES = 512  # configs whose features are worth starting processes, which takes as long as about 512 rows
+ABSENT = 1e3  # distance for a knob that only one of two configs has: more than all knobs that they share can differ
 
 
 class TableSettings(
@@ -164,23 +162,16 @@ def draw_weights(configs: Sequence[Config]) -> Floats:
     return weights
 
 
-def drawn_for(seed: int, config: Config) -> np.random.Generator:
-    """Return the random number generator for the noise of ``config`` in a run with this ``seed``."""
-    return np.random.default_rng([seed, zlib.crc32(json.dumps(config.to_json()).encode())])
-
-
 class TableMeasurer(Measurer):
     """Answers from logs of the same workload and space. The first measurement of each config counts.
 
-    Building is charged as recorded, on the same number of workers.
+    Building is charged as recorded, on the same number of workers. With ``noise``, the repeats are resampled with
+    replacement, as another run on that machine might have measured them; the sample depends on the seed of the run and
+    on the config.
 
     Args:
         paths: Logs and directories of logs.
-        missing: Whether a config that is not in the logs raises SearchlabError ("refuse"), or gets the measurement of
-            the "nearest" config (see :class:`Nearest`), which is marked as such.
-        noise: Whether the repeats are resampled from the recorded ones with replacement, as another run on that machine
-            might have measured them. The sample depends on the seed of the run and on the config.
-        statistic: The statistic of the repeats that is used as the cost.
+        missing: See :class:`TableSettings`; so ``noise`` and ``statistic``.
         headers: The headers of the logs, if they have been read already.
 
     Raises:
@@ -230,20 +221,16 @@ class TableMeasurer(Measurer):
             self._rows.clear()
         known = self._rows.setdefault((space.fingerprint, features), {})
         new = [config for config in configs if config not in known]
-        if new:
-            known.update(zip(new, self._extracted(space, features, new), strict=True))
-        return [known[config] for config in configs]
-
-    def _extracted(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
-        if self._pool is None and len(configs) >= WORTH_PROCESSES and own_cores() > 1:
+        if self._pool is None and len(new) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
-        rows = self._pool.extract(space, features, configs) if self._pool is not None else None
-        if rows is None:
+        rows = self._pool.extract(space, features, new) if self._pool is not None else None
+        if new and rows is None:
             here = make_features(features, space)
             assert isinstance(here, ScheduledFeatures)
-            rows = here.extract(configs)
-        return rows
+            rows = here.extract(new)
+        known.update(zip(new, rows or (), strict=True))
+        return [known[config] for config in configs]
 
     def extract_seconds(self) -> float:
         return self._pool.extract_seconds if self._pool is not None else 0.0
@@ -258,10 +245,6 @@ class TableMeasurer(Measurer):
 
     def whole(self, space: Space) -> Whole | None:
         return self._table(space).whole
-
-    def optimum(self, space: Space) -> float | None:
-        """Return the lowest recorded cost if the logs contain every config of ``space``."""
-        return self._table(space).optimum
 
     def _table(self, space: Space) -> _Table:
         key = (str(space.workload), space.fingerprint)
@@ -295,8 +278,9 @@ class TableMeasurer(Measurer):
     def _noisy(self, config: Config, measurement: Measurement) -> Measurement:
         if len(measurement.seconds) < 2:
             return measurement
+        rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
         count = len(measurement.seconds)
-        drawn = drawn_for(self._seed, config).integers(count, size=count)
+        drawn = rng.integers(count, size=count)
         return replace(measurement, seconds=tuple(measurement.seconds[i] for i in drawn))
 
 
@@ -346,11 +330,6 @@ class _Table:
     def _texts(self) -> dict[Config, bytes]:
         """The JSON of each config: a policy may spell a config in another order of its knobs."""
         return {Config(msgspec.json.decode(text)): text for text in self._rows}
-
-    @cached_property
-    def optimum(self) -> float | None:
-        """The lowest cost, if every config of the space is in the logs and one of them runs."""
-        return float(self.whole.costs.min()) if self.whole else None
 
     @cached_property
     def whole(self) -> Whole | None:

@@ -75,7 +75,7 @@ class Workbench:
             case messages.Remeasure(programs, rounds):
                 return self.runner.remeasure([partial(load_objects, objects) for objects in programs], rounds)
             case messages.RunOn(address, objects, best):
-                return self.remote.run(lambda: self.send(messages.Connected()), address, objects, best)
+                return self.remote.run(lambda: self.send(messages.Begun()), address, objects, best)
         assert_never(message)
 
     def set_up(self, message: SetUp) -> messages.Ready | messages.Broken:
@@ -85,10 +85,10 @@ class Workbench:
                 case messages.SetUpBuilder(data):
                     self.space = pickle.loads(data)
                     self.features = {}
-                case messages.SetUpRunner(workload, settings, kind, error_factor):
+                case messages.SetUpRunner(workload, settings, target, error_factor, None):
                     self.workload = workload
-                    self.runner = Runner(workload, settings, device_of(kind), error_factor=error_factor)
-                case messages.SetUpSessions():
+                    self.runner = Runner(workload, settings, device_of(target.kind), error_factor=error_factor)
+                case messages.SetUpRunner():
                     from .rpc.session import RemoteRunner  # it imports TVM's RPC, which no other worker needs
 
                     self.remote = RemoteRunner(message)
@@ -97,7 +97,7 @@ class Workbench:
         return messages.Ready()
 
     def build(self, config: Config) -> messages.Built | messages.Skipped | Failed:
-        """Schedule and compile; in between, send Scheduled and wait for Compile or Skip.
+        """Schedule and compile; in between, send Scheduled and wait for Continue.
 
         The seconds are CPU time, so that a candidate is not charged for other work on this machine.
         """
@@ -112,7 +112,7 @@ class Workbench:
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
-        if isinstance(self.recv(), messages.Skip):
+        if not self.recv().compile:
             return messages.Skipped()
         start = cpu_seconds()
         try:
@@ -135,7 +135,7 @@ class Workbench:
         limit_memory(0)  # the limit is not for the inputs and the reference
         case = case_of(self.workload, True, seed)
         limit_memory(self.memory_limit_mb)
-        self.send(messages.Drawn())
+        self.send(messages.Begun())
         return self.runner.check(partial(load_objects, objects), case)
 
 

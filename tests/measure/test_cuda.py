@@ -25,7 +25,7 @@ from searchlab.log.format import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
-from searchlab.measure.messages import Answer, Build, Built, Compile, Failed, Ready, Scheduled, SetUpBuilder, Started
+from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
 from searchlab.measure.runner import Runner
 from searchlab.records import FAILURES
@@ -69,7 +69,7 @@ def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_pat
         assert isinstance(worker.recv(Started), Started)
         assert isinstance(told(worker, SetUpBuilder(cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))), Ready)
         assert isinstance(told(worker, Build(Config({"fault": "none"}))), Scheduled)
-        built = told(worker, Compile())
+        built = told(worker, Continue(True))
     finally:
         worker.kill()
     assert isinstance(built, Built) and built.seconds > 0
@@ -226,7 +226,7 @@ def test_the_compiler_is_the_one_set_or_else_the_one_installed(monkeypatch: pyte
     monkeypatch.delenv(COMPILE_MODE)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path)])  # so that cuda-bindings is not found either
-    with pytest.raises(SearchlabError, match="put nvcc, of the CUDA toolkit, on PATH, or pip install cuda-bindings"):
+    with pytest.raises(SearchlabError, match="put nvcc of the CUDA toolkit on PATH, or pip install cuda-bindings"):
         compile_mode()
     (tmp_path / "nvcc").touch(mode=0o755)
     assert compile_mode() == "nvcc"

@@ -39,7 +39,7 @@ def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, spa
     assert list(builds.programs) != [] and builds.programs[0] == builds.programs[2] != builds.programs[1]
     assert builds.built.keys() == {builds.programs[0], builds.programs[1]}
     assert {index: failed.failure for index, failed in builds.failures.items()} == {3: "invalid", 4: "build_error"}
-    assert builds.failed_programs == {builds.programs[4]: builds.failures[4]}
+    assert builds.failures[4].program == builds.programs[4] and not builds.failures[3].program
     again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == builds.programs[0])
     assert again.built.keys() == {builds.programs[1]} and not again.failures
 

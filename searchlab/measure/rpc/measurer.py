@@ -16,13 +16,12 @@ from ...records import Failure, Measurement
 from ...space import Space
 from ...target import Target
 from ..contract import KnownPrograms, RunSettings
-from ..messages import Built, Connected, Failed, Lost, Ran, RunOn, SetUpSessions, Unfit
+from ..messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
 from ..pool import Batch, BuildingMeasurer, Late
 from ..process import MeasuringWorker, WorkerDied
-from .tracker import Address, Tracker, answers, reachable, registered
+from .fleet import Address, Tracker, answers, reachable, registered
 
-LOOK_SECONDS = 1.0
-"""How often the tracker is asked whether it has any device, while a request is pending."""
+LOOK_SECONDS = 1.0  # between queries whether the tracker has any device, while a request is pending
 
 
 class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
@@ -115,11 +114,8 @@ class RpcMeasurer(BuildingMeasurer):
         there = len(self._runners.processes)  # a device that has vanished may be back in time
         with contextlib.suppress(SearchlabError):
             there = len(registered(self.settings.tracker).get(self.settings.key, []))
-        settings = self.settings
-        self._setup = SetUpSessions(
-            space.workload, settings.for_worker(), self.target, settings.connect_timeout, settings.cc,
-            space.error_factor,
-        )  # fmt: skip
+        fleet = self.settings.connect_timeout, self.settings.cc
+        self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
         self._count = min(max(1, there), count)
         self._runners.prepare(self._setup, self._count)
 
@@ -236,9 +232,9 @@ class _Batch(Batch[_Task]):
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connecting is not None
-        answer = process.recv(Failed, *((Ran,) if has_connected else (Connected,)), Lost, Unfit)
+        answer = process.recv(Failed, *((Ran,) if has_connected else (Begun,)), Lost, Unfit)
         taken = time.perf_counter() - self.busy[process].since
-        if isinstance(answer, Connected):
+        if isinstance(answer, Begun):
             task.connecting = taken
             self.begin(process, task, self.settings.run_timeout)
             return

@@ -13,22 +13,20 @@ import tvm
 from tvm import rpc
 
 from ..code import Objects, device_name, reason
-from ..messages import Failed, Lost, Ran, SetUpSessions, Unfit
+from ..messages import Failed, Lost, Ran, SetUpRunner, Unfit
 from ..runner import Runner, case_of
-from .tracker import Address
+from .fleet import LOADER, Address
 
-LOADER = "searchlab.load"
-"""The function of a `searchlab fleet` server that loads object files; takes the memory limit in MB and the files."""
-
-EXPIRED = "RPCSessionTimeoutError"
-"""The name of the error with which a server reports that it has ended a session that took too long."""
+EXPIRED = "RPCSessionTimeoutError"  # the error of a server that has ended a session because it took too long
 
 
 class RemoteRunner:
     """Runs programs of one workload, each on the device that the tracker has lent for it."""
 
-    def __init__(self, setup: SetUpSessions) -> None:
-        self.workload, self.settings, self.target, self.connect_timeout, self.cc, self.error_factor = setup
+    def __init__(self, setup: SetUpRunner) -> None:
+        assert setup.fleet is not None
+        self.connect_timeout, self.cc = setup.fleet
+        self.workload, self.settings, self.target, self.error_factor, _ = setup
         self.case = case_of(self.workload, self.settings.check)
 
     def run(
