@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from ..errors import SearchlabError
-from ..measure.rpc.fleet import SERVER_PORTS, Tracker, is_loopback, registered, run_server, run_tracker
+from ..measure.fleet import SERVER_PORTS, Tracker, is_loopback, registered, run_server, run_tracker
 from .terminal import AsJson, StudyFile, duration, out, say, say_json, say_table
 
 fleet = typer.Typer(

@@ -17,7 +17,7 @@ from ..target import Target
 from ..workload import Workload
 from .code import Objects
 from .contract import RunSettings
-from .rpc.fleet import Address
+from .fleet import Address
 
 Text = Annotated[str, msgspec.Meta(max_length=2 * LONGEST_TEXT)]
 Taken = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]

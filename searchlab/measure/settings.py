@@ -15,7 +15,7 @@ Each kind has these members; ``base`` is the directory from which relative paths
 from __future__ import annotations
 
 from .local import LocalSettings
-from .rpc.measurer import RpcSettings
+from .rpc import RpcSettings
 from .table import TableSettings
 
 __all__ = ["LocalSettings", "RpcSettings", "Settings", "TableSettings"]

@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import msgspec
 import numpy as np
@@ -22,10 +22,7 @@ from .code import Objects, compile_program, device_of, load_objects, program_has
 from .isolation import Watch, limit_memory, with_limit
 from .messages import Answer, Done, Failed, Reply, SetUp, Work
 from .process import Channel
-from .runner import Runner, case_of
-
-if TYPE_CHECKING:
-    from .rpc.session import RemoteRunner
+from .runner import RemoteRunner, Runner, case_of
 
 
 class Workbench:
@@ -89,8 +86,6 @@ class Workbench:
                     self.workload = workload
                     self.runner = Runner(workload, settings, device_of(target.kind), error_factor=error_factor)
                 case messages.SetUpRunner():
-                    from .rpc.session import RemoteRunner  # it imports TVM's RPC, which no other worker needs
-
                     self.remote = RemoteRunner(message)
         except Exception as error:  # for example, the module of a plug-in cannot be imported
             return messages.Broken(cut(f"{type(error).__name__}: {text_of(error)}"))

@@ -36,7 +36,7 @@ from pathlib import Path
 import psutil
 
 from searchlab.log.format import Log, read_log
-from searchlab.measure.rpc.fleet import registered
+from searchlab.measure.fleet import registered
 from searchlab.run.study import Study
 from searchlab.space import Config
 

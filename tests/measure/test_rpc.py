@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.measure.rpc.fleet import Tracker, registered
-from searchlab.measure.rpc.measurer import RpcMeasurer, RpcSettings
+from searchlab.measure.fleet import Tracker, registered
+from searchlab.measure.rpc import RpcMeasurer, RpcSettings
 from searchlab.records import Measurement
 from searchlab.run.study import Study
 from searchlab.schema import explained

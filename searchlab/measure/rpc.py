@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ...errors import SearchlabError
-from ...machine.cuda import compile_mode
-from ...machine.host import available_cores
-from ...records import Failure, Measurement
-from ...space import Space
-from ...target import Target
-from ..contract import KnownPrograms, RunSettings
-from ..messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
-from ..pool import Batch, BuildingMeasurer, Late
-from ..process import MeasuringWorker, WorkerDied
+from ..errors import SearchlabError
+from ..machine.cuda import compile_mode
+from ..machine.host import available_cores
+from ..records import Failure, Measurement
+from ..space import Space
+from ..target import Target
+from .contract import KnownPrograms, RunSettings
 from .fleet import Address, Tracker, answers, reachable, registered
+from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
+from .pool import Batch, BuildingMeasurer, Late
+from .process import MeasuringWorker, WorkerDied
 
 LOOK_SECONDS = 1.0  # between queries whether the tracker has any device, while a request is pending
 

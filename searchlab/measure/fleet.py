@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
-from ...errors import SearchlabError
+from ..errors import SearchlabError
 
 SERVER_PORTS = range(9090, 9190)
 LOADER = "searchlab.load"
@@ -196,8 +196,8 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     import tvm_ffi
     from tvm.rpc import server
 
-    from ..code import load_objects
-    from ..isolation import confine_signals, die_with, limit_memory
+    from .code import load_objects
+    from .isolation import confine_signals, die_with, limit_memory
 
     def load(memory_limit_mb: int, *objects: Any) -> Any:
         limit_memory(memory_limit_mb)  # of this session, which runs only this program

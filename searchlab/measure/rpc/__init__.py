@@ -1,1 +1,0 @@
-"""Measuring on a fleet: the devices behind TVM's RPC tracker."""
