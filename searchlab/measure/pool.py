@@ -398,10 +398,7 @@ class BuildingMeasurer(Measurer):
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         self._prepare(space, len(configs))
-        start = best
-        builds = self._builders.build(
-            space, configs, lambda program: self.settings.is_known(program, self.known, start)
-        )
+        builds = self._builders.build(space, configs, lambda program: self.settings.is_known(program, self.known, best))
         self.known.update({failed.program: failed for failed in builds.failures.values() if failed.program})
         with self._running(space, builds.built, best) as run:
             for index in range(len(configs)):

@@ -132,7 +132,7 @@ def change_header(directory: Path, table: str, **changes: Any) -> None:
 
 def test_a_missing_table_another_space_and_a_target_unknown_here_are_named(copy: Path) -> None:
     change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver99"})
-    with pytest.raises(SearchlabError, match=r"guided-1t was measured for a target that this TVM does not know.*znver99"):
+    with pytest.raises(SearchlabError, match=r"measured for a target that this TVM does not know.*znver99"):
         study(str(copy / "test")).plan()
     change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver2"})
     with pytest.raises(SearchlabError, match=r"guided-1t was measured in another space than suite.toml names"):
