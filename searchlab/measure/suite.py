@@ -13,7 +13,9 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean
 from ..log.format import Header, read_header
+from ..log.packed import SUFFIX
 from ..plugins import Plugin
+from ..records import Statistic
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
@@ -41,13 +43,26 @@ class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a suite, ``tables/NAME.jsonl.gz``. threads: of its programs."""
+    """A table of a suite, ``tables/NAME.jsonl.gz`` or ``tables/NAME.packed``.
+
+    Attributes:
+        threads: Of its programs.
+        group: What makes several tables alike, such as their kernel; empty if each stands for itself.
+        file: The name of the file that ``searchlab suite build`` imports it from; empty if it was built here.
+    """
 
     name: Name
     split: Split
     workload: str
     space: SuiteSpace
-    threads: Count
+    threads: Count = 1
+    group: str = ""
+    file: str = ""
+
+    @property
+    def family(self) -> str:
+        """What its results are summarized with: its group, or its space."""
+        return self.group or self.space.name
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,10 +95,16 @@ class SuiteTable:
     @property
     def path(self) -> Path:
         """Its file. Raises SearchlabError if it is missing."""
-        path = self.directory / "tables" / f"{self.entry.name}.jsonl.gz"
+        path = self.directory / "tables" / f"{self.entry.name}{SUFFIX if self.imported else '.jsonl.gz'}"
         if not path.is_file():
-            raise SearchlabError(f"the table {self.name} is missing: there is no {path}; fetch the suite again")
+            remedy = f"searchlab suite build {self.directory} makes it" if self.imported else "fetch the suite again"
+            raise SearchlabError(f"the table {self.name} is missing: there is no {path}; {remedy}")
         return path
+
+    @property
+    def imported(self) -> bool:
+        """Whether another tuner measured it."""
+        return bool(self.entry.file)
 
     @cached_property
     def digest(self) -> str:
@@ -96,8 +117,8 @@ class SuiteTable:
 
     @property
     def plugin(self) -> Plugin:
-        """Its space."""
-        return Plugin(self.entry.space.name, self.entry.space.options)
+        """Its space. The header of an imported table holds the options, which list its configs."""
+        return self.header.space if self.imported else Plugin(self.entry.space.name, self.entry.space.options)
 
     def target(self) -> Target:
         """The target that it was measured for. Raises SearchlabError if this TVM cannot name it."""
@@ -111,7 +132,8 @@ class SuiteTable:
 
     def settings(self, noise: bool = False) -> TableSettings:
         """The measurement that answers from it."""
-        return TableSettings(str(self.path), noise=noise, name=self.name, digest=self.digest)
+        statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
+        return TableSettings(str(self.path), noise=noise, statistic=statistic, name=self.name, digest=self.digest)
 
 
 @dataclass(frozen=True)
