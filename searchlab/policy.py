@@ -45,10 +45,12 @@ class OwnModel:
     Attributes:
         cost_model: A registered name, or a :class:`~searchlab.plugins.Plugin` with options.
         features: The features that it is trained on.
+        without_programs: The features to use instead where configs have no programs; empty if there are none.
     """
 
     cost_model: PluginSpec
     features: str = "knob"
+    without_programs: str = ""
 
 
 @dataclass(frozen=True)

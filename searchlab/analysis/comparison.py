@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..log.columns import Columns, Texts
 from ..log.result import Result, html_paragraphs, html_table, study_frame
-from .charts.figures import BY_TRIALS, View, all_figures
+from .charts.figures import BY_TRIALS, Looks, View, all_figures, differences
 from .charts.figures import Figure as LineChart
 from .files import (
     cell_rows,
@@ -154,13 +155,17 @@ class Comparison:
     def _figures(self) -> dict[str, list[LineChart]]:
         return all_figures(self.summary, self.runs)
 
+    @cached_property
+    def _looks(self) -> Looks:
+        return Looks.of(self.summary, self.runs)
+
     @property
     def workloads(self) -> list[str]:
         return list(self.runs)
 
     @property
     def strategies(self) -> list[str]:
-        """The strategies in alphabetical order, which gives them their colours."""
+        """The strategies in alphabetical order."""
         return strategy_order(self.runs)
 
     @property
@@ -212,18 +217,12 @@ class Comparison:
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
         """Plot the best GFLOPS so far by "trials" or "seconds", median and quartiles over seeds."""
-        from .charts.pictures import convergence_picture
-
-        item, view = self._convergence(workload, by)
-        return convergence_picture(item, self.runs[item.workload], view, self.strategies)
+        return self._line_chart(self._item(workload).workload, "convergence", by)
 
     def plot_regret(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
         """Plot how much longer than the best known the best program so far takes, on a logarithmic axis."""
-        from .charts.pictures import regret_picture
-
-        item, view = self._convergence(workload, by)
-        picture = regret_picture(item, self.runs[item.workload], view, self.strategies)
-        return _there(picture, f"no strategy has found a program for {item.workload} in half of its seeds")
+        item = self._item(workload)
+        return self._line_chart(item.workload, "convergence", by, best=item.best.gflops if item.best else math.inf)
 
     def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
         """Plot the part of all (seed, target) pairs that have been reached."""
@@ -280,7 +279,23 @@ class Comparison:
         """Plot the critical difference diagram: average ranks over all workloads."""
         from .charts.pictures import draw_diagram
 
-        return draw_diagram(self._overall().diagram, self.strategies)
+        return draw_diagram(self._overall().diagram, self._looks)
+
+    def plot_differences(self, reference: str | None = None) -> Figure:
+        """Plot the area under the curve of each strategy less that of ``reference``, over all workloads.
+
+        Args:
+            reference: A strategy; by default the first with which another was registered to be compared, or random.
+        """
+        from .charts.pictures import gaps_picture
+
+        found = differences(self.summary)
+        if not found:
+            raise SearchlabError("there are no differences: no two strategies ran on every workload")
+        name = next(iter(found)) if reference is None else reference
+        if name not in found:
+            raise SearchlabError(f"there is no strategy {name!r} in this comparison{did_you_mean(name, found)}")
+        return gaps_picture(name, found[name], self._looks)
 
     def plot_matrix(self) -> Figure:
         """Plot the multiple comparison matrix: the difference of the mean area, for each pair over all workloads."""
@@ -335,15 +350,12 @@ class Comparison:
             "with several workloads in common; run the study on more of them, or look at one with plot_convergence()",
         )
 
-    def _convergence(self, workload: object, by: str) -> tuple[WorkloadSummary, View]:
-        item = self._item(workload)
-        return item, self._view(self._figure(item.workload, "convergence"), by)
-
-    def _line_chart(self, workload: str, key: str, view: str) -> Figure:
-        from .charts.pictures import figure_picture
+    def _line_chart(self, workload: str, key: str, view: str, best: float = 0.0) -> Figure:
+        from .charts.pictures import line_picture
 
         figure = self._figure(workload, key)
-        return figure_picture(workload, figure, self._view(figure, view), self.strategies)
+        picture = line_picture(workload, figure, self._view(figure, view), self._looks, best=best)
+        return _there(picture, f"no strategy has found a program for {workload} in half of its seeds")
 
     def _figure(self, workload: str, key: str) -> LineChart:
         figures = {figure.key: figure for figure in self._figures[workload]}

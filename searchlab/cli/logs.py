@@ -162,11 +162,15 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
     """Report what is wrong with logs, and in which lines. The exit code is 1 if anything is wrong."""
     examined = [examine(path) for path in find(files)]
     if as_json:
-        say_json([{"file": str(one.path), "trials": one.trials, "problems": one.problems} for one in examined])
+        problems = [[{"line": line.number, "text": line.problem} for line in one.problems] for one in examined]
+        say_json([
+            {"file": str(one.path), "trials": one.trials, "problems": own}
+            for one, own in zip(examined, problems, strict=True)
+        ])  # fmt: skip
     else:
         for one in examined:
-            for problem in one.problems:
-                say(f"{one.path}, line {problem.line}: {problem.text}")
+            for line in one.problems:
+                say(f"{one.path}, line {line.number}: {line.problem}")
             if not one.problems:
                 say(f"{one.path}: intact, {one.trials:,} trials")
             elif one.prefix:

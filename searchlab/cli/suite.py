@@ -260,6 +260,20 @@ def suite_verify(
         raise typer.Exit(1)
 
 
+@suites.command(name="build")
+def suite_build(
+    suite: Directory,
+    source: Annotated[Path, typer.Option("--from", help="The directory with the files of the other tuner.")],
+) -> None:
+    """Make the tables of a suite from files of another tuner, which its `suite.toml` names. Seal it then."""
+    from ..measure.suite import find_suite
+    from ..suite.build import build
+
+    found = find_suite(suite).part(None)
+    build(found, source, lambda table, done: out.print(f"{table.name}: {done}", soft_wrap=True))
+    out.print(f"{len(found.tables)} tables: searchlab suite seal {suite}", soft_wrap=True)
+
+
 @suites.command(name="seal")
 def suite_seal(suite: Directory) -> None:
     """Write the card of each table, and the manifest with the SHA-256 of every file, when a suite is complete."""

@@ -388,7 +388,7 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
     """Return how many configs have only combinations of values that occur in ``configs``.
 
     The restrictions of a kernel, which its files do not hold, concern few parameters each. So all combinations of up
-    to four values that occur are taken as allowed, and no other. Returns 0 if the product is too large to be counted.
+    to four values that occur are taken as allowed, and no others. Returns 0 if the product is too large to be counted.
 
     Args:
         parameters: The values of each parameter.
@@ -401,7 +401,7 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
         return 0
     listed = np.array([[places[config[name]] for name, places in axes.items()] for config in configs])
     left = np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1) if sizes else np.zeros((1, 0), int)
-    for arity in range(1, min(4, len(axes)) + 1):
+    for arity in range(1, min(4, max(2, len(axes) - 1)) + 1):
         for some in combinations(range(len(axes)), arity):
             shape = [sizes[axis] for axis in some]
             occurs = np.zeros(shape, dtype=np.bool_)

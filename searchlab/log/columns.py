@@ -27,7 +27,7 @@ import numpy as np
 
 from ..arrays import Array, Floats
 from ..errors import SearchlabWarning, described
-from ..records import FAILURES, Statistic, cost_of
+from ..records import FAILURES
 from ..schema import UNREADABLE
 from .format import (
     DRAFT,
@@ -47,6 +47,7 @@ from .format import (
     decode_log,
     read_bytes,
 )
+from .packed import costs_of
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
 """What is kept of each :class:`~searchlab.costmodel.quality.ModelQuality`: the columns of :attr:`Columns.qualities`."""
@@ -117,7 +118,7 @@ class Columns(LoggedTrials):
         return cls(
             path=path,
             header=header,
-            costs=_costs(readings, counts, failures, [row.statistic for row in rows]),
+            costs=costs_of(readings, counts, failures, [row.statistic for row in rows]),
             batches=batch_numbers(rows, header.batch).astype(np.int32),
             spent=np.array(list(map(attrgetter(*SPENT[:4]), rows)), dtype=np.float64).reshape(-1, 4),
             failures=failures,
@@ -149,20 +150,6 @@ class Columns(LoggedTrials):
         rounds = int(np.searchsorted(self.rounds, trials))
         arrays |= {name: getattr(self, name)[:rounds] for name in ("rounds", "qualities")}
         return replace(self, **arrays, final=None, ended=ended)
-
-
-def _costs(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
-    """Return the cost of each trial, as :attr:`searchlab.log.format.Record.cost`."""
-    costs = np.full(len(counts), np.inf)
-    ends = np.cumsum(counts)
-    for count in set(counts.tolist()) - {0}:
-        at = np.flatnonzero((counts == count) & (failures < 0))
-        block = np.sort(readings[(ends[at] - count)[:, np.newaxis] + np.arange(count)], axis=1)
-        costs[at] = (block[:, (count - 1) // 2] + block[:, count // 2]) / 2
-    for index in [index for index, statistic in enumerate(statistics) if statistic != "median"]:
-        own = readings[ends[index] - counts[index] : ends[index]].tolist()
-        costs[index] = cost_of(own, None if failures[index] < 0 else FAILURES[failures[index]], statistics[index])
-    return costs
 
 
 def objects(values: Sequence[Any]) -> Array:

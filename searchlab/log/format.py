@@ -20,7 +20,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -274,11 +274,6 @@ def batch_numbers(records: Sequence[Record], size: int) -> Ints:
     return np.array(numbers, dtype=np.int64)
 
 
-@lru_cache(maxsize=256)  # the many logs of a study have few workloads
-def _parsed(workload: str) -> Workload:
-    return parse_workload(workload)
-
-
 class LoggedTrials:
     """What a log and its columns have in common: the time charged for each trial, and the unit of throughput."""
 
@@ -310,9 +305,9 @@ class LoggedTrials:
         """Seconds charged up to the end of each trial, shape (trials,)."""
         return np.cumsum(self.charged.sum(axis=1))
 
-    @property
+    @cached_property
     def workload(self) -> Workload:
-        return _parsed(self.header.workload)
+        return parse_workload(self.header.workload)
 
     @property
     def flops(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..arrays import Floats, Ints
+from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError
 from ..records import FAILURES, Measurement, Statistic, cost_of
 
@@ -82,17 +82,7 @@ class Packed:
 
     def costs(self, statistic: Statistic) -> Floats:
         """Return the ``statistic`` of the readings of each trial, infinity for a failure; shape (trials,)."""
-        costs = np.full(len(self.configs), np.inf)
-        ends = np.array(self._ends[1:])
-        for count in set(self.counts.tolist()) - {0}:
-            at = np.flatnonzero((self.counts == count) & (self.failures < 0))
-            block = self.readings[(ends[at] - count)[:, np.newaxis] + np.arange(count)]
-            if statistic == "median":  # as statistics.median computes it
-                block.sort(axis=1)
-                costs[at] = (block[:, (count - 1) // 2] + block[:, count // 2]) / 2
-            else:
-                costs[at] = [cost_of(row, None, statistic) for row in block.tolist()]
-        return costs
+        return costs_of(self.readings, self.counts, self.failures, [statistic] * len(self.configs))
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of the log, without their ends."""
@@ -110,6 +100,20 @@ class Packed:
                 fields |= {"failure": found.failure, "message": found.message}
             fields |= {"statistic": self.statistic, **dict(zip(_SPENT, self.spent[index].tolist(), strict=True))}
             yield msgspec.json.encode(fields)
+
+
+def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
+    """Return the cost of each trial, as :attr:`searchlab.records.Measurement.cost`; see :class:`Packed`."""
+    costs = np.full(len(counts), np.inf)
+    ends = np.cumsum(counts)
+    for count in set(counts.tolist()) - {0}:
+        at = np.flatnonzero((counts == count) & (failures < 0))
+        block = np.sort(readings[(ends[at] - count)[:, np.newaxis] + np.arange(count)], axis=1)
+        costs[at] = (block[:, (count - 1) // 2] + block[:, count // 2]) / 2  # as statistics.median
+    for index in [index for index, statistic in enumerate(statistics) if statistic != "median"]:
+        own = readings[ends[index] - counts[index] : ends[index]].tolist()
+        costs[index] = cost_of(own, None if failures[index] < 0 else FAILURES[failures[index]], statistics[index])
+    return costs
 
 
 def pack(header: bytes, rows: Sequence[Any]) -> bytes:

@@ -20,7 +20,21 @@ from ..errors import SearchlabError, first_line
 from ..machine.scratch import NO_LOCKS
 from ..workload import parse_workload
 from . import packed
-from .format import FORMAT, IDENTITY, SPENT, Ended, Final, Header, Log, Record, read_bytes, read_held, read_log, scan
+from .format import (
+    FORMAT,
+    IDENTITY,
+    SPENT,
+    Ended,
+    Final,
+    Header,
+    Line,
+    Log,
+    Record,
+    decode_log,
+    read_bytes,
+    read_held,
+    scan,
+)
 
 PATIENCE = 0.5
 """Seconds to wait for a lock, which :func:`is_locked` holds for a moment."""
@@ -333,18 +347,12 @@ def pack(log: Path, to: Path) -> None:
     """Compress ``log`` into ``to``, ``*.gz`` or ``*.packed``, and remove it. Equal logs give equal bytes."""
     part = to.with_name(to.name + ".part")
     try:
+        data = log.read_bytes()
         if to.suffix == packed.SUFFIX:
-            header = read_bytes(log).partition(b"\n")[0]
-            part.write_bytes(packed.pack(header, read_log(log).records))
-            part.replace(to)
-            log.unlink()
-            return
-        with (
-            open(log, "rb") as source,
-            open(part, "wb") as raw,
-            gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as target,
-        ):
-            shutil.copyfileobj(source, target)
+            data = packed.pack(data.partition(b"\n")[0], decode_log(log, data).records)
+        else:
+            data = gzip.compress(data, mtime=0)
+        part.write_bytes(data)
         part.replace(to)
         log.unlink()
     except OSError as error:
@@ -352,19 +360,11 @@ def pack(log: Path, to: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A problem in a line of a log; lines count from 1."""
-
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
 class Examined:
     """The problems and the good lines of a log."""
 
     path: Path
-    problems: tuple[Problem, ...]
+    problems: tuple[Line, ...]
     prefix: tuple[bytes, ...]  # what a run can resume from: the header, and all trials before the first missing one
     rest: tuple[bytes, ...]  # the good lines after that
     trials: int  # in the prefix
@@ -373,18 +373,17 @@ class Examined:
 
 def examine(path: Path) -> Examined:
     """Find all problems of the log at ``path``. Raises SearchlabError if it cannot be read at all."""
-    problems: list[Problem] = []
+    problems: list[Line] = []
     prefix: list[bytes] = []
     rest: list[bytes] = []
     trials = rest_trials = 0
     for line in scan(read_bytes(path)):
-        problem = line.problem
         if isinstance(line.item, Header):
             try:
                 parse_workload(line.item.workload)
                 prefix.append(line.data)
             except SearchlabError as error:
-                problem = f"the header is damaged: {error}"
+                line = msgspec.structs.replace(line, problem=f"the header is damaged: {error}")
         elif isinstance(line.item, Record):
             if prefix and not rest and line.item.index == trials:
                 trials += 1
@@ -394,10 +393,10 @@ def examine(path: Path) -> Examined:
                 rest.append(line.data)
         elif isinstance(line.item, Final | Ended):
             (rest if rest or not prefix else prefix).append(line.data)
-        if problem:
-            problems.append(Problem(line.number, problem))
+        if line.problem:
+            problems.append(line)
     if not problems and not prefix:
-        problems.append(Problem(1, "the log is empty: it has no header yet"))
+        problems.append(Line(1, b"", None, "the log is empty: it has no header yet"))
     return Examined(path, tuple(problems), tuple(prefix), tuple(rest), trials, rest_trials)
 
 
@@ -438,7 +437,7 @@ def repair(path: Path) -> Repaired | None:
             return None
         if not examined.prefix:
             raise SearchlabError(
-                f"{path} cannot be repaired: line 1: {examined.problems[0].text}. Without a header, "
+                f"{path} cannot be repaired: line 1: {examined.problems[0].problem}. Without a header, "
                 f"its trials cannot be used; copy the first line from another log of the same run"
             )
         try:

@@ -13,7 +13,9 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean
 from ..log.format import Header, read_header
+from ..log.packed import SUFFIX
 from ..plugins import Plugin
+from ..records import Statistic
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
@@ -41,13 +43,20 @@ class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a suite: ``tables/NAME.jsonl.gz``."""
+    """A table of a suite: ``tables/NAME.jsonl.gz`` or ``tables/NAME.packed``."""
 
     name: Name
     split: Split
     workload: str
     space: SuiteSpace
-    threads: Count  # of its programs
+    threads: Count = 1  # of its programs
+    group: str = ""  # of tables that are alike, such as those of one kernel; "" if the table stands alone
+    file: str = ""  # the file that `searchlab suite build` imports it from; "" if it was measured with searchlab
+
+    @property
+    def family(self) -> str:
+        """The key by which results are summarised: the group, or the space."""
+        return self.group or self.space.name
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,10 +89,16 @@ class SuiteTable:
     @property
     def path(self) -> Path:
         """The file of the table. Raises SearchlabError if it is missing."""
-        path = self.directory / "tables" / f"{self.entry.name}.jsonl.gz"
+        path = self.directory / "tables" / f"{self.entry.name}{SUFFIX if self.imported else '.jsonl.gz'}"
         if not path.is_file():
-            raise SearchlabError(f"the table {self.name} is missing: there is no {path}; fetch the suite again")
+            remedy = f"searchlab suite build {self.directory} makes it" if self.imported else "fetch the suite again"
+            raise SearchlabError(f"the table {self.name} is missing: there is no {path}; {remedy}")
         return path
+
+    @property
+    def imported(self) -> bool:
+        """Whether it was measured with another tuner."""
+        return bool(self.entry.file)
 
     @cached_property
     def digest(self) -> str:
@@ -96,8 +111,8 @@ class SuiteTable:
 
     @property
     def plugin(self) -> Plugin:
-        """The space of the table."""
-        return Plugin(self.entry.space.name, self.entry.space.options)
+        """The space of the table. For an imported table its options, which list the configs, are in the header."""
+        return self.header.space if self.imported else Plugin(self.entry.space.name, self.entry.space.options)
 
     def target(self) -> Target:
         """Return the target that the table was measured for. Raises SearchlabError if this TVM does not know it."""
@@ -111,7 +126,8 @@ class SuiteTable:
 
     def settings(self, noise: bool = False) -> TableSettings:
         """Return the settings of measuring from the table."""
-        return TableSettings(str(self.path), noise=noise, name=self.name, digest=self.digest)
+        statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
+        return TableSettings(str(self.path), noise=noise, statistic=statistic, name=self.name, digest=self.digest)
 
 
 @dataclass(frozen=True)

@@ -274,6 +274,7 @@ class Strategy:
     cost_model: Plugin | None = None
     features: str = ""
     label: str = ""  # its name in figures and tables, if it is not the policy's
+    without_programs: str = ""  # features to use instead where configs have no programs, if the user chose none
 
     @classmethod
     def of(
@@ -290,8 +291,10 @@ class Strategy:
                 if given:
                     raise SearchlabError(f"policy {plugin.name!r} takes no cost model; leave out {name}, {given!r}")
             return cls(plugin, policy_class, label=label)
+        own = policy_class.traits.own_model
+        instead = own.without_programs if own and not features else ""
         model, features = policy_class.traits.model(cost_model, features)
-        return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label)
+        return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label, instead)
 
     @property
     def name(self) -> str:
@@ -427,6 +430,14 @@ def plan_run(
             f"the space {searched.plugin.name} has no programs of {searched.space.workload}, only recorded times; "
             f'measure with {{ kind = "table", path = ... }}'
         )
+    if strategy.without_programs and not searched.space.has_programs:
+        warnings.warn(
+            f"{strategy.name} uses the features {strategy.without_programs!r}: its own, {strategy.features!r}, "
+            f"describe programs, and the configs of {searched.plugin.name} have none",
+            SearchlabWarning,
+            stacklevel=2,
+        )
+        strategy = replace(strategy, features=strategy.without_programs)
     runs = {one.digest: one for one in earlier if isinstance(one, EarlierRun)}
     stored = [one for one in earlier if isinstance(one, StoredRuns)]
     machine = settings.machine(searched.space.target, base) if stored else ""

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from rich.console import Console
@@ -53,6 +53,8 @@ from .progress import shown
 
 OF_SUITE = ("workloads", "spaces", "target", "measure")
 """The keys of a study that the tables of a suite provide."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
 
 FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar", "curve"]
 """The features of a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
@@ -112,16 +114,13 @@ class NamedPolicy(Named, frozen=True):
         warm_start: Replaces ``warm_start`` of the study.
     """
 
-    batch: int | None = None
-    trials: int | None = None
-    seconds: float | None = None
-    stop_after: int | None = None
+    batch: Count | None = None
+    trials: Count | None = None
+    seconds: Seconds | None = None
+    stop_after: Count | None = None
     cost_model: str | NamedPlugin | None = None
     features: FeaturesName | None = None
     warm_start: list[str] | None = None
-
-    def __post_init__(self) -> None:
-        _check_counts(self)
 
 
 class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,10 +177,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suite: str | NamedSuite | None = None
     cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
     seeds: int | list[int] = 1
-    trials: int | None = None
-    seconds: float | None = None
-    stop_after: int | None = None
-    batch: int = 8
+    trials: Count | None = None
+    seconds: Seconds | None = None
+    stop_after: Count | None = None
+    batch: Count = 8
     target: str | dict[str, Any] | None = None
     measure: Settings = LocalSettings()
     warm_start: list[str] = []
@@ -197,7 +196,6 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not getattr(self, name):
                 place = ", or the study a suite" if name in OF_SUITE else ""
                 raise ValueError(f"{name} must have at least one entry, not []{place}")
-        _check_counts(self)
         if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
             raise ValueError(f"seeds must be a count of at least 1, or different numbers from 0 up, not {self.seeds}")
 
@@ -229,15 +227,6 @@ def budget_of(trials: int | None, seconds: float | None, stop_after: int | None)
     if trials is None:
         trials = 64 if seconds is None and stop_after is None else UNLIMITED
     return Budget(trials, seconds, stop_after)
-
-
-def _check_counts(settings: StudySpec | NamedPolicy) -> None:
-    for name in ("trials", "batch", "stop_after"):
-        value = getattr(settings, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
-    if settings.seconds is not None and not 0 < settings.seconds < math.inf:
-        raise ValueError(f"seconds must be more than 0, not {settings.seconds}")
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ class SuiteAnswer:
 
     def _by_space(self) -> Iterator[tuple[str, list[WorkloadSummary], float, dict[str, float]]]:
         """space -> its tables, the mean area, and the mean difference from each baseline."""
-        spaces = {table.entry.name: table.entry.space.name for table in self.suite.tables}
+        spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
 
         def space_of(item: WorkloadSummary) -> str:
             return spaces[item.workload]

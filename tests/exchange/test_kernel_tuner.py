@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from searchlab.analysis import report
-from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
 from searchlab.exchange.imports import As, detect, import_file
 from searchlab.log.format import Log, read_log
@@ -277,3 +277,17 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
         assert log.header.space_size == (len(configs) if whole else None)
         assert [note for note in notes if "a part of the space" in note] == ([] if whole else notes[:1])
         assert whole or f"the file lists {len(listed):,} of 1,7" in notes[0]
+
+
+def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -> None:
+    import_file(CACHE, tmp_path / "table.packed", As())
+    wanted: dict[str, Any] = {
+        "space": "parameters", "trials": 6, "batch": 3,
+        "measure": {"kind": "table", "path": str(tmp_path / "table.packed")},
+        "policy": Plugin("autotvm-xgb", {"plan_size": 3, "steps": 5}),
+    }  # fmt: skip
+    with pytest.warns(SearchlabWarning, match="autotvm-xgb uses the features 'autotvm-knob': its own, 'itervar', desc"):
+        result = tune(KERNEL, log=tmp_path / "run.jsonl", **wanted)
+    assert result.log.header.features == "autotvm-knob"
+    with pytest.raises(SearchlabError, match="the features 'itervar' are of programs"):
+        tune(KERNEL, log=tmp_path / "other.jsonl", features="itervar", **wanted)

@@ -25,7 +25,7 @@ def lines_of(path: Path, count: int = 8) -> list[bytes]:
 
 def problems(path: Path, lines: list[bytes]) -> dict[int, str]:
     path.write_bytes(b"\n".join(lines) + b"\n")
-    return {problem.line: problem.text for problem in examine(path).problems}
+    return {line.number: line.problem for line in examine(path).problems}
 
 
 def test_a_whole_log_is_whole_and_untouched(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
     assert "damaged" in found[4] and "damaged" in found[6] and "99 trials" in found[12]
     assert found[10] == "it holds trial 7 instead of trial 8" and found[11] == "it holds trial 9 instead of trial 8"
     path.write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[4][:-3])
-    assert [(problem.line, "torn" in problem.text) for problem in examine(path).problems] == [(4, True)]
+    assert [(line.number, "torn" in line.problem) for line in examine(path).problems] == [(4, True)]
 
 
 def test_repaired_it_can_go_on_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ XGB_TUNER = Origin(
 )
 
 
-class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar")):
+class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "autotvm-knob")):
     """AutoTVM's XGBTuner: simulated annealing on the predictions of boosted trees.
 
     The model is trained once in ``plan_size`` trials. Annealing then searches for the configs with the best
@@ -113,7 +113,9 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar")):
         return pick(candidates, np.zeros(len(candidates)), self.plan_size, diversity=1.0)
 
 
-class AutoTVMXgbRank(AutoTVMXgb, own_model=OwnModel(Plugin("autotvm-xgboost", {"loss": "rank"}), "itervar")):
+class AutoTVMXgbRank(
+    AutoTVMXgb, own_model=OwnModel(Plugin("autotvm-xgboost", {"loss": "rank"}), "itervar", "autotvm-knob")
+):
     """AutoTVM's XGBTuner with ``loss_type = "rank"``: the trees rank trials instead of predicting scores."""
 
     origin: ClassVar[Origin | None] = replace(XGB_TUNER, name="AutoTVM's XGBTuner, loss_type rank")

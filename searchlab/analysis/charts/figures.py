@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
@@ -12,11 +13,14 @@ import numpy as np
 from ...arrays import Floats, Ints
 from ...log.columns import METRICS as FIELDS
 from ...records import FAILURES
-from ..measures import SECONDS, TIME_PARTS, TRIALS, StrategySummary
+from ..measures import AREA, SECONDS, TIME_PARTS, TRIALS, StrategySummary
 from ..model import Overall, Summary, WorkloadSummary
-from ..runs import ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns
+from ..runs import RANDOM, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, strategy_order
 from ..stats.curves import Band, band_at, ecdf, performance_ratios, run_score_profile
-from ..stats.intervals import mean_intervals
+from ..stats.inference import paired_difference
+from ..stats.intervals import Interval, mean_intervals
+from ..stats.ranks import ALPHA
+from ..summary import paired_areas
 from ..words import listed
 
 BY_TRIALS, BY_SECONDS = "trials", "seconds"  # keys of the views of a figure
@@ -215,11 +219,19 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
         trials = f"{start} trial{'s' * (start > 1)}"
         shaded = f" Shaded: the first {trials}, which {listed(sharing, None)} have in common from each seed."
     return Figure(
-        key="convergence", title="Convergence", views=views, digits=1, brief="median and quartiles over seeds",
+        key="convergence", title="Convergence", views=views, digits=1, brief=_seeds(item),
         says="Best program found so far: median over seeds, and the band between the quartiles. Higher and further "
         "to the left is better. In seconds, all that a run is charged for counts: proposing, training, building "
         f"and running.{shaded}",
     )  # fmt: skip
+
+
+def _seeds(item: WorkloadSummary) -> str:
+    counts = sorted({len(row.seeds) for row in item.strategies})
+    numbers = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    shown = "one seed each" if counts[-1] == 1 else f"median and quartiles of {numbers} seeds"
+    differ = [row.strategy for row in item.strategies if not row.complete]
+    return f"{shown}; {listed(differ)}: seeds differ in trials, drawn up to where all end" if differ else shown
 
 
 def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
@@ -376,6 +388,68 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
         says="The part of all runs of all workloads whose area under the convergence curve is above a value. A line "
         "that is above another everywhere is better by any criterion.",
     )  # fmt: skip
+
+
+HIGHLIGHTED = 6  # most strategies that are highlighted at first
+
+
+class Looks(NamedTuple):
+    """How strategies are told apart everywhere."""
+
+    names: list[str]  # in the order that gives them their colours
+    own: str | None  # the strategy that was registered to be compared: the first of the first contrast
+    lit: list[str]  # those highlighted at first: that one, what it is compared with, and the best others
+
+    @classmethod
+    def of(cls, summary: Summary, comparison: ComparedRuns) -> Looks:
+        names = strategy_order(comparison)
+        registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
+        ranked = summary.overall.diagram.strategies if summary.overall else []
+        ranked = [*ranked, *(row.strategy for item in summary.workloads for row in item.strategies), *names]
+        lit = list(dict.fromkeys([*registered, *ranked]))[:HIGHLIGHTED]
+        if len(names) > len(COLOURS):  # those highlighted have colours of their own
+            names = sorted(names, key=lambda name: (name not in lit, name))
+        return cls(names, registered[0] if registered else None, lit)
+
+
+class Gap(NamedTuple):
+    """How much larger the area under the curve of a strategy is than that of a reference."""
+
+    strategy: str
+    difference: Interval  # on these workloads
+    p: float | None  # corrected for all tests of the report
+
+    @property
+    def significant(self) -> bool:
+        return self.p is not None and self.p <= ALPHA
+
+
+def differences(summary: Summary) -> dict[str, list[Gap]]:
+    """Return for each reference each strategy less it, the best first; the reference itself is at 0.
+
+    The first reference is the first strategy that another is registered to be compared with, or else random search. All
+    are over all workloads, or over the only one; without either, there are none.
+    """
+    if summary.overall:
+        names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts
+    elif len(summary.workloads) == 1 and len(summary.workloads[0].strategies) > 1:
+        names = [row.strategy for row in summary.workloads[0].strategies]
+        contrasts = [one for one in summary.workloads[0].contrasts if one.measure == AREA]
+    else:
+        return {}
+    rows = [item.by_strategy for item in summary.workloads]
+    p = {frozenset((one.first, one.second)): one.adjusted for one in contrasts}
+    gaps: dict[str, list[Gap]] = {name: [Gap(name, Interval.none(0.0, ""), None)] for name in names}
+    for one, other in combinations(names, 2):
+        areas = paired_areas([row[one] for row in rows], [row[other] for row in rows])
+        found = paired_difference(*areas).on_these.difference
+        if not math.isnan(found.value):
+            adjusted = p[frozenset((one, other))]
+            gaps[other].append(Gap(one, found, adjusted))
+            gaps[one].append(Gap(other, -found, adjusted))
+    first = [answer.second for answer in summary.answers] + [RANDOM]
+    order = sorted(names, key=lambda name: first.index(name) if name in first else len(first))
+    return {name: sorted(gaps[name], key=lambda gap: -gap.difference.value) for name in order}
 
 
 class Bar(NamedTuple):

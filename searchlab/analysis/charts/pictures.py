@@ -6,12 +6,11 @@ Equal arguments give equal pictures, for the same matplotlib.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.figure
 import matplotlib.style
@@ -27,10 +26,22 @@ from PIL import Image
 from ...arrays import Floats
 from ..measures import StrategySummary
 from ..model import Diagram, Overall, Summary, WorkloadSummary
-from ..runs import ComparedRuns, WorkloadRuns, strategy_order
-from ..stats.curves import Band
+from ..runs import ComparedRuns
+from ..stats.inference import ROPE
 from ..words import number_text, p_text
-from .figures import BY_TRIALS, COLOURS, LOG_FROM, Bars, Figure, Series, View, band_of, failure_bars, time_bars
+from .figures import (
+    BY_TRIALS,
+    COLOURS,
+    LOG_FROM,
+    Bars,
+    Figure,
+    Gap,
+    Looks,
+    View,
+    differences,
+    failure_bars,
+    time_bars,
+)
 
 MANY = 12  # of more workloads than these, only the pictures over all are drawn: a suite would have hundreds
 FLOOR = 0.1  # least regret that a picture distinguishes, in percent: a tenth of the noise of a measurement
@@ -104,6 +115,13 @@ class Picture(matplotlib.figure.Figure):
         width, height = self.get_size_inches() * _SCREEN
         return file.getvalue(), {"width": round(width), "height": round(height)}
 
+    def text_width(self, words: str) -> float:
+        """Return the width of a label in inches."""
+        text = self.text(0, 0, words, fontsize=10)
+        width = float(text.get_window_extent().width) / self.dpi
+        text.remove()
+        return width
+
     def add_box(self, left: float, right: float, top: float, bottom: float) -> Axes:
         """Add axes with these margins."""
         height = self.get_figheight()
@@ -139,288 +157,200 @@ def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, figures: Map
     convergence are named after the view alone. If there are many workloads, only the page has the charts of each.
     """
     for workload, chart, picture in _pictures(summary, comparison, figures):
-        picture.save(out / picture_name(workload, chart))
+        if picture:
+            picture.save(out / picture_name(workload, chart))
 
 
 def _pictures(
     summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]]
-) -> Iterator[tuple[str, str, Picture]]:
+) -> Iterator[tuple[str, str, Picture | None]]:
     """Draw every picture, with its workload and the name of its chart."""
-    names = strategy_order(comparison)
-    for item in summary.workloads if len(summary.workloads) <= MANY else ():
-        for figure in figures[item.workload]:
-            if figure.key != "convergence":
-                yield from _views(item.workload, figure, names)
-                continue
-            for view in figure.views:
-                runs = comparison[item.workload]
-                yield item.workload, view.key, convergence_picture(item, runs, view, names)
-                if distance := regret_picture(item, runs, view, names):
-                    yield item.workload, "regret" if view.key == BY_TRIALS else f"regret-{view.key}", distance
+    looks = Looks.of(summary, comparison)
+    items = {item.workload: item for item in summary.workloads} if len(summary.workloads) <= MANY else {}
+    for workload, item in items.items():
+        for figure in figures[workload]:
+            for place, view in enumerate(figure.views):
+                name = figure.key if not place else f"{figure.key}-{view.key}"
+                if figure.key == "convergence":
+                    name = view.key
+                    distance = line_picture(workload, figure, view, looks, best=item.best.gflops if item.best else 0.0)
+                    yield workload, "regret" if view.key == BY_TRIALS else f"regret-{view.key}", distance
+                yield workload, name, line_picture(workload, figure, view, looks)
         if item.strategies:
-            yield item.workload, "time", time_picture(item)
+            yield workload, "time", time_picture(item)
         if failure_bars(item).parts:
-            yield item.workload, "failures", failures_picture(item)
+            yield workload, "failures", failures_picture(item)
     for figure in figures.get("", ()):
-        yield from _views("", figure, names)
+        for place, view in enumerate(figure.views):
+            yield "", f"{figure.key}-{view.key}" if place else figure.key, line_picture("", figure, view, looks)
     if summary.overall:
-        yield "", "ranks", draw_diagram(summary.overall.diagram, names)
-
-
-def _views(workload: str, figure: Figure, names: Sequence[str]) -> Iterator[tuple[str, str, Picture]]:
-    for place, view in enumerate(figure.views):
-        chart = f"{figure.key}-{view.key}" if place else figure.key
-        yield workload, chart, figure_picture(workload, figure, view, names)
+        yield "", "ranks", draw_diagram(summary.overall.diagram, looks)
+    for reference, gaps in list(differences(summary).items())[:1]:
+        yield (
+            "" if summary.overall else summary.workloads[0].workload,
+            "differences",
+            gaps_picture(reference, gaps, looks),
+        )
 
 
 # Line charts
 
 
-@dataclass(frozen=True)
-class Line:
-    """One strategy of a picture."""
+class Line(NamedTuple):
+    """One strategy of a picture, where it has values."""
 
     name: str
-    band: Band
-    style: int  # place in the order that gives colours, dashes and markers
-    marked: bool = False  # whether the name has an asterisk
+    x: Floats
+    y: Floats
+    lower: Floats  # without a band, ``y``
+    upper: Floats
+    look: dict[str, Any]
 
     @property
     def colour(self) -> str:
-        return COLOURS[self.style % len(COLOURS)]
-
-    @property
-    def look(self) -> dict[str, Any]:
-        return {
-            "color": self.colour,
-            "linestyle": DASHES[self.style % len(DASHES)],
-            "marker": MARKERS[self.style % len(MARKERS)],
-            "markersize": 5,
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.6,
-            "linewidth": 1.9,
-        }
+        return str(self.look["color"])
 
 
-@dataclass(frozen=True)
-class Frame:
-    """The axes of a picture."""
-
-    axis: str
-    quantity: str
-    levels: Sequence[tuple[float, str]] = ()  # horizontal lines with their names, the highest first
-    bottom: float | None = None  # of the y axis, None to fit the lines; 0 is always on the axis
-    top: float | None = None
-    digits: int = 1  # after the point
-    step: bool = True  # whether lines are constant between points
-    ends: bool = True  # whether the place where a line ends means something
-    floor: float = 0.0  # lower end of a logarithmic y axis, which has all values below; 0 for a linear one
-
-    def height(self, y: Floats) -> Floats:
-        """Return where values are drawn."""
-        return np.maximum(y, self.floor) if self.floor else y
-
-    def label(self, line: Line) -> str:
-        end = f"  {line.band.median[-1]:.{self.digits}f}" if self.ends else ""
-        return f"{shortened(line.name, _NAME)}{'*' * line.marked}{end}"
-
-
-def convergence_picture(item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> Picture:
-    """Draw the best throughput so far, with every step of every line, while the page samples them.
+def line_picture(workload: str, figure: Figure, view: View, looks: Looks, *, best: float = 0.0) -> Picture | None:
+    """Draw one view of a line chart; None if no line has a value.
 
     Args:
-        item: The workload.
-        runs: Its runs.
-        view: Of the figure of convergence.
-        names: All strategies, in the order that gives them their colours.
+        workload: "" for all of them.
+        figure: The chart.
+        view: One of its views.
+        looks: Of the strategies.
+        best: The throughput from which to draw regret instead of throughput, if it is not 0.
     """
-    title = f"{item.workload}: best program found, by {view.name}"
-    return draw(title, _subtitle(item), _frame(view), _lines(item, runs, view, names))
-
-
-def regret_picture(item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> Picture | None:
-    """Draw the same as the distance to the best known; None while no median has found a program."""
-    if item.best is None or item.target_gflops is None:
-        return None
-    best, target = item.best.gflops, item.target_gflops
-    lines = [replace(line, band=regret(line.band, best)) for line in _lines(item, runs, view, names)]
-    lines = [line for line in lines if len(line.band.x)]
+    lines = sorted(_lines(view, looks, best), key=lambda line: (-line.y[-1], line.name))
     if not lines:
         return None
-    level = float(regret_of(target, best)), f"{100 * target / best:.0f} % of the best known"
-    return draw(
-        f"{item.workload}: distance to the best known, by {view.name}",
-        f"{_subtitle(item)}; {FLOOR:g} % and less are drawn at the bottom",
-        Frame(view.label, "regret, % over the time of the best known", [level], floor=FLOOR),
-        lines,
-    )
-
-
-def regret(band: Band, best: float) -> Band:
-    """Return the regret of a band of throughputs, from where the median has found something.
-
-    An infinite upper edge, where seeds have found nothing, becomes the largest regret of the band.
-    """
-    found = band.median > 0
-    median, lower, upper = (regret_of(edge[found], best) for edge in (band.median, band.upper, band.lower))
-    highest = max(float(edge[np.isfinite(edge)].max(initial=0.0)) for edge in (median, upper))
-    return Band(band.x[found], lower, median, np.minimum(upper, highest))
-
-
-def regret_of(throughput: Floats | float, best: float) -> Floats:
-    """Return 100 (best / throughput - 1), infinite for a throughput of 0, and 0 for one above ``best``."""
-    with np.errstate(divide="ignore"):
-        regret: Floats = np.maximum(100 * (np.divide(best, throughput) - 1), 0.0)
-    return regret
-
-
-def _lines(item: WorkloadSummary, runs: WorkloadRuns, view: View, names: Sequence[str]) -> list[Line]:
-    return [
-        Line(name, band_of(runs.strategies[name], view.key), names.index(name), not row.complete)
-        for name, row in item.by_strategy.items()
-    ]
-
-
-def _subtitle(item: WorkloadSummary) -> str:
-    counts = [len(row.seeds) for row in item.strategies]
-    fewest, most = min(counts), max(counts)
-    seeds = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    shown = "one seed each" if most == 1 else f"median and quartiles of {seeds} seeds"
-    if all(row.complete for row in item.strategies):
-        return shown
-    return f"{shown}; * seeds differ in trials: drawn up to where all end"
-
-
-def figure_picture(workload: str, figure: Figure, view: View, names: Sequence[str]) -> Picture:
-    """Draw one view of a line chart; ``workload``: "" for all of them."""
-    return draw(
-        f"{workload or 'Over all workloads'}: {figure.title.lower()}",
-        figure.brief,
-        replace(_frame(view), digits=figure.digits, step=figure.step, ends=figure.ends),
-        [
-            Line(series.strategy, _band(view, series), names.index(series.strategy))
-            for series in view.series
-            if any(y is not None for y in series.y)
-        ],
-    )
-
-
-def _frame(view: View) -> Frame:
-    levels = sorted(((level.y, level.name) for level in view.levels), reverse=True)
-    return Frame(view.label, view.quantity, levels, view.bottom, view.top)
-
-
-def _band(view: View, series: Series) -> Band:
-    """Return the band of a series, without width where there is no interval."""
-    y, lower, upper = (
-        np.array(series.y if edge is None else edge, dtype=np.float64)
-        for edge in (series.y, series.lower, series.upper)
-    )
-    known = ~np.isnan(y)
-    edges = [np.where(np.isnan(edge), y, edge)[known] for edge in (lower, y, upper)]
-    return Band(np.array(view.x, dtype=np.float64)[known], *edges)
-
-
-def draw(title: str, subtitle: str, frame: Frame, lines: Iterable[Line]) -> Picture:
-    """Draw every line in ``frame``."""
-    shown = sorted(lines, key=lambda line: (-line.band.median[-1], line.name))
+    levels = [(level.y, level.name) for level in view.levels]
+    title, subtitle, quantity = figure.title.lower(), figure.brief, view.quantity
+    if best:
+        title, quantity = "distance to the best known", "regret, % over the time of the best known"
+        subtitle += f"; {FLOOR:g} % and less are drawn at the bottom"
+        levels = [(y, name) for level, name in levels if (y := float(regret(level, best))) > FLOOR]
+    if len({line.x[-1] for line in lines}) > 1:
+        subtitle += "; dotted: held after the last trial"
+    labels = [_label(line, 1 if best else figure.digits, ends=figure.ends) for line in lines]
     with in_style():
-        picture = Picture(max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(shown) + 1)))
-        axes = picture.add_subplot()
-        _place(picture, axes, shown, frame)
-        _curves(axes, shown, frame)
-        _scale(axes, shown, frame)
-        _levels(axes, frame)
-        _legend(picture, axes, shown, frame)
-        if len({line.band.x[-1] for line in shown}) > 1:
-            subtitle += "; dotted: held after the last trial"
-        picture.add_heading(title, subtitle, left=_LEFT)
+        picture = Picture(max(_HEIGHT, _BOTTOM + _TOP + _GAP * (len(lines) + 1)))
+        height = picture.get_figheight()
+        width = WIDTH - _LEFT - _HANDLE - max(picture.text_width(label) for label in labels) - 0.5
+        axes = picture.add_axes((_LEFT / WIDTH, _BOTTOM / height, width / WIDTH, 1 - (_BOTTOM + _TOP) / height))
+        axes.set_xlabel(view.label)
+        axes.set_ylabel(quantity)
+        _curves(axes, lines, step=figure.step)
+        _scale(axes, lines, view, [y for y, _ in levels], logarithmic=bool(best))
+        # Levels are thin lines, named at the left, where most curves have yet to rise.
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+        for place, (y, text) in enumerate(sorted(levels, reverse=True)):
+            dash, align = ("-", "bottom") if place == 0 else ((0, (4, 3)), "top")
+            axes.axhline(y, color="#888888", linewidth=0.8, linestyle=dash, zorder=1.5)
+            here: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "zorder": 5, "path_effects": halo}
+            axes.text(0.008, y, text, fontsize=8.5, color=GREY, va=align, **here)
+        _legend(axes, lines, labels, width, height - _BOTTOM - _TOP)
+        by = f", by {view.name}" if len(figure.views) > 1 else ""
+        picture.add_heading(f"{workload or 'Over all workloads'}: {title}{by}", subtitle, left=_LEFT)
     return picture
 
 
-def _place(picture: Picture, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
-    """Make the axes as wide as the longest label leaves room for."""
-    widths = []
-    for line in lines:
-        text = picture.text(0, 0, frame.label(line), fontsize=10)
-        widths.append(text.get_window_extent().width / picture.dpi)
-        text.remove()
-    right = _HANDLE + max(widths) + 0.5
-    height = picture.get_figheight()
-    axes.set_position((
-        _LEFT / WIDTH, _BOTTOM / height, (WIDTH - _LEFT - right) / WIDTH, (height - _BOTTOM - _TOP) / height,
-    ))  # fmt: skip
+def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
+    for series in view.series:
+        edges = (series.y if edge is None else edge for edge in (series.y, series.lower, series.upper))
+        y, lower, upper = (np.array(edge, dtype=np.float64) for edge in edges)
+        lower, upper = (np.where(np.isnan(edge), y, edge) for edge in (lower, upper))
+        if best:
+            y, lower, upper = regret(y, best), regret(upper, best), regret(lower, best)
+        known = np.isfinite(y)
+        if known.any():
+            # Where seeds have found nothing, regret is infinite: the band then ends at the top.
+            upper = np.minimum(upper, upper[np.isfinite(upper)].max(initial=y[known].max()))
+            yield Line(
+                series.strategy,
+                np.array(view.x)[known],
+                y[known],
+                lower[known],
+                upper[known],
+                look(series.strategy, looks),
+            )
 
 
-def _curves(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
-    end = max(line.band.x[-1] for line in lines)
+def regret(throughput: Floats | float, best: float) -> Floats:
+    """Return 100 (best / throughput - 1), infinite for a throughput of 0, and at least FLOOR."""
+    with np.errstate(divide="ignore"):
+        found: Floats = np.maximum(100 * (np.divide(best, throughput) - 1), FLOOR)
+    return found
+
+
+def look(name: str, looks: Looks) -> dict[str, Any]:
+    """Return how the line of a strategy is drawn."""
+    number = looks.names.index(name)
+    return {
+        "color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)],
+        "marker": MARKERS[number % len(MARKERS)], "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6,
+        "linewidth": 3.2 if name == looks.own else 1.9,
+    }  # fmt: skip
+
+
+def _label(line: Line, digits: int, *, ends: bool) -> str:
+    return shortened(line.name, _NAME) + (f"  {line.y[-1]:.{digits}f}" if ends else "")
+
+
+def _curves(axes: Axes, lines: Sequence[Line], *, step: bool) -> None:
+    end = max(line.x[-1] for line in lines)
     shade = min(0.14, max(0.05, 0.8 / len(lines)))
+    steps: dict[str, Any] = {"step": "post"} if step else {}
     for rank, line in enumerate(lines):
-        band = line.band
-        median = frame.height(band.median)
         # A filled area is written with all its corners: leave out those where it neither rises nor ends.
-        edges = frame.height(np.stack((band.lower, band.upper)))
-        corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)] if frame.step else np.ones(len(band.x), dtype=bool)
+        edges = np.stack((line.lower, line.upper))
+        corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)] | (not step)
         corner[-1] = True
-        x, (lower, upper) = band.x[corner], edges[:, corner]
-        look: dict[str, Any] = {"step": "post"} if frame.step else {}
-        axes.fill_between(x, lower, upper, color=line.colour, alpha=shade, linewidth=0, zorder=2, **look)
+        axes.fill_between(
+            line.x[corner], *edges[:, corner], color=line.colour, alpha=shade, linewidth=0, zorder=2, **steps
+        )
         # Markers are at different places on every line, so that lines that coincide are distinguishable.
-        every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(band.x) > 1 else 1
-        style, order = "steps-post" if frame.step else "default", 4 - rank / len(lines)
-        axes.plot(band.x, median, drawstyle=style, markevery=every, zorder=order, **line.look)
-        if frame.step:
-            axes.plot((band.x[-1], end), (median[-1],) * 2, ":", color=line.colour, linewidth=1.1, zorder=2.5)
+        every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(line.x) > 1 else 1
+        style, order = "steps-post" if step else "default", 4 - rank / len(lines)
+        axes.plot(line.x, line.y, drawstyle=style, markevery=every, zorder=order, **line.look)
+        if step:
+            axes.plot((line.x[-1], end), (line.y[-1],) * 2, ":", color=line.colour, linewidth=1.1, zorder=2.5)
 
 
-def _scale(axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
-    first, last = min(line.band.x[0] for line in lines), max(line.band.x[-1] for line in lines)
+def _scale(axes: Axes, lines: Sequence[Line], view: View, levels: Sequence[float], *, logarithmic: bool) -> None:
+    first, last = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    plain_numbers = FuncFormatter(lambda value, _: f"{value:g}")
     if first > 0 and last / first >= LOG_FROM:
         axes.set_xscale("log")
         inches = axes.get_position().width * WIDTH / np.log10(last / first)  # per decade
         subs = (1.0, 2.0, 5.0) if inches > 1.5 else (1.0, 3.0) if inches > 0.9 else (1.0,)
         axes.xaxis.set_major_locator(LogLocator(subs=subs))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_major_formatter(plain_numbers)
         axes.xaxis.set_minor_locator(NullLocator())  # the many small ticks took a quarter of the time of a picture
         axes.set_xlim(first, last)
     else:
         axes.set_xlim(0, last if last > first else 2 * last or 1.0)
-    high = max(*(float(line.band.upper.max()) for line in lines), *(level for level, _ in frame.levels), 0.0)
-    if frame.floor:
+    high = max(*(float(line.upper.max()) for line in lines), *levels, 0.0)
+    if logarithmic:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(plain_numbers)
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.set_ylim(frame.floor * 0.9, max(high, 10 * frame.floor) * 1.2)
+        axes.set_ylim(FLOOR * 0.9, max(high, 10 * FLOOR) * 1.2)
     else:
-        low = min(0.0, *(float(line.band.lower.min()) for line in lines)) if frame.bottom is None else frame.bottom
-        axes.set_ylim(low * 1.04, frame.top if frame.top is not None else high * 1.04 or 1.0)
-    axes.set_xlabel(frame.axis)
-    axes.set_ylabel(frame.quantity)
+        low = min(0.0, *(float(line.lower.min()) for line in lines)) if view.bottom is None else view.bottom
+        axes.set_ylim(low * 1.04, view.top if view.top is not None else high * 1.04 or 1.0)
 
 
-def _levels(axes: Axes, frame: Frame) -> None:
-    """Draw thin lines, named at the left, where most curves have yet to rise."""
-    across = axes.get_yaxis_transform()
-    halo = [withStroke(linewidth=2.5, foreground="white")]
-    for place, (level, text) in enumerate(frame.levels):
-        dash, align = ("-", "bottom") if place == 0 else ((0, (4, 3)), "top")
-        axes.axhline(level, color="#888888", linewidth=0.8, linestyle=dash, zorder=1.5)
-        axes.text(0.008, level, text, fontsize=8.5, color=GREY, va=align, transform=across, zorder=5, path_effects=halo)
-
-
-def _legend(picture: Picture, axes: Axes, lines: Sequence[Line], frame: Frame) -> None:
+def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: float, height: float) -> None:
     """Put the sample and name of every line at the right, beside its end as far as the names leave room."""
-    box = axes.get_position()
-    width, height = box.width * WIDTH, box.height * picture.get_figheight()
-    last = frame.height(np.array([line.band.median[-1] for line in lines]))
-    places = axes.transData.transform(np.column_stack((np.full(len(last), axes.get_xlim()[1]), last)))
-    ends = np.clip(axes.transAxes.inverted().transform(places)[:, 1], 0.0, 1.0)
-    for line, end, y in zip(lines, ends, apart(ends, _GAP / height), strict=True):
-        left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
-        here: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+    ends = axes.transData.transform([(axes.get_xlim()[1], line.y[-1]) for line in lines])
+    ends = np.clip(axes.transAxes.inverted().transform(ends)[:, 1], 0.0, 1.0)
+    left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
+    here: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+    for line, label, end, y in zip(lines, labels, ends, apart(ends, _GAP / height), strict=True):
         axes.plot((1.0, left - 0.05 / width), (end, y), color=line.colour, linewidth=0.7, **here)
         axes.plot((left, (left + right) / 2, right), (y, y, y), markevery=[1], **line.look, **here)
-        axes.text(right + 0.08 / width, y, frame.label(line), fontsize=10, va="center", transform=axes.transAxes)
+        axes.text(right + 0.08 / width, y, label, fontsize=10, va="center", transform=axes.transAxes)
 
 
 def apart(places: Floats, gap: float) -> Floats:
@@ -482,11 +412,7 @@ def _draw_bars(
         for place, (left, total) in enumerate(zip(lefts, totals, strict=True)):
             axes.text(left + 0.01 * longest, place, total, va="center", fontsize=9)
         axes.set_xlim(0, longest)
-        axes.set_ylim(len(values) - 0.5, -0.5)  # the first row at the top
-        axes.set_yticks(range(len(values)), [shortened(bar.strategy, 26) for bar in bars.rows])
-        axes.tick_params(axis="y", length=0)
-        axes.grid(visible=False, axis="y")
-        axes.set_xlabel(axis)
+        _rows(axes, [bar.strategy for bar in bars.rows], axis)
         picture.legend(
             loc="upper left", bbox_to_anchor=(0.3 / WIDTH, 1 - 0.55 / picture.get_figheight()), ncols=len(bars.parts),
             frameon=False, fontsize=9, borderpad=0.0, borderaxespad=0.0, handlelength=1.0, handleheight=1.0,
@@ -494,6 +420,45 @@ def _draw_bars(
         )  # fmt: skip
         picture.add_heading(title, subtitle, down=0.26, gap=0.2)
     return picture
+
+
+def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
+    """Draw each strategy less the reference, with its interval; a full dot is significant."""
+    with in_style():
+        picture = Picture(0.75 + _BAR_ROW * len(gaps) + 0.55)
+        axes = picture.add_box(left=2.3, right=2.1, top=0.75, bottom=0.55)
+        axes.axvspan(-ROPE, ROPE, color=GREY, alpha=0.15, linewidth=0)
+        axes.axvline(0.0, color=GREY, linewidth=0.8)
+        for place, gap in enumerate(gaps):
+            interval, colour = gap.difference, look(gap.strategy, looks)["color"]
+            said = f"{interval.value:+.3f}"
+            if interval.lower is not None and interval.upper is not None:
+                axes.plot((interval.lower, interval.upper), (place, place), color=colour, linewidth=2)
+                said += f"  [{interval.lower:+.3f}, {interval.upper:+.3f}]"
+            face = colour if gap.significant else "white"
+            axes.plot(interval.value, place, "o", color=colour, markerfacecolor=face, markersize=7)
+            said = "the reference" if gap.strategy == reference else said
+            axes.text(1.02, place, said, va="center", fontsize=9, transform=axes.get_yaxis_transform())
+        _rows(
+            axes,
+            [f"{gap.strategy}{' ★' * (gap.strategy == looks.own)}" for gap in gaps],
+            "difference of the area under the curve",
+        )
+        picture.add_heading(
+            f"Each strategy less {reference}",
+            f"95 % intervals; a full dot is significant after correction; shaded: practically equal, up to {ROPE:g}",
+            down=0.26, gap=0.2,
+        )  # fmt: skip
+    return picture
+
+
+def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
+    """Name the rows of a picture, the first at the top, and its x axis."""
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), [shortened(name, 26) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(axis)
 
 
 # Matrices
@@ -567,11 +532,11 @@ def _draw_matrix(
 # Rankings
 
 
-def draw_diagram(diagram: Diagram, order: Sequence[str]) -> Picture:
-    """Draw average ranks on a line, the best at the left, and a bar for every clique.
+def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
+    """Draw average ranks on a line, the best at the left, and a row of dots for every clique.
 
-    Strategies with a dot on the same bar are not distinguishable; a bar may pass over one that is not in its clique.
-    The layout is Demsar's (JMLR 7, 2006, figure 1). ``order`` of the strategies gives them their colours.
+    Strategies with a dot in the same row are not distinguishable; the thin line through the dots may pass over one that
+    is not in the clique. The layout is Demsar's (JMLR 7, 2006, figure 1).
     """
     last = len(diagram.strategies)
     rows = (last + 1) // 2
@@ -590,7 +555,7 @@ def draw_diagram(diagram: Diagram, order: Sequence[str]) -> Picture:
         for level, clique in enumerate(diagram.cliques, 1):
             ranks, down = [diagram.ranks[place] for place in clique], -_CLIQUE * level
             ends = min(ranks), max(ranks)
-            axes.plot(ends, (down, down), color=GREY, linewidth=3, solid_capstyle="round", zorder=3)
+            axes.plot(ends, (down, down), ":", color=GREY, linewidth=1, zorder=3)
             axes.plot(ranks, [down] * len(ranks), "o", color=GREY, markersize=5, zorder=3, clip_on=False)
         # The better half is at the left, the best at the top; the others at the right, the worst at the top.
         reach = 0.03 * (last - 1)
@@ -598,12 +563,14 @@ def draw_diagram(diagram: Diagram, order: Sequence[str]) -> Picture:
             left = place < rows
             down = -bars - _RANK_ROW * ((place if left else last - 1 - place) + 0.5)
             end = 1 - reach if left else last + reach
-            colour = COLOURS[order.index(name) % len(COLOURS)]
-            axes.plot((rank, rank, end), (0, down, down), color=colour, linewidth=1.1, clip_on=False)
+            own = name == looks.own
+            colour = look(name, looks)["color"]
+            axes.plot((rank, rank, end), (0, down, down), color=colour, linewidth=2.2 if own else 1.1, clip_on=False)
             shown = shortened(name, 22)
             label = f"{shown}  {rank:.2f}" if left else f"{rank:.2f}  {shown}"
             beside = end + (-reach if left else reach) / 3
-            axes.text(beside, down, label, ha="right" if left else "left", va="center")
-        title = f"average rank over {diagram.workloads} workloads; a bar joins what cannot be told apart"
+            weight = "bold" if own else "normal"
+            axes.text(beside, down, label, ha="right" if left else "left", va="center", fontweight=weight)
+        title = f"average rank over {diagram.workloads} workloads; dots in one row cannot be told apart"
         axes.text((1 + last) / 2, 0.52, title, ha="center", fontsize=9.5, color=GREY)
     return picture

@@ -8,15 +8,17 @@ import json
 import math
 import os
 import time
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...arrays import Ints
@@ -24,17 +26,32 @@ from ...errors import encodable
 from ...log.format import Header
 from ...log.plan import kept_studies
 from ...plugins import Plugin
-from ..charts.figures import COLOURS, Bar, Bars, Figure, Series, View, eventful, failure_bars, short, time_bars
+from ..charts.figures import (
+    COLOURS,
+    Bar,
+    Bars,
+    Figure,
+    Gap,
+    Looks,
+    View,
+    differences,
+    eventful,
+    failure_bars,
+    short,
+    shorten,
+    time_bars,
+)
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
-from ..model import Overall, Program, Summary
-from ..runs import ComparedRuns, LoggedRun, WorkloadRuns, strategy_order
+from ..model import Overall, Program, Summary, WorkloadSummary
+from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
+from ..stats.inference import ROPE
 from ..stats.intervals import Interval
 from ..stats.ranks import MatrixCell
 from ..words import listed, number_text, p_text
 
 _COLUMNS = 10  # approximate number of columns of numbers in the table of a figure
+INLINE = 4  # of more workloads than these, the sections are compressed until they are read
 TRACED = "convergence"  # the figure that can also show each seed
-PARTS = 10_000  # throughputs of a trace are integers in this part of the best known
 
 
 def page(
@@ -54,66 +71,99 @@ def page(
         out: The directory that the page is for: links to logs start there.
     """
     assets = files(__package__) / "assets"
-    style = (assets / "report.css").read_text("utf-8")
-    script = "\n".join((assets / name).read_text("utf-8") for name in ("draw.js", "chart.js", "report.js"))
-    names, overall = strategy_order(comparison), summary.overall
-    measures = StrategySummary.compared_by()
-    runs = [run for item in comparison.values() for run in item.runs]
-    numbers = {name: number for number, name in enumerate(names)}
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    style, script = ((assets / name).read_text("utf-8") for name in ("report.css", "report.js"))
+    looks = Looks.of(summary, comparison)
+    numbers = {name: number for number, name in enumerate(looks.names)}
+    several, packed = len(summary.workloads) > 1, len(summary.workloads) > INLINE
+    loader = FunctionLoader(lambda name: (assets / name).read_text("utf-8"))
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters |= {
         "number": number_text, "p": p_text, "json": json.dumps, "percent": lambda value: f"{100 * value:.0f} %",
     }  # fmt: skip
+    environment.globals |= {
+        "numbers": numbers, "colours": len(COLOURS), "own": looks.own, "rope": ROPE, "parts": TIME_PARTS,
+        "measures": StrategySummary.compared_by(), "target": summary.target, "several": several,
+        "forests": [_forest(reference, gaps) for reference, gaps in differences(summary).items()],
+    }  # fmt: skip
+    sections = []
+    for number, item in enumerate(summary.workloads):
+        fields = _section(item, comparison[item.workload], figures[item.workload], programs, f"w{number}", out)
+        text = environment.get_template("section.html.jinja").render(fields)
+        sections.append({
+            "id": f"w{number}", "item": item, "figures": figures[item.workload],
+            "html": Markup(text), "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
+            "spark": _spark(figures[item.workload][0].views[0], looks) if item.strategies else (),
+        })  # fmt: skip
     # The style and the script of this page, by their hashes, and nothing else: no request, no script from a log.
     allowed = "; ".join((
         "default-src 'none'", f"style-src {_digest(style)}", f"script-src {_digest(script)}",
         "base-uri 'none'", "form-action 'none'",
     ))  # fmt: skip
-    return environment.from_string((assets / "report.html.jinja").read_text("utf-8")).render(
+    overall = summary.overall
+    lit = [numbers[name] for name in looks.lit]
+    data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.own or ""), "colours": len(COLOURS)}
+    runs = [run for item in comparison.values() for run in item.runs]
+    return environment.get_template("report.html.jinja").render(
         allowed=allowed,
         style=Markup(style),
         script=Markup(script),
-        data=Markup(embedded(page_data(names, figures, comparison))),
+        data=embedded(data),
         summary=summary,
-        names=names,
-        numbers=numbers,
-        colours=len(COLOURS),
-        sections=[
-            {
-                "item": item,
-                "id": f"w{number}",
-                "figures": figures[item.workload],
-                "tables": {figure.key: figure_tables(figure) for figure in figures[item.workload]},
-                "programs": [one for one in programs if one.workload == item.workload],
-                "pairs": {measure: item.pairs(measure) for measure in measures},
-                "ranking": table(item.strategies, Shown.PAGE, **item.words(summary.target)),
-                "interval_notes": interval_notes(item.strategies),
-                "pair_notes": {
-                    measure: sorted({c.note for c in item.contrasts if c.measure == measure and c.note})
-                    for measure in measures
-                },
-                "failures": bar_rows(failure_bars(item), shares=True),
-                "kinds": failure_bars(item).parts,
-                "spent": bar_rows(time_bars(item)),
-                "facts": facts(comparison[item.workload].runs),
-                "logs": log_links(comparison[item.workload].runs, out),
-            }
-            for number, item in enumerate(summary.workloads)
-        ],
+        names=looks.names,
+        lit=looks.lit,
+        legend=[*looks.lit, *(name for name in looks.names if name not in looks.lit)],
+        sections=sections,
+        packed=packed,
         overall=overall,
         overall_ranking=_by_rank(summary),
         matrix=matrix_rows(overall),
         overall_notes=interval_notes(overall.strategies if overall else ()),
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
-        measures=measures,
+        overall_data=embedded({f"all-{figure.key}": figure for figure in figures.get("", ())}),
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
             for path, text in kept_studies(run.log.path for run in runs)
         ],
-        parts=TIME_PARTS,
     )
+
+
+def _section(
+    item: WorkloadSummary,
+    runs: WorkloadRuns,
+    figures: Sequence[Figure],
+    programs: Sequence[Program],
+    name: str,
+    out: Path,
+) -> dict[str, Any]:
+    """Return what the template of a section needs."""
+    notes = {(contrast.measure, contrast.note) for contrast in item.contrasts if contrast.note}
+    data: dict[str, Any] = {f"{name}-{figure.key}": figure for figure in figures}
+    if item.best and f"{name}-{TRACED}" in data:
+        traces = {strategy: [_trace(run) for run in group.runs] for strategy, group in runs.strategies.items()}
+        data[f"{name}-{TRACED}"] = msgspec.to_builtins(figures[0]) | {"best": short(item.best.gflops), "traces": traces}
+    return {
+        "id": name,
+        "item": item,
+        "figures": figures,
+        "tables": {figure.key: figure_tables(figure) for figure in figures},
+        "programs": [one for one in programs if one.workload == item.workload],
+        "pairs": {measure: item.pairs(measure) for measure in StrategySummary.compared_by()},
+        "pair_notes": {
+            measure: sorted(note for of, note in notes if of == measure) for measure in StrategySummary.compared_by()
+        },
+        "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
+        "interval_notes": interval_notes(item.strategies),
+        "failures": bar_rows(failure_bars(item), shares=True),
+        "kinds": failure_bars(item).parts,
+        "spent": bar_rows(time_bars(item)),
+        "facts": facts(runs.runs),
+        "logs": log_links(runs.runs, out),
+        "data": embedded(data),
+    }
 
 
 def _by_rank(summary: Summary) -> Table:
@@ -129,10 +179,10 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def embedded(data: Any) -> str:
+def embedded(data: Any) -> Markup:
     """Return ``data`` as JSON for a script element: nothing in it can end the element or open a comment."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def figure_tables(figure: Figure) -> list[dict[str, Any]]:
@@ -204,80 +254,60 @@ def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list
     return pieces
 
 
-def page_data(
-    names: Sequence[str], figures: Mapping[str, Sequence[Figure]], comparison: ComparedRuns
-) -> dict[str, Any]:
-    """Return what the script needs, as plain values; a line refers to its strategy by its place among ``names``.
+def _trace(run: LoggedRun) -> tuple[list[int], list[float], list[float]]:
+    """Return the trials at which a run found something faster, and its last; the throughputs and the seconds then."""
+    at = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
+    at = np.union1d(at, [len(run.curve) - 1]).astype(np.int64)
+    return (at + 1).tolist(), shorten(run.curve[at]), shorten(run.elapsed[at])
 
-    Figure keys begin with the number of their workload.
-    """
-    place = {name: number for number, name in enumerate(names)}
+
+def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
+    """Return each line of a view as an SVG path in a box of 100 x 40, x logarithmic; the highlighted ones last."""
+    x = np.array(view.x)
+    at = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 40)).clip(max=len(x) - 1))
+    lines = {series.strategy: np.array(series.y, dtype=np.float64)[at] for series in view.series}
+    every = np.concatenate(list(lines.values()))
+    low, high = np.nanmin(every), np.nanmax(every)
+    across = 100 * np.log(x[at] / x[0]) / (math.log(x[-1] / x[0]) or 1.0)
+    paths = []
+    for name, y in sorted(lines.items(), key=lambda line: (line[0] == looks.own, line[0] in looks.lit)):
+        down = 38 - 36 * (y - low) / ((high - low) or 1.0)
+        points = [f"{one:.0f} {other:.1f}" for one, other in zip(across, down, strict=True) if not math.isnan(other)]
+        paths.append((name, f"M{'L'.join(points)}"))
+    return paths
+
+
+def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
+    """Return what the table of differences needs: places are in percent of its width."""
+    ends = [
+        end
+        for gap in gaps
+        for end in (gap.difference.value, gap.difference.lower, gap.difference.upper)
+        if end is not None
+    ]
+    low, high = min(-ROPE, *ends), max(ROPE, *ends)
+    low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
+
+    def place(value: float) -> str:
+        return f"{100 * (value - low) / (high - low):.2f}"
+
+    step = min((m * 10.0**e for e in range(-4, 1) for m in (1, 2, 5)), key=lambda step: abs((high - low) / step - 6))
+    ticks = np.arange(math.ceil(low / step), math.floor(high / step) + 1) * step
+    rows = []
+    for gap in gaps:
+        value, lower, upper = gap.difference.value, gap.difference.lower, gap.difference.upper
+        known = lower is not None and upper is not None
+        rows.append({
+            "strategy": gap.strategy, "p": gap.p, "mark": "" if gap.significant else "open", "x": place(value),
+            "lower": "" if lower is None else place(lower), "upper": "" if upper is None else place(upper),
+            "text": f"{value:+.3f}",
+            "interval": f"{lower:+.3f} to {upper:+.3f}" if known else "-",
+        })  # fmt: skip
+    zone = place(-ROPE), f"{100 * 2 * ROPE / (high - low):.2f}"
     return {
-        "strategies": names,
-        "colours": len(COLOURS),
-        "parts": PARTS,
-        "figures": {
-            f"{number}-{figure.key}": {
-                "step": figure.step,
-                "digits": figure.digits,
-                "ends": figure.ends,
-                "best": short(comparison[workload].best_gflops) or None if figure.key == TRACED else None,
-                "traces": _traces(comparison[workload], place) if figure.key == TRACED else [],
-                "views": {view.key: _view(view, place, step=figure.step) for view in figure.views},
-            }
-            for number, (workload, here) in enumerate(figures.items())
-            for figure in here
-        },
-    }
-
-
-def _view(view: View, place: Mapping[str, int], *, step: bool) -> dict[str, Any]:
-    return {
-        "label": view.label, "quantity": view.quantity, "log": view.log, "bottom": view.bottom, "top": view.top,
-        "x": _numbers(view.x), "levels": [[level.y, level.name] for level in view.levels],
-        "shade": [view.shade.end, view.shade.name] if view.shade else None,
-        "series": [[place[series.strategy], *_line(series, step=step)] for series in view.series],
+        "reference": reference, "rows": rows, "zone": zone, "zero": place(0.0),
+        "ticks": [(place(tick), f"{tick:.4g}") for tick in ticks.tolist()],
     }  # fmt: skip
-
-
-def _line(series: Series, *, step: bool) -> list[list[Any] | None]:
-    """Return places, each relative to the one before, and at each the value and the ends of the band.
-
-    These are all places with a value; of a step line, only the first, the last, and those at which a value changes.
-    """
-    edges = [edge for edge in (series.y, series.lower, series.upper) if edge is not None]
-    points = list(zip(*edges, strict=True))
-    known = [at for at, y in enumerate(series.y) if y is not None]
-    at = [i for i in known if not step or i in (known[0], known[-1]) or points[i] != points[i - 1]]
-    values = [_numbers([edge[i] for i in at]) for edge in edges]
-    return [[i - before for before, i in pairwise([0, *at])], *values]
-
-
-def _numbers(values: Sequence[float | None]) -> list[float | None]:
-    """Return integral numbers as integers, which are shorter."""
-    return [int(value) if value is not None and float(value).is_integer() else value for value in values]
-
-
-def _traces(item: WorkloadRuns, place: Mapping[str, int]) -> list[Any]:
-    """Return for each strategy its place, and the trace of each of its runs; nothing while nothing is known."""
-    if item.best is None:
-        return []
-    best = item.best.gflops
-    return [[place[name], [_trace(run, best) for run in group.runs]] for name, group in item.strategies.items()]
-
-
-def _trace(run: LoggedRun, best: float) -> list[Any]:
-    """Return the trials at which the run found something faster, and its last trial, each relative to the one before;
-    the throughputs then, in PARTS of ``best``; and the seconds then.
-    """
-    curve = run.curve
-    at = [*np.flatnonzero(curve[1:] > curve[:-1]).tolist(), len(curve) - 2]  # one less than each
-    if curve[0] > 0:
-        at = [-1, *at]
-    places = np.array(at) + 1
-    trials = [place - before for before, place in pairwise([-2, *at])]
-    parts = np.rint(curve[places] / best * PARTS).astype(np.int64).tolist()
-    return [trials, parts, _numbers([short(seconds) for seconds in run.elapsed[places].tolist()])]
 
 
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:

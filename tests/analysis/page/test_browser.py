@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
+from searchlab.analysis.page.render import INLINE
 from searchlab.log.plan import TOML
 from tests.support.analysis.browser import Browser, find_browser
 from tests.support.analysis.logs import write
@@ -63,13 +64,13 @@ def view(browser: Browser, page: Path) -> Iterator[Browser]:
 def lines(browser: Browser, figure: str = "w0-convergence") -> list[str]:
     """Which strategies' lines are drawn in a chart, once it is in sight."""
     browser.see(f"#{figure}")
-    found: list[str] = browser.run(f"[...document.querySelectorAll('#{figure} path.line')].map(p => p.dataset.line)")
+    found: list[str] = browser.run(f"[...document.querySelectorAll('#{figure} path.line')].map(p => p.dataset.s)")
     return sorted(found)
 
 
 def test_every_chart_is_drawn(view: Browser) -> None:
     charts = view.run("[...document.querySelectorAll('[data-figure]')].map(f => f.id)")
-    assert {"w2-profile", "w2-runs", "w0-convergence", "w0-score", "w0-ecdf", "w1-convergence"} <= set(charts)
+    assert {"all-profile", "all-runs", "w0-convergence", "w0-score", "w0-ecdf", "w1-convergence"} <= set(charts)
     for chart in charts:
         assert lines(view, chart) == ["0", "1", "2", "3"], chart
         lengths = view.run(f"[...document.querySelectorAll('#{chart} path.line')].map(p => p.getTotalLength())")
@@ -86,21 +87,43 @@ def test_every_chart_is_drawn(view: Browser) -> None:
     assert view.run("document.querySelectorAll('#w0-convergence path.band').length") == 4
 
 
-def test_a_strategy_is_hidden_everywhere_and_comes_back(view: Browser) -> None:
+def grey(browser: Browser, chart: str = "w0-convergence") -> list[str]:
+    """Which strategies' lines have no colour of their own in a chart."""
+    browser.see(f"#{chart}")
+    colours = browser.run(
+        f"[...document.querySelectorAll('#{chart} path.line')].map(p => [p.dataset.s, getComputedStyle(p).stroke])"
+    )
+    shared = max({colour for _, colour in colours}, key=[colour for _, colour in colours].count)
+    return sorted(s for s, colour in colours if colour == shared)
+
+
+def test_a_strategy_is_made_grey_everywhere_and_highlighted_again(view: Browser) -> None:
     assert not view.run("[...document.querySelectorAll('b')].some(b => b.textContent === 'xgb')")
-    view.click("[data-toggle='2']")
+    for toggle in ("[data-toggle='2']", "#w0-ranking tr[data-strategy='1'] th .name"):
+        view.click(toggle)
     assert view.run("document.querySelector(\"[data-toggle='2']\").getAttribute('aria-pressed')") == "false"
-    for chart in ("w0-convergence", "w1-ecdf", "w2-profile"):
+    for chart in ("w0-convergence", "w1-ecdf", "all-profile"):
+        assert lines(view, chart) == ["0", "1", "2", "3"] and grey(view, chart) == ["1", "2"]
+    names = view.run("[...document.querySelectorAll('#w0-convergence text.end')].map(t => t.dataset.s).sort()")
+    assert names == ["0", "3"], "only what is highlighted is named at its end"
+
+
+def test_the_grey_strategies_are_hidden_everywhere_and_come_back(view: Browser) -> None:
+    view.click("[data-toggle='2']")
+    view.click("#only")
+    for chart in ("w0-convergence", "w1-ecdf", "all-profile"):
         assert lines(view, chart) == ["0", "1", "3"]
     visible = "[...document.querySelectorAll('#w0-ranking > .scroll tbody tr')].filter(r => r.offsetParent).length"
     assert view.run("document.querySelector('#w0-ranking tbody tr[data-strategy=\"2\"]').offsetParent === null")
     assert view.run(visible) == 3
-    view.click("#all")
+    view.click("#only")
     assert lines(view) == ["0", "1", "2", "3"] and view.run(visible) == 4
 
 
 def test_the_keyboard_reaches_it_all(view: Browser) -> None:
     view.run("document.querySelector(\"[data-toggle='1']\").focus()")
+    view.press("Enter")
+    view.run("document.querySelector('#only').focus()")
     view.press("Enter")
     assert lines(view) == ["0", "2", "3"]
     view.run("document.querySelector('#w0-convergence .plot svg').focus()")
@@ -144,7 +167,7 @@ def test_values_are_read_with_the_mouse(view: Browser) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_width_scrolls_sideways(view: Browser, width: int) -> None:
     view.size(width, 800, mobile=width < 500)
-    view.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    view.run("document.querySelectorAll('details:not(#toc)').forEach(d => d.open = true)")
     view.see("#w0-convergence")
     view.hover("#w0-convergence .plot svg")
     assert view.run("[document.documentElement.scrollWidth, document.documentElement.clientWidth]") == [width, width]
@@ -205,6 +228,7 @@ def test_the_scale_follows_the_lines_that_are_shown(view: Browser) -> None:
     everything = ticks(view)
     for other in (0, 1, 3):
         view.click(f"[data-toggle='{other}']")
+    view.click("#only")
     assert max(ticks(view)) < max(everything), "random alone is far from the best known"
     view.click("#w0-convergence [data-scale='regret']")
     assert lines(view) == ["2"] and min(ticks(view)) > 0.1
@@ -290,6 +314,7 @@ def test_how_the_runs_were_made_and_where_their_logs_are(view: Browser, page: Pa
     assert "# The question." in view.run("document.querySelector('#made pre').textContent")
     assert view.run("document.querySelectorAll('#made tbody tr').length") == 4
     view.click("[data-toggle='2']")
+    view.click("#only")
     assert view.run("[...document.querySelectorAll('#made tbody tr')].filter(r => r.offsetParent).length") == 3
 
 
@@ -328,10 +353,90 @@ def test_all_strategies_are_in_sight_on_a_desktop(view: Browser) -> None:
     assert view.run("(() => { const l = document.getElementById('legend'); return l.scrollWidth <= l.clientWidth })()")
 
 
+@pytest.mark.parametrize("width", [500, 1400])
+def test_the_contents_stay_in_view(view: Browser, width: int) -> None:
+    view.size(width)
+    view.see("#made")
+    top = view.run("document.getElementById('toc').getBoundingClientRect().top")
+    assert 0 <= top < 900
+    assert view.run("document.getElementById('toc').open") == (width > 1248), "a list that opens on a small screen"
+    if width < 1248:
+        view.click("#toc summary")
+    view.click("#toc a[href='#w1']")
+    assert view.run("location.hash") == "#w1"
+    assert -5 <= view.run("document.getElementById('w1').getBoundingClientRect().top") <= 200
+    assert view.run("document.getElementById('toc').open") == (width > 1248), "it is out of the way afterwards"
+    view.see("#w1-ecdf")
+    assert view.run("document.querySelector('#toc a[aria-current]').hash") == "#w1"
+
+
+def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
+    assert view.run("document.getElementById('reference').selectedOptions[0].textContent") == "random"
+    shown = "[...document.querySelectorAll('#differences tbody')].filter(b => b.offsetParent).map(b => b.innerText)"
+    (before,) = view.run(shown)
+    view.run("document.getElementById('reference').value = '2'")
+    view.run("document.getElementById('reference').dispatchEvent(new Event('change'))")
+    (after,) = view.run(shown)
+    assert "the reference" in after and before != after
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with so many workloads that they are packed, and with a registered contrast."""
+    directory = tmp_path_factory.mktemp("large")
+    for workload in range(INLINE + 2):
+        for place, name in enumerate(("random", "mine", *(f"other-{i}" for i in range(10)))):
+            for seed in range(3):
+                found = np.random.default_rng([seed, workload]).exponential(2 + place, 30).tolist()
+                contrasts = (("mine", "random"),)
+                write(directory, name, seed, found, workload=f"gemm:8x8x{8 + workload}", contrasts=contrasts)
+    report(directory)
+    return directory / "report" / "report.html"
+
+
+PACKED = "[...document.querySelectorAll('section.packed')].map(s => s.id)"
+
+
+def until(browser: Browser, condition: str) -> None:
+    browser.run(f"new Promise(done => {{ const ask = () => {condition} ? done(0) : setTimeout(ask, 20); ask(); }})")
+
+
+def test_sections_are_unpacked_as_they_come_into_sight(browser: Browser, large: Path) -> None:
+    browser.size(1400)
+    browser.open(large)
+    assert len(browser.run(PACKED)) == INLINE + 2, "none is in sight of a page that has just opened"
+    browser.click(".card[href='#w3']")
+    until(browser, "document.getElementById('w3-convergence')")
+    assert 0 <= browser.run("document.getElementById('w3').getBoundingClientRect().top") < 100
+    assert lines(browser, "w3-convergence") and "w0" in browser.run(PACKED)
+    browser.open("about:blank")
+    browser.open(f"{large.resolve().as_uri()}#w5-ranking")
+    until(browser, "document.getElementById('w5-ranking')")
+    browser.settle()
+    assert 0 <= browser.run("document.getElementById('w5-ranking').getBoundingClientRect().top") < 200
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.run(PACKED) == [] and browser.run("[...document.querySelectorAll('.plot')].every(p => p.firstChild)")
+    assert browser.messages == []
+
+
+def test_six_strategies_are_highlighted_and_the_registered_one_is_marked(browser: Browser, large: Path) -> None:
+    browser.size(1400)
+    browser.open(large)
+    pressed = browser.run("[...document.querySelectorAll('[data-toggle][aria-pressed=true]')].map(b => b.title)")
+    assert pressed[:2] == ["mine", "random"] and len(pressed) == 6
+    assert browser.run("document.querySelectorAll('#ranks tr.own').length") == 1
+    assert browser.run("document.querySelectorAll('.card path.own').length") == INLINE + 2
+    browser.run("location.hash = '#w0'")
+    until(browser, "document.getElementById('w0-convergence')")
+    assert len(lines(browser)) == 12 and len(grey(browser)) == 6
+    own = browser.run("document.querySelector('#w0-convergence path.line.own title').textContent")
+    assert own == "mine" and len(browser.run("[...document.querySelectorAll('#w0-ranking > .scroll tr.own')]")) == 1
+
+
 def test_paper(view: Browser) -> None:
     view.media(scheme="dark", kind="print")
     assert view.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert view.run("getComputedStyle(document.querySelector('#legend')).position") == "static"
+    assert view.run("getComputedStyle(document.querySelector('#side')).position") == "static"
     view.run("window.dispatchEvent(new Event('beforeprint'))")
     widths = view.run("[...document.querySelectorAll('.plot svg')].map(s => s.viewBox.baseVal.width)")
     assert set(widths) == {680}, "so that letters are as large on paper, whatever the width of the window"

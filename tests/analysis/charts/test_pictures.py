@@ -5,19 +5,21 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.analysis.charts.pictures import Frame, Line, apart, draw
-from searchlab.analysis.stats.curves import Band
+from searchlab.analysis.charts.figures import Figure, Level, Looks, Series, View
+from searchlab.analysis.charts.pictures import apart, line_picture
 
 
 def test_what_lies_beyond_the_lines_is_named_within_the_picture(tmp_path: Path) -> None:
     """A level above all lines, and a line that ends below the axes."""
-    x = np.array([1.0, 7.0])
-    lines = [
-        Line(name, Band(x, *(np.array([0.1, end]),) * 3), i)
-        for i, (name, end) in enumerate({"a": 0.2, "b": -9}.items())
-    ]
-    frame = Frame("trials", "score", [(1.0, "the best known"), (0.0, "random")], bottom=-1.0)
-    draw("a title", "what it is", frame, lines).save(tmp_path / "one")
+    view = View(
+        key="trials", name="trials", label="trials", x=[1.0, 7.0], quantity="score", bottom=-1.0,
+        series=[Series("a", [0.1, 0.2]), Series("b", [0.1, -9.0])],
+        levels=[Level(1.0, "the best known"), Level(0.0, "random")],
+    )  # fmt: skip
+    figure = Figure(key="score", title="a title", brief="what it is", says="", views=[view], digits=1)
+    picture = line_picture("w", figure, view, Looks(["a", "b"], None, ["a", "b"]))
+    assert picture
+    picture.save(tmp_path / "one")
     svg = (tmp_path / "one.svg").read_text()
 
     def down(words: str) -> float:

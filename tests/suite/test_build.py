@@ -1,0 +1,89 @@
+"""Suites whose tables another tuner measured: built from its files, sealed, searched and verified."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.measure.suite import find_suite
+from searchlab.suite.build import build
+from tests.support.cli import searchlab
+from tests.support.exchange import DATA
+
+FILES = DATA / "kernel_tuner"
+SUITE = """
+version = "theirs"
+title = "Tables of others"
+licence = "MIT"
+trials = 12
+seeds = 3
+
+[[tables]]
+name = "gemm-t4"
+split = "dev"
+workload = "kernel:gemm-a:1769472flop"
+space = { name = "parameters" }
+group = "gemm"
+file = "gemm_t4.json.gz"
+
+[[tables]]
+name = "gemm-cache"
+split = "test"
+workload = "kernel:gemm-b:1769472flop"
+space = { name = "parameters" }
+group = "gemm"
+file = "gemm_cache.json.gz"
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "suite.toml").write_text(SUITE)
+    return tmp_path / "theirs"
+
+
+def test_a_suite_of_files_of_others(theirs: Path, tmp_path: Path) -> None:
+    done = searchlab("suite", "build", theirs, "--from", FILES)
+    assert done.returncode == 0 and done.stdout.count("configs") == 2
+    tables = {path.name: path.read_bytes() for path in (theirs / "tables").iterdir()}
+    assert set(tables) == {"gemm-t4.packed", "gemm-cache.packed"}
+    assert searchlab("suite", "build", theirs, "--from", FILES).stdout.count("there already") == 2
+    shutil.rmtree(theirs / "tables")
+    build(find_suite(theirs), FILES)
+    assert tables == {path.name: path.read_bytes() for path in (theirs / "tables").iterdir()}  # the same bytes again
+
+    assert searchlab("suite", "seal", theirs).returncode == 0
+    done = searchlab("suite", "run", theirs, "--policy", "evolutionary", "--out", tmp_path / "ran")
+    assert done.returncode == 0 and "12 trials" in done.stdout
+    for what in ([theirs], [tmp_path / "ran", "--suite", theirs]):
+        done = searchlab("suite", "verify", *what)
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_part_of_a_space_is_no_table(theirs: Path, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    shutil.copytree(FILES, files)
+    content = json.loads(gzip.decompress((FILES / "gemm_t4.json.gz").read_bytes()))
+    content["results"] = random.Random(0).sample(content["results"], 80)
+    (files / "gemm_t4.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
+    with pytest.raises(
+        SearchlabError, match=r"gemm_t4.json.gz cannot be a table of a suite: about .* a part of the space"
+    ):
+        build(find_suite(theirs), files)
+    assert not list((theirs / "tables").iterdir())
+
+
+def test_what_cannot_be_built_is_refused(theirs: Path, bare: Path, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=r"theirs/gemm-t4: there is no gemm_t4.json.gz in"):
+        build(find_suite(theirs), tmp_path)
+    with pytest.raises(SearchlabError, match="names no file to import; `searchlab table build` measures tables"):
+        build(find_suite(bare), tmp_path)
+    with pytest.raises(SearchlabError, match="searchlab suite build .* makes it"):
+        _ = find_suite(theirs).tables[0].path
