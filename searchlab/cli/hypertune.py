@@ -12,9 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 from typer import Option
 
-from ..hypertune import HyperPlan, Hypertuned, plan_hypertune
-from ..hypertune.plan import Compared, above, interval_text
-from ..hypertune.ranges import spelled
+from ..hypertune import Compared, HyperPlan, Hypertuned, above, interval_text, plan_hypertune, spelled
 from ..run.study import Study
 from .terminal import AsJson, StudyFile, err, interruptible, out, say, say_json, say_table
 

@@ -26,9 +26,17 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "words", [["-c", "import searchlab"], ["-m", "searchlab", "--help"], ["-m", "searchlab", "list"]], ids=str
-)
+@pytest.mark.parametrize("words", [["-c", "import searchlab"], ["-m", "searchlab", "--help"]], ids=str)
+def test_the_help_imports_nothing_that_is_slow(words: list[str]) -> None:
+    done = python("-X", "importtime", *words)
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    packages = {module.partition(".")[0] for module in modules}
+    assert done.returncode == 0 and not packages & {*HEAVY, "matplotlib", "numpy", "scipy", "optuna"}
+    own = {module.split(".")[1] for module in modules if module.startswith("searchlab.")}
+    assert own <= {"__main__", "cli", "console", "errors", "options", "plugins"}
+
+
+@pytest.mark.parametrize("words", [["-m", "searchlab", "list"], ["-m", "searchlab", "tune", "--help"]], ids=str)
 def test_neither_tvm_nor_a_plug_in_is_imported(words: list[str]) -> None:
     packages = imported(*words)
     assert "searchlab" in packages

@@ -18,9 +18,15 @@ from typer.testing import CliRunner, Result
 
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
-from searchlab.hypertune import Hypertuned, plan_hypertune
-from searchlab.hypertune.ranges import defaults_of, derive_ranges, parse_options, spelled
-from searchlab.hypertune.search import open_journal
+from searchlab.hypertune import (
+    Hypertuned,
+    defaults_of,
+    derive_ranges,
+    open_journal,
+    parse_options,
+    plan_hypertune,
+    spelled,
+)
 from searchlab.options import UnitInterval
 from searchlab.policy import POLICIES, NeverTwice
 from searchlab.run.study import Study
@@ -100,7 +106,7 @@ def journal(out: Path) -> dict[str, list[tuple[dict[str, Any], list[float] | Non
 def test_a_planted_option_is_found_and_is_better_on_workloads_held_out(study: Study, tmp_path: Path) -> None:
     found = plan_hypertune(study, PLANTED, options=["aim=0..1"], **QUICK).run()
     assert found.options["aim"] > 0.5 and found.default_options == {"aim": 0.05}
-    assert found.better and "better on workloads held out, beyond the noise" in found.verdict
+    assert found.better and "better on held-out workloads, beyond the noise" in found.verdict
     assert found.held_out is not None and found.held_out.found.value > found.held_out.default.value + 0.1
     assert [search.held_out for search in found.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
     assert json.loads(json.dumps(found.to_json()))["options"] == found.options

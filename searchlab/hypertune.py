@@ -1,0 +1,725 @@
+"""Search the options of a policy on recorded tables, and show on held-out workloads whether they are better.
+
+A set of options is judged by replays: runs of the policy on a table, as a study makes them. The measure is their score
+against random search (:class:`~searchlab.analysis.stats.random_search.RandomSearch`), which is comparable between
+problems. A problem is a workload in a space, with the measurements of a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import optuna
+from msgspec.inspect import FloatType
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import TPESampler
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from .analysis.stats.intervals import Interval, mean_of_means_interval
+from .analysis.stats.random_search import Draws, RandomSearch
+from .arrays import Floats
+from .errors import SearchlabError, cut, did_you_mean
+from .log.writer import lock
+from .machine.scratch import ScratchFolder
+from .measure.settings import TableSettings
+from .measure.table import TableMeasurer
+from .options import number_of
+from .plugins import Plugin
+from .policy import POLICIES
+from .run.loop import search
+from .run.plan import Run
+from .run.study import NamedPolicy, Study
+from .workload import parse_workload
+
+FACTOR = 4
+"""A derived range extends from the default divided by this to the default times this."""
+
+Range = IntDistribution | FloatDistribution | CategoricalDistribution
+Ranges = dict[str, Range]  # the values to search, by the name of the option
+HoldOut = tuple[str, ...]  # the workloads that are hidden from one search
+
+OnTrial = Callable[[str, int, float | None], None]
+"""Called with the name of a search, the number of its trial (from 0), and the score; None if it was refused."""
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """Mean scores over fresh seeds, and the mean of their differences, seed by seed; all problems count equally."""
+
+    default: Interval
+    found: Interval
+    gain: Interval
+
+
+class ProblemScores(Compared, frozen=True, kw_only=True):
+    """The comparison on one problem."""
+
+    workload: str
+    space: str
+    held_out: bool
+    trials: int  # the score covers this many trials, from the first
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"problems": "tasks"}):
+    """One search and its best options."""
+
+    name: str
+    held_out: list[str]
+    options: dict[str, Any]
+    search_score: float  # of these options on the seeds of the search, so it is biased upwards
+    trials: int
+    refused: int  # trials whose options the policy refused
+    problems: list[ProblemScores]
+
+
+class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
+    """The searches of a policy's options, and the comparison of what they found with the default.
+
+    Attributes:
+        policy: The name of the policy.
+        searched: The range of each option that was searched.
+        not_searched: The value of each other option.
+        default_options: The options of the policy without any search.
+        options: The best options of the last search: the one on all workloads, or the only one.
+        better: Whether they are better on held-out workloads, beyond the noise; None if none was held out.
+        verdict: The result in words.
+        training: Over the problems that a search with held-out workloads, or the only search, saw.
+        held_out: Over the problems that a search did not see; None if none was held out. A problem of several searches
+            counts once, with the mean of their scores.
+        searches: All searches.
+        nearest: The share of the trials on fresh seeds that were answered with the nearest config in the table.
+        notes: What to know about the result, one sentence each.
+    """
+
+    policy: str
+    searched: dict[str, str]
+    not_searched: dict[str, Any]
+    default_options: dict[str, Any]
+    options: dict[str, Any]
+    better: bool | None
+    verdict: str
+    training: Compared
+    held_out: Compared | None
+    searches: list[Search]
+    nearest: float
+    notes: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
+        return plain
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A workload in a space, and what random search achieves on its measurements in a table."""
+
+    run: Run  # replays differ from it in options and seed
+    random: RandomSearch
+    digest: str  # of the measurements
+
+    @property
+    def workload(self) -> str:
+        return self.run.workload
+
+    @property
+    def space(self) -> str:
+        return self.run.searched.name
+
+    def __str__(self) -> str:
+        return f"{self.workload} in {self.space}"
+
+    def seeds(self, seed: int, count: int, *, fresh: bool) -> list[int]:
+        """Draw the seeds of ``count`` runs: even ones for a search; odd ones, if ``fresh``, which no search sees.
+
+        Each problem has its own seeds, so that its runs are independent of those on other problems.
+        """
+        entropy = [seed, zlib.crc32(str(self).encode()), int(fresh)]
+        drawn = np.random.SeedSequence(entropy).generate_state(count)
+        return [int(number) >> 2 << 1 | fresh for number in drawn]  # 31 bits: XGBoost takes no larger seed
+
+
+def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
+    """Return the problem of ``run``; None if no config is faster than another.
+
+    Random search is exact if the table holds the complete space, and estimated if it holds a random sample of it. The
+    score starts after the trials that the policy draws at random by default: no option changes these.
+    """
+    costs = np.array([measurement.cost for measurement in measurer.recorded(run.space)])
+    working = costs[np.isfinite(costs)]
+    if len(working) == 0 or working.min() == working.max():
+        return None
+    whole = measurer.whole(run.space)
+    draws = Draws.of(costs, run.trials, whole.weights if whole else None)
+    random = RandomSearch.of(draws, float(working.min()), run.trials, run.start()[0].n_startup)
+    return Problem(run, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
+
+
+@dataclass
+class Replays:
+    """Runs on the tables. Each is replayed once, in ``directory``."""
+
+    measurer: TableMeasurer
+    directory: Path
+    known: dict[tuple[str, str, int], tuple[float, int, int]] = field(default_factory=dict)
+
+    def __call__(self, problem: Problem, options: Mapping[str, Any], seeds: Sequence[int]) -> Floats:
+        """Replay a run from each seed: its score, the trials answered with the nearest config, and all its trials.
+
+        Returns:
+            Floats: Shape (seeds, 3).
+
+        Raises:
+            SearchlabError: The policy does not take the options.
+        """
+        return np.array([self._replay(problem, options, seed) for seed in seeds])
+
+    def _replay(self, problem: Problem, options: Mapping[str, Any], seed: int) -> tuple[float, int, int]:
+        key = (str(problem), json.dumps(options, sort_keys=True, default=str), seed)
+        if key not in self.known:
+            log = self.directory / "replay.jsonl"
+            log.unlink(missing_ok=True)
+            trials = search(replace(problem.run.with_options(options), seed=seed, log=log), self.measurer).trials
+            costs = np.full(problem.run.trials, np.inf)  # a run that ends early stays at its best
+            costs[: len(trials)] = [trial.cost for trial in trials]
+            scores = problem.random.scores(np.minimum.accumulate(costs)[np.newaxis])
+            assert scores is not None  # a problem where nothing can be gained is left out
+            self.known[key] = float(scores[0]), sum(trial.measurement.nearest for trial in trials), len(trials)
+        return self.known[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperPlan:
+    """The searches to run, and the problems to run them on; made by :func:`plan_hypertune`."""
+
+    study: Study
+    measurer: TableMeasurer
+    problems: list[Problem]
+    hold_outs: list[HoldOut]  # for each search
+    ranges: Ranges
+    default: dict[str, Any]  # the options of the policy without any search, as the study sets them
+    others: dict[str, Any]  # the options that are not searched, with their values
+    trials: int  # of each search
+    seed: int
+    seeds: int  # runs on each problem that judge a set of options
+    fresh_seeds: int  # other runs, for the comparison
+    notes: list[str]
+
+    def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> Hypertuned:
+        """Search, then compare.
+
+        Args:
+            out: A directory for the journal of all trials, from which a later run resumes.
+            on_trial: Called after each trial of a search.
+
+        Raises:
+            SearchlabError: The journal belongs to a different search.
+        """
+        path = out / "optuna.log" if out else None
+        with self.measurer, ScratchFolder() as scratch, open_journal(path) as storage:
+            replays = Replays(self.measurer, Path(scratch))
+            studies = [self._open_search(storage, path, hidden) for hidden in self.hold_outs]
+            searches = []
+            runs = []  # the replays on fresh seeds, by search
+            for hidden, study in zip(self.hold_outs, studies, strict=True):
+                trials = self._search(study, self._visible(hidden), replays, on_trial)
+                scored = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+                if not scored:
+                    raise SearchlabError(
+                        f"the policy refused all {len(trials)} sets of options that were tried: "
+                        f"{trials[-1].user_attrs['refused']}; give other ranges with --option"
+                    )
+                best = max(scored, key=lambda trial: trial.values[0])  # the earliest of several
+                options = self.default | best.params
+                fresh = [self._fresh(problem, options, replays) for problem in self.problems]
+                runs.append(fresh)
+                problems = [
+                    ProblemScores(
+                        workload=problem.workload, space=problem.space, held_out=problem.workload in hidden,
+                        trials=problem.random.last, **msgspec.structs.asdict(compared([pair[..., 0]])),
+                    )
+                    for problem, pair in zip(self.problems, fresh, strict=True)
+                ]  # fmt: skip
+                searches.append(
+                    Search(
+                        name=study.study_name, held_out=list(hidden), options=options, search_score=best.values[0],
+                        trials=len(trials), refused=len(trials) - len(scored), problems=problems,
+                    )
+                )  # fmt: skip
+        return self._result(searches, np.array(runs))
+
+    def _visible(self, hidden: HoldOut) -> list[Problem]:
+        return [problem for problem in self.problems if problem.workload not in hidden]
+
+    def _search(
+        self, study: optuna.Study, problems: Sequence[Problem], replays: Replays, on_trial: OnTrial
+    ) -> list[FrozenTrial]:
+        """Try sets of options, the default first if it is in the ranges; ``study`` may hold some already."""
+        trials = study.trials
+        for number in range(self.trials):
+            if number == len(trials):
+                trial = self._tried(self._params(trials), problems, replays)
+                with _storing():
+                    study.add_trial(trial)  # it is on disk before the next one is tried
+                trials = study.trials
+            on_trial(study.study_name, number, trials[number].value)
+        return trials[: self.trials]
+
+    def _params(self, trials: Sequence[FrozenTrial]) -> dict[str, Any]:
+        default = {name: self.default[name] for name in self.ranges if name in self.default}
+        in_ranges = all(name in default and holds(values, default[name]) for name, values in self.ranges.items())
+        return default if not trials and in_ranges else suggest(trials, self.ranges, [self.seed, len(trials)])
+
+    def _tried(self, params: dict[str, Any], problems: Sequence[Problem], replays: Replays) -> FrozenTrial:
+        options = self.default | params
+        tried: dict[str, Any] = {"params": params, "distributions": dict(self.ranges)}
+        try:
+            for problem in problems:
+                problem.run.with_options(options).start()
+        except SearchlabError as error:
+            return create_trial(state=TrialState.PRUNED, user_attrs={"refused": str(error)}, **tried)
+        scores = {}
+        for problem in problems:
+            runs = replays(problem, options, problem.seeds(self.seed, self.seeds, fresh=False))
+            scores[str(problem)] = float(runs[:, 0].mean())
+        return create_trial(value=float(np.mean(list(scores.values()))), user_attrs={"scores": scores}, **tried)
+
+    def _fresh(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
+        """Replay runs with the default and with ``options`` on fresh seeds: shape (2, seeds, 3)."""
+        seeds = problem.seeds(self.seed, self.fresh_seeds, fresh=True)
+        return np.array([replays(problem, each, seeds) for each in (self.default, options)])
+
+    def _result(self, searches: list[Search], runs: Floats) -> Hypertuned:
+        """Compare over all problems. ``runs`` has the shape (searches, problems, 2, seeds, 3)."""
+        hidden = np.array([[one.held_out for one in search.problems] for search in searches])
+        counted = np.array([[bool(search.held_out) or len(searches) == 1] for search in searches])
+
+        def over(which: Any) -> Compared:
+            """Average the scores of each problem over the counted searches in ``which``, shape (searches, problems)."""
+            which = which & counted
+            return compared([runs[which[:, n], n][..., 0].mean(axis=0) for n in np.flatnonzero(which.any(axis=0))])
+
+        training = over(~hidden)
+        held_out = over(hidden) if hidden.any() else None
+        nearest, trials = runs[..., 1:].sum(axis=(0, 1, 2, 3))
+        return Hypertuned(
+            policy=self._policy,
+            searched={name: spelled(values) for name, values in self.ranges.items()},
+            not_searched=self.others,
+            default_options=self.default,
+            options=searches[-1].options,
+            better=None if held_out is None else above(held_out.gain),
+            verdict=verdict(training, held_out, unchanged=all(one.options == self.default for one in searches)),
+            training=training,
+            held_out=held_out,
+            searches=searches,
+            nearest=float(nearest / trials) if trials else 0.0,
+            notes=self.notes,
+        )
+
+    @property
+    def _policy(self) -> str:
+        return self.problems[0].run.strategy.policy.name
+
+    def _open_search(self, storage: BaseStorage, path: Path | None, hidden: HoldOut) -> optuna.Study:
+        """Open or begin a search. Raises SearchlabError if the stored one differs in more than its number of trials."""
+        problems = self._visible(hidden)
+        run = problems[0].run
+        strategy = run.strategy
+        identity = {
+            "policy": self._policy,
+            "default options": Plugin(self._policy, self.default).spelled().options,
+            "cost model": msgspec.to_builtins(strategy.cost_model) if strategy.cost_model else None,
+            "features": strategy.features,
+            "options": {name: spelled(values) for name, values in self.ranges.items()},
+            "seed": self.seed,
+            "seeds": self.seeds,
+            "trials": run.trials,
+            "batch": run.batch,
+            "measure": msgspec.to_builtins(self.study.spec.measure),
+            "warm start": list(run.warm_start.digests),
+            "tasks": [
+                {"workload": one.workload, "space": one.space, "fingerprint": one.run.space.fingerprint,
+                 "table": one.digest}
+                for one in problems
+            ],
+        }  # fmt: skip
+        name = f"without {', '.join(hidden)}" if hidden else "on all workloads"
+        with _storing():
+            study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
+            known = study.user_attrs
+            for key, wanted in identity.items():
+                if key not in known:
+                    study.set_user_attr(key, wanted)
+                elif known[key] != wanted:
+                    raise SearchlabError(
+                        f"{path} holds a different search {name!r}, with {key} = {cut(str(known[key]), 200)}, not "
+                        f"{cut(str(wanted), 200)}; choose another --out, or repeat the options that it was started with"
+                    )
+        return study
+
+
+def compared(pairs: Sequence[Floats]) -> Compared:
+    """Average the scores over problems. The intervals are over seeds, for just these problems.
+
+    Args:
+        pairs: The scores on each problem with the default options and with those that were found, shape (2, seeds).
+    """
+    columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
+    return Compared(*map(mean_of_means_interval, columns))
+
+
+def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:
+    """Return the result in words; ``unchanged``: the best options of every search are the default."""
+    if unchanged:
+        return "No options were found that are better than the default."
+    if held_out is None:
+        better = "better" if above(training.gain) else "not better"
+        return (
+            f"On the workload of the search, the options found are {better} beyond the noise: "
+            f"{interval_text(training.gain, '+')} in score against the default. No workload was held out, so this does "
+            f"not show how good they are on another."
+        )
+    gain = f"{interval_text(held_out.gain, '+')} in score against the default"
+    if above(held_out.gain):
+        return f"The options found are better on held-out workloads, beyond the noise: {gain}."
+    if held_out.gain.upper is not None and held_out.gain.upper < 0:
+        return f"The options found are worse on held-out workloads, beyond the noise: {gain}. Keep the default."
+    fits = ", though they are better on the workloads of the search, which they may overfit"
+    return (
+        f"The options found are not better on held-out workloads beyond the noise"
+        f"{fits if above(training.gain) else ''}: {gain}. Keep the default."
+    )
+
+
+def above(gain: Interval) -> bool:
+    """Return whether a gain is above 0 beyond the noise."""
+    return gain.lower is not None and gain.lower > 0
+
+
+def interval_text(estimate: Interval, sign: str = "") -> str:
+    text = f"{estimate.value:{sign}.3f}"
+    return text if estimate.lower is None else f"{text} [{estimate.lower:{sign}.3f}, {estimate.upper:{sign}.3f}]"
+
+
+# --- planning ---------------------------------------------------------------------------------------
+
+
+def plan_hypertune(
+    study: Study,
+    policy: str,
+    *,
+    options: Sequence[str] = (),
+    hold_out: Sequence[str] = (),
+    trials: int = 50,
+    seeds: int = 5,
+    fresh_seeds: int = 20,
+    seed: int = 0,
+) -> HyperPlan:
+    """Plan to search the options of ``policy`` on the tables of ``study``.
+
+    Args:
+        study: A study that measures from a table.
+        policy: The label or name of an entry of the study, whose options are then the default; or any other policy.
+        options: The options to search, as :func:`parse_options` takes them; if none, those
+            for which :func:`derive_ranges` has a range.
+        hold_out: Workloads that no search sees. By default each is held out in turn (leave-one-out cross-validation),
+            and one more search on all workloads finds the options to recommend.
+        trials: Sets of options that each search tries.
+        seeds: Runs on each problem that judge a set of options.
+        fresh_seeds: Other runs on each problem, for the comparison; no search sees them.
+        seed: Determines the options that are tried, and the seeds of all runs.
+
+    Raises:
+        SearchlabError: The input is invalid.
+    """
+    least = {"trials": (trials, 1), "seeds": (seeds, 1), "fresh seeds": (fresh_seeds, 2), "seed": (seed, 0)}
+    for name, (value, low) in least.items():
+        if value < low:
+            raise SearchlabError(f"{name} must be at least {low}, not {value}")
+    spec = study.spec
+    if spec.suite:
+        raise SearchlabError(
+            "options are not searched on a suite yet; name workloads and spaces, and set "
+            'measure = { kind = "table", path = ... } with tables of the suite'
+        )
+    if not isinstance(spec.measure, TableSettings):
+        raise SearchlabError(
+            f"the study is measured on a machine (measure.kind is {spec.measure.__struct_config__.tag!r}), where "
+            f"{trials} trials of {seeds} runs each would take days; record tables with `searchlab table build`, and "
+            f'set measure = {{ kind = "table", path = ... }}'
+        )
+    entry = _entry(study, policy)
+    budget = spec.budget(entry)
+    if budget.seconds is not None or budget.stop_after is not None:
+        raise SearchlabError(
+            "options are judged by runs of a fixed number of trials; set trials, and omit seconds and stop_after"
+        )
+    cls = POLICIES.load(entry.name)
+    ranges = parse_options(options, entry.name, cls)
+    changed = msgspec.structs.replace(spec, policies=[entry], cost_models=spec.cost_models[:1], seeds=[seed])
+    runs, left_out = replace(study, spec=changed).plan()
+    notes = list(left_out)
+    own = entry.cost_model or cls.traits.own_model
+    if len(spec.cost_models) > 1 and not own and (model := runs[0].strategy.cost_model):
+        notes.append(f"only the first of the study's cost models is used: {model.name}")
+    if any(run.warm_start.digests for run in runs):
+        notes.append("every run learns from the logs of warm_start, including their trials on held-out workloads")
+    if not runs[0].strategy.policy_class.traits.uses_seed:
+        notes.append("the runs of this policy are the same from every seed, so the intervals have no width")
+    measurer = spec.measure.make(runs[0].space.target, {}, study.base)
+    problems = []
+    for run in runs:
+        if problem := make_problem(measurer, run):
+            problems.append(problem)
+        else:
+            where = f"{run.workload} in {run.searched.name}"
+            notes.append(f"{where} is left out: no config there is faster than another, so no option can be better")
+    if not problems:
+        raise SearchlabError("there is no problem to search on: " + "; ".join(notes))
+    defaults = defaults_of(cls, entry.options)
+    others = {name: value for name, value in defaults.items() if name not in ranges}
+    if not ranges:
+        ranges, others = derive_ranges(defaults, cls)
+    if not ranges:
+        raise SearchlabError(
+            f"policy {entry.name!r} has no option with a default that a range can be derived from; "
+            f"give one with --option name=low..high"
+        )
+    return HyperPlan(
+        study=study,
+        measurer=measurer,
+        problems=problems,
+        hold_outs=_hold_outs(list(dict.fromkeys(problem.workload for problem in problems)), hold_out, notes),
+        ranges=ranges,
+        default=entry.options | {name: defaults[name] for name in ranges if name in defaults},
+        others=others,
+        trials=trials,
+        seed=seed,
+        seeds=seeds,
+        fresh_seeds=fresh_seeds,
+        notes=notes,
+    )
+
+
+def _entry(study: Study, policy: str) -> NamedPolicy:
+    entries = study.spec.policy_entries
+    own = [entry for entry in entries if entry.label == policy] or [e for e in entries if e.name == policy]
+    if len(own) > 1:
+        labels = ", ".join(repr(entry.label or entry.name) for entry in own)
+        raise SearchlabError(f"the study has several entries of the policy {policy!r}; name one by its label: {labels}")
+    return own[0] if own else NamedPolicy(policy)
+
+
+def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str]) -> list[HoldOut]:
+    hidden = tuple(dict.fromkeys(str(parse_workload(text)) for text in asked))
+    for workload in hidden:
+        if workload not in workloads:
+            raise SearchlabError(
+                f"{workload} cannot be held out: it is not searched{did_you_mean(workload, workloads)}"
+            )
+    if hidden:
+        if not set(workloads) - set(hidden):
+            raise SearchlabError("all workloads are held out, so there is none to search on; omit a --hold-out")
+        return [hidden]
+    if len(workloads) == 1:
+        notes.append(
+            f"{workloads[0]} is the only workload, so none can be held out, and the result will not show whether the "
+            f"options are good for another"
+        )
+        return [()]
+    return [*((workload,) for workload in workloads), ()]
+
+
+# --- ranges -----------------------------------------------------------------------------------------
+
+
+def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
+    """Read the ranges in ``texts`` for options of the policy ``cls``, called ``name``.
+
+    ``option=low..high`` is a range, of integers if both ends are integers and the option is no float;
+    ``option=low..high:log`` is a range on a logarithmic scale. ``option=a,b,c`` are choices: each is read as JSON if it
+    is JSON, else as text.
+
+    Raises:
+        SearchlabError: A text has another form, or names an option that the policy does not take, or names one twice.
+    """
+    ranges: Ranges = {}
+    for text in texts:
+        option, _, given = text.partition("=")
+        if not option or not given:
+            raise SearchlabError(
+                f"--option {text!r} has no values to search; write name=low..high, name=low..high:log or name=a,b,c"
+            )
+        POLICIES.check_names(name, cls, [option])
+        if option in ranges:
+            raise SearchlabError(f"--option {option} is given twice; give it once, with all values to search")
+        if ends := re.fullmatch(r"(.+?)\.\.(.+?)(:log)?", given):
+            parameter = POLICIES.options_of(cls).get(option)
+            ranges[option] = _range(text, ends, parameter is not None and _is_float(parameter))
+        else:
+            ranges[option] = _choices(text, given)
+    return ranges
+
+
+def _is_float(parameter: inspect.Parameter) -> bool:
+    return isinstance(number_of(parameter.annotation), FloatType) or isinstance(parameter.default, float)
+
+
+def _range(text: str, ends: re.Match[str], is_float: bool) -> Range:
+    try:
+        low, high = (int(end) if re.fullmatch(r"[+-]?\d+", end) else float(end) for end in ends.group(1, 2))
+    except ValueError:
+        raise SearchlabError(f"--option {text!r}: the ends of a range are numbers, as in name=0.1..0.5") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise SearchlabError(f"--option {text!r}: a range goes from a number to a greater one")
+    if ends[3] and low <= 0:
+        raise SearchlabError(f"--option {text!r}: a range on a logarithmic scale begins above 0")
+    if isinstance(low, int) and isinstance(high, int) and not is_float:
+        return IntDistribution(low, high, log=bool(ends[3]))
+    return FloatDistribution(low, high, log=bool(ends[3]))
+
+
+def _choices(text: str, given: str) -> Range:
+    choices = []
+    for choice in given.split(","):
+        try:
+            choices.append(json.loads(choice))
+        except json.JSONDecodeError:
+            choices.append(choice)
+    if any(isinstance(choice, list | dict) for choice in choices):
+        raise SearchlabError(f"--option {text!r}: a choice is a number, a word, true, false or null")
+    if len({(type(choice), choice) for choice in choices}) < len(choices):
+        raise SearchlabError(f"--option {text!r} names a choice twice; name each once")
+    return CategoricalDistribution(choices)
+
+
+def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of each option without a search: the one in ``given``, else the default of the constructor."""
+    defaults = dict(given)
+    for name, parameter in POLICIES.options_of(cls).items():
+        value = given.get(name, parameter.default)
+        if _is_float(parameter) and type(value) is int:
+            value = float(value)  # otherwise only integers would be searched
+        if value is not inspect.Parameter.empty:
+            defaults[name] = value
+    return defaults
+
+
+def derive_ranges(defaults: Mapping[str, Any], cls: type[Any]) -> tuple[Ranges, dict[str, Any]]:
+    """Return ranges around ``defaults``, and the defaults that suggest no range: words, lists, 0 and None.
+
+    A number above 0 is searched from a quarter of it to four times it, on a logarithmic scale, within the bounds that
+    the policy ``cls`` declares. A switch is searched in both positions.
+    """
+    ranges: Ranges = {}
+    options = POLICIES.options_of(cls)
+    for name, default in defaults.items():
+        if isinstance(default, bool):
+            ranges[name] = CategoricalDistribution([False, True])
+        elif isinstance(default, int | float) and math.isfinite(default) and default > 0:
+            is_int = isinstance(default, int)
+            low: float = max(1, round(default / FACTOR)) if is_int else rounded(default / FACTOR)
+            high: float = default * FACTOR if is_int else rounded(default * FACTOR)
+            declared = number_of(options[name].annotation) if name in options else None
+            if declared is not None:
+                low = low if declared.ge is None else max(low, declared.ge)
+                high = high if declared.le is None else min(high, declared.le)
+            if low < high and is_int:
+                ranges[name] = IntDistribution(int(low), int(high), log=True)
+            elif low < high:
+                ranges[name] = FloatDistribution(low, high, log=True)
+    return ranges, {name: default for name, default in defaults.items() if name not in ranges}
+
+
+def rounded(value: float) -> float:
+    """Round to three digits, so that the value can be typed into a study file."""
+    return float(f"{value:.3g}")
+
+
+def spelled(values: Range) -> str:
+    """Return the range as ``--option`` takes it."""
+    if isinstance(values, CategoricalDistribution):
+        return ",".join(choice if isinstance(choice, str) else json.dumps(choice) for choice in values.choices)
+    return f"{values.low}..{values.high}" + (":log" if values.log else "")
+
+
+def holds(values: Range, value: Any) -> bool:
+    """Return whether ``value`` is in the range."""
+    if isinstance(values, CategoricalDistribution):
+        return any(type(choice) is type(value) and choice == value for choice in values.choices)
+    numbers = (int,) if isinstance(values, IntDistribution) else (int, float)
+    return type(value) in numbers and values.low <= value <= values.high
+
+
+def suggest(trials: Sequence[FrozenTrial], ranges: Ranges, seed: Sequence[int]) -> dict[str, Any]:
+    """Return the options to try after ``trials``: a function of these, the ranges and the seed, so searches can resume.
+
+    Numbers are rounded, so that they can be typed into a study file.
+
+    Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011), as implemented by Optuna.
+    """
+    sampler = TPESampler(n_startup_trials=10, seed=int(np.random.SeedSequence(seed).generate_state(1)[0]))
+    study = optuna.create_study(sampler=sampler, direction="maximize")
+    study.add_trials(trials)
+    params = study.ask(dict(ranges)).params
+    for name, values in ranges.items():
+        if isinstance(values, FloatDistribution):
+            params[name] = min(max(rounded(params[name]), values.low), values.high)
+    return params
+
+
+# --- Optuna's journal -------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_journal(path: Path | None) -> Iterator[BaseStorage]:
+    """Open a file in Optuna's journal format, which optuna-dashboard can show, for this process alone; or a memory.
+
+    Raises:
+        SearchlabError: Another process has it open, or it is damaged, or it cannot be written.
+    """
+    with ExitStack() as ends:
+        ends.callback(optuna.logging.set_verbosity, optuna.logging.get_verbosity())
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        if path is None:
+            yield InMemoryStorage()
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock(ends.enter_context(path.open("ab")))
+            if not (data := path.read_bytes()).endswith(b"\n"):  # a kill can tear the last line; Optuna cannot read it
+                path.write_bytes(data[: data.rfind(b"\n") + 1])
+            # A search that was killed leaves Optuna's lock behind: while we hold ours, it is nobody's.
+            path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+            storage = JournalStorage(JournalFileBackend(str(path)))
+        except BlockingIOError:
+            raise SearchlabError(f"another search is writing {path}; wait for it, or choose another --out") from None
+        except OSError as error:
+            raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
+        except (ValueError, KeyError) as error:
+            raise SearchlabError(f"{path} is damaged, or is not an Optuna journal: {error}") from None
+        yield storage
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SearchlabError(
+            f"cannot write the journal of the search: {error.strerror}; free space or check the disk, then repeat the "
+            f"command, which continues from what was written"
+        ) from None
