@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -67,27 +66,6 @@ class RunExecutor(Executor, ABC):
     def kill_workers(self) -> None:
         """End all calls at once, after an interrupt. By default, calls that have started run to their end."""
         self.shutdown(wait=False, cancel_futures=True)
-
-
-class GuardedExecutor(RunExecutor):
-    """An executor that refuses calls after :meth:`shutdown`; no call is submitted while it shuts down."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._refuses = False
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        with self._lock:
-            if self._refuses:
-                raise RuntimeError("cannot submit a call: the executor was shut down")
-            return self._submit(fn, args, kwargs)
-
-    @abstractmethod
-    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Future[Any]: ...
-
-    def _refuse(self) -> None:
-        with self._lock:
-            self._refuses = True
 
 
 class PlainExecutor(RunExecutor):

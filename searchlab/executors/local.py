@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import pickle
-import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import die_with
 from ..measure.process import Channel, Environment, Worker, WorkerDied, start_module
 from ..options import Count
-from .contract import GuardedExecutor, jobs_here
+from .contract import RunExecutor, jobs_here
+
+T = TypeVar("T")
 
 
-class LocalExecutor(GuardedExecutor):
+class LocalExecutor(RunExecutor):
     """Processes of this machine.
 
     A call whose process dies fails with :class:`~searchlab.measure.process.WorkerDied`, which says how the process
@@ -36,82 +36,55 @@ class LocalExecutor(GuardedExecutor):
     ends_workers = True
 
     def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: Count = 8) -> None:
-        super().__init__()
         self.batch = batch
         self.jobs = jobs_here(jobs, exclusive, available_cores())
-        self._calls: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._calls = ThreadPoolExecutor(self.jobs)  # Linux kills a process when the thread that started it ends
+        self._lock = threading.Lock()
         self._workers: set[Worker] = set()
+        self._idle: list[Worker] = []
         self._killed = False
         self._scratch = ScratchFolder()  # workers are killed and cannot clean up
 
-    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._calls.put((future, pickle.dumps((fn, args, kwargs))))
-        if len(self._threads) < self.jobs:
-            self._threads.append(threading.Thread(target=self._serve, daemon=True))
-            self._threads[-1].start()
-        return future
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return self._calls.submit(self._call, pickle.dumps((fn, args, kwargs)))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._refuse()
-        if cancel_futures:
-            with suppress(queue.Empty):
-                while True:
-                    if call := self._calls.get_nowait():
-                        call[0].cancel()
-        for _ in self._threads:
-            self._calls.put(None)
+        self._calls.shutdown(wait, cancel_futures=cancel_futures)
         if wait:
-            for thread in self._threads:
-                thread.join()
+            for worker in self._workers:
+                worker.kill()
             self._scratch.cleanup()
 
     def kill_workers(self) -> None:
         """Kill all processes and everything that runs in them."""
+        self._calls.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._killed = True
             for worker in self._workers:
                 worker.end()
-        self.shutdown(cancel_futures=True)
+        self.shutdown()
 
-    def _serve(self) -> None:
-        """Make calls, one after the other, in one process, which ends with the thread that has started it."""
-        worker: Worker | None = None
-        while (call := self._calls.get()) is not None:
-            future, data = call
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                worker = worker or self._start()
-                worker.send(data)
-                result, error = pickle.loads(worker.recv_bytes())
-            except WorkerDied as death:
-                self._drop(worker)
-                worker = None
-                future.set_exception(death)
-            except BaseException as failure:  # no process can be started
-                future.set_exception(failure)
-            else:
-                if error is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(error)
-        self._drop(worker)
-
-    def _start(self) -> Worker:
+    def _call(self, data: bytes) -> Any:
+        """Make a call in an idle process, or in a new one."""
         with self._lock:
             if self._killed:
                 raise WorkerDied("was killed")
-            worker = _Process(max(1, available_cores() // self.jobs), self._scratch.name)
-            self._workers.add(worker)
-        return worker
-
-    def _drop(self, worker: Worker | None) -> None:
-        if worker is not None:
+            if not self._idle:
+                self._idle.append(_Process(max(1, available_cores() // self.jobs), self._scratch.name))
+                self._workers.add(self._idle[-1])
+            worker = self._idle.pop()
+        try:
+            worker.send(data)
+            result, error = pickle.loads(worker.recv_bytes())
+        except BaseException:
             with self._lock:
                 self._workers.remove(worker)
             worker.kill()
+            raise
+        self._idle.append(worker)
+        if error is not None:
+            raise error
+        return result
 
 
 class _Process(Worker):

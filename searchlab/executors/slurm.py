@@ -7,14 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import SearchlabError, first_line
 from ..options import Count, NonNegative
-from .contract import GuardedExecutor
+from .contract import RunExecutor
+
+T = TypeVar("T")
 
 
-class SlurmExecutor(GuardedExecutor):
+class SlurmExecutor(RunExecutor):
     """Jobs of Slurm.
 
     Runs that measure have a node to themselves. The output of each job is kept in the folder ``slurm`` beside the logs
@@ -35,7 +37,6 @@ class SlurmExecutor(GuardedExecutor):
         self, exclusive: bool, folder: Path, *, jobs: Count = 16, batch: Count = 100, cluster: str = "slurm",
         poll_seconds: NonNegative = 2.0, **parameters: Any,
     ) -> None:  # fmt: skip
-        super().__init__()
         try:
             import submitit
         except ImportError:
@@ -52,20 +53,24 @@ class SlurmExecutor(GuardedExecutor):
         except (ValueError, TypeError, RuntimeError, NameError, AssertionError) as error:
             raise SearchlabError(f"cannot create the Slurm executor: {first_line(error)}") from None
         self._left: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended
-        self._changed = threading.Condition(self._lock)
+        self._ends = False
+        self._changed = threading.Condition()  # guards the two above
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        self._left[self._executor.submit(fn, *args, **kwargs)] = future
-        self._changed.notify()
+        with self._changed:
+            if self._ends:
+                raise RuntimeError("cannot submit a call: the executor was shut down")
+            self._left[self._executor.submit(fn, *args, **kwargs)] = future
+            self._changed.notify()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._refuse()
         with self._changed:
+            self._ends = True
             if cancel_futures:
                 for job in self._left:
                     job.cancel()
@@ -84,13 +89,13 @@ class SlurmExecutor(GuardedExecutor):
                 if self._left:
                     self._changed.wait(self._poll_seconds)
                 else:
-                    self._changed.wait_for(lambda: self._left or self._refuses)
+                    self._changed.wait_for(lambda: self._left or self._ends)
                 jobs = dict(self._left)
             if not jobs:
                 return
             for job, future in jobs.items():
                 if job.done():
-                    with self._lock:
+                    with self._changed:
                         del self._left[job]
                     self._end(job, future)
 

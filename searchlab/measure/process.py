@@ -61,8 +61,7 @@ class Channel:
     def __init__(self, file: int, longest: int = 1 << 30) -> None:
         self._socket = socket.socket(fileno=file)
         self._longest = longest
-        self._begun = bytearray()
-        self._length: int | None = None
+        self._data = bytearray()  # what has arrived of the next frame, with its header
         self._ended = False
 
     def fileno(self) -> int:
@@ -80,13 +79,21 @@ class Channel:
     def poll(self, seconds: float | None = 0.0) -> bool:
         """Wait at most ``seconds`` until :meth:`recv` would return or raise at once; return whether it would."""
         until = None if seconds is None else time.monotonic() + seconds
-        while not self._complete():
+        while missing := self._missing():
             left = None if until is None else max(0.0, until - time.monotonic()) * 1000
             waiting = select.poll()  # select() takes no file descriptor over 1023
             waiting.register(self._socket, select.POLLIN)
             if not waiting.poll(left):
                 return False
-            self._read()
+            self._socket.settimeout(0)
+            try:
+                data = self._socket.recv(min(_PIECE, missing))  # nothing of the next frame: select would not report it
+            except BlockingIOError:
+                continue
+            except OSError:  # reset by the other end
+                data = b""
+            self._data += data
+            self._ended = not data
         return True
 
     def recv(self) -> bytes:
@@ -97,36 +104,25 @@ class Channel:
             ValueError: If the frame is longer than ``longest``. Nothing after it can be read.
         """
         self.poll(None)
-        if self._length is not None and self._length > self._longest:
-            raise ValueError(f"a frame of {self._length} bytes, where at most {self._longest} are accepted")
         if self._ended:
             raise EOFError
-        frame, self._begun, self._length = bytes(self._begun), bytearray(), None
+        (length,) = _HEADER.unpack_from(self._data)
+        if length > self._longest:
+            raise ValueError(f"a frame of {length} bytes, where at most {self._longest} are accepted")
+        frame, self._data = bytes(memoryview(self._data)[_HEADER.size :]), bytearray()
         return frame
 
     def close(self) -> None:
         self._socket.close()
 
-    def _complete(self) -> bool:
-        return self._ended or (
-            self._length is not None and (self._length > self._longest or len(self._begun) == self._length)
-        )
-
-    def _read(self) -> None:
-        """Read what has arrived of this frame, and nothing of the next one: ``select`` would not report that."""
-        wanted = _HEADER.size if self._length is None else self._length
-        self._socket.settimeout(0)
-        try:
-            data = self._socket.recv(min(_PIECE, wanted - len(self._begun)))
-        except BlockingIOError:
-            return
-        except OSError:  # reset by the other end
-            data = b""
-        self._begun += data
-        self._ended = not data
-        if self._length is None and len(self._begun) == _HEADER.size:
-            (self._length,) = _HEADER.unpack(self._begun)
-            self._begun = bytearray()
+    def _missing(self) -> int:
+        """Return how many bytes of the header or of the frame are missing; 0 if :meth:`recv` can return or raise."""
+        if self._ended:
+            return 0
+        if len(self._data) < _HEADER.size:
+            return _HEADER.size - len(self._data)
+        (length,) = _HEADER.unpack_from(self._data)
+        return 0 if length > self._longest else _HEADER.size + int(length) - len(self._data)
 
 
 def answered(sources: Sequence[Any], seconds: float) -> list[Any]:

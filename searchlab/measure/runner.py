@@ -217,10 +217,10 @@ class RemoteRunner:
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
             runner = Runner(self.workload, self.settings, device, False, self.case, self.error_factor)
             load = self._loader(session, objects)
-        except LinkFailed as failed:
-            return Failed("build_error", str(failed))
         except Exception as error:
             return Lost(reason(error))
+        if isinstance(load, Failed):
+            return load
         connected()
         start = time.perf_counter()
         answer = runner.run(load, best)
@@ -233,44 +233,38 @@ class RemoteRunner:
                 return Lost(answer.message)
         return answer
 
-    def _loader(self, session: tvm.rpc.RPCSession, objects: Objects) -> Callable[[], tvm.runtime.Module]:
-        """Return a function that loads ``objects`` on the device; raise LinkFailed if they cannot be linked.
+    def _loader(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
+        """Return a function that loads ``objects`` on the device, or Failed if they cannot be linked.
 
         The server's JIT loads them, or a shared library that is linked here or there.
         """
         try:
             load = session.get_function(LOADER)
         except AttributeError:  # a plain server of TVM
-            name, data = self._library(objects)
-
-            def upload() -> tvm.runtime.Module:
-                session.upload(bytearray(data), name)
-                return session.load_module(name)
-
-            return upload
+            return self._upload(session, objects)
         limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
         return partial(load, limit, *map(bytearray, objects))
 
-    def _library(self, objects: Objects) -> tuple[str, bytes]:
-        """Return the name and the bytes of a file with ``objects`` that a plain server can load."""
+    def _upload(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
         from tvm.support import cc, tar
 
         compiler = self.cc or ("" if self.target.is_foreign else cc.get_cc())
         with tempfile.TemporaryDirectory() as folder:
-            files = [str(Path(folder, f"{number}.o")) for number in range(len(objects))]
+            files = [Path(folder, f"{number}.o") for number in range(len(objects))]
             for file, data in zip(files, objects, strict=True):
-                Path(file).write_bytes(data)
-            name = "program.so" if compiler else "program.tar"
-            library = Path(folder, name)
+                file.write_bytes(data)
+            library = Path(folder, "program.so" if compiler else "program.tar")
             try:
                 if compiler:
-                    cc.create_shared(str(library), files, cc=compiler)
+                    cc.create_shared(str(library), list(map(str, files)), cc=compiler)
                 else:
-                    tar.tar(str(library), files)
+                    tar.tar(str(library), list(map(str, files)))
             except Exception as error:
-                raise LinkFailed(f"linking with {compiler or 'tar'}: {reason(error)}") from None
-            return name, library.read_bytes()
+                return Failed("build_error", f"linking with {compiler or 'tar'}: {reason(error)}")
+            linked = bytearray(library.read_bytes())
 
+        def load() -> tvm.runtime.Module:
+            session.upload(linked, library.name)
+            return session.load_module(library.name)
 
-class LinkFailed(Exception):
-    """A program could not be linked or archived into a file; the text says why."""
+        return load

@@ -1,4 +1,4 @@
-"""Folders for temporary files: those of dead processes are removed, those of living ones are not."""
+"""Folders for temporary files: those of processes that have ended are removed, others are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on Dask: a cluster of two processes, one of which is killed; and clusters that runs cannot measure on."""
+"""Runs on Dask: a cluster that loses a process, and clusters on which runs cannot measure."""
 
 from __future__ import annotations
 

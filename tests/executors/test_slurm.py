@@ -1,4 +1,4 @@
-"""Runs as jobs of submitit, on its executors that need no Slurm."""
+"""Runs as jobs of submitit, with those of its executors that do not need Slurm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_jobs_of_submitit_change_nothing_in_a_replay(tmp_path: Path, cluster: st
 
 
 def test_a_job_that_dies_is_an_error_and_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submitit.Job, "_results_timeout_s", 0.5)  # how long a result may be late, 15 s else
+    monkeypatch.setattr(submitit.Job, "_results_timeout_s", 0.5)  # how late a result may be; by default 15 s
     executor = SlurmExecutor(False, tmp_path, cluster="local", poll_seconds=0.1)
     assert executor.submit(int, "7").result() == 7
     with pytest.raises(submitit.core.utils.UncompletedJobError):
@@ -40,7 +40,7 @@ def test_a_job_that_dies_is_an_error_and_keeps_its_files(tmp_path: Path, monkeyp
 def test_a_job_that_is_submitted_just_before_shutdown_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watching thread must not end between the check of a submission and its job."""
+    """The watching thread must not end while a job is being submitted."""
     executor = SlurmExecutor(False, tmp_path, cluster="local", poll_seconds=0.1)
     shutdown = threading.Thread(target=executor.shutdown)
     submit = executor._executor.submit

@@ -1,4 +1,4 @@
-"""A program much slower than the best so far is not repeated; everything else is measured as ever."""
+"""A program that is much slower than the best is not repeated; all others are measured completely."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def space(native: Target, tmp_path: Path) -> Counted:
 
 
 def one(local: LocalMeasurer, space: Counted, us: int, best: float = math.inf) -> tuple[Measurement, int]:
-    """The measurement of a program, and how often it was run."""
+    """Return the measurement of a program, and how often it was run."""
     (found,) = local.measure(space, [Config({"us": us})], best)
     assert found.failure is None
     return found, space.count(us)
@@ -45,9 +45,9 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
     full = 1 + 1 + 3
     for us, best, runs, repeats in (
         (60000, math.inf, full, 3),  # nothing to compare with
-        (60000, 3e-4, 1, 1),  # the run that is checked tells
+        (60000, 3e-4, 1, 1),  # the run that is checked decides
         (60000, 0.05, full, 3),  # not slow enough
-        (1000, 3e-4, 1 + 1 + 1, 1),  # the first repeat tells
+        (1000, 3e-4, 1 + 1 + 1, 1),  # the first repeat decides
         (300, 1e-2, 1 + (1 + 1) + (1 + 2), 3),
     ):
         local.known.clear()

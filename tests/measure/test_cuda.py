@@ -1,4 +1,4 @@
-"""Measuring CUDA programs: what is built travels to another process; what needs a GPU says so, and is tried on one."""
+"""Measuring CUDA programs: object files travel to other processes; tests that need a GPU are marked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, of t
 
 
 def elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """What a new process prints that has loaded ``objects`` as ``module`` and runs ``program``."""
+    """Return the output of a new process that loads ``objects`` as ``module`` and runs ``program``."""
     (tmp_path / "objects").write_bytes(pickle.dumps(objects))
     code = (
         "import pickle, sys\nimport numpy as np\nimport tvm\nfrom searchlab.measure.code import load_objects\n"
@@ -55,7 +55,7 @@ def elsewhere(objects: Objects, program: str, tmp_path: Path) -> subprocess.Comp
 
 
 def told(worker: MeasuringWorker, message: object) -> Any:
-    """The answer of a worker to a message."""
+    """Return the answer of a worker to a message."""
     worker.send(message)
     return worker.recv(*get_args(Answer))
 
@@ -78,12 +78,12 @@ def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_pat
     done = elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
     if tvm.get_global_func("ffi.Module.load_from_bytes.cuda", allow_missing=True):
         assert done.stdout.startswith("cuda "), done.stderr
-    else:  # it has got as far as the kernels, which this TVM cannot load without a driver
+    else:  # it has reached the kernels, which this TVM cannot load without a driver
         assert "Library binary embeds a {cuda} module" in done.stderr
 
 
 def test_what_a_program_imports_arrives_with_it(tmp_path: Path) -> None:
-    """The same way as kernels go, with an import that any machine runs: bytecode of TVM's virtual machine."""
+    """As kernels, but with an import that any machine can run: bytecode of TVM's virtual machine."""
 
     @R.function
     def main(x: R.Tensor((2,), "float32")):  # type: ignore[no-untyped-def]
@@ -173,7 +173,7 @@ def test_a_program_that_failed_is_not_unloaded_before_the_process_has_answered()
 
 
 class Compiling:
-    """Taken in by a worker, it starts another program and waits for it."""
+    """When a worker unpickles it, it starts another program and waits for it."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return subprocess.run, (["sleep", "600"],)

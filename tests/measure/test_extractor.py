@@ -1,4 +1,4 @@
-"""Features that the building processes extract: the same rows by any route, and no harm from a config."""
+"""Extracting features in build processes: the rows are the same everywhere, and no config harms another."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
         np.testing.assert_array_equal(row, expected)
     assert [len(row) for row in rows[3:7]] == [0] * 4
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it was said
+        warnings.simplefilter("error")  # the warning was given already
         again = pool.extract(space, "program", faults(*["none"] * 16, "schedule segfaults"))
     assert again is not None and [len(row) for row in again] == [328] * 16 + [0]
 

@@ -1,4 +1,4 @@
-"""What a candidate, a user or a machine may do to a run: nothing measured is lost, and nothing is left behind."""
+"""Whatever a candidate, a user or a machine does to a run, no measurement is lost and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORKLOAD = parse_workload("gemm:8x8x8")
 
 @pytest.fixture(scope="module")
 def bounded(native: Target) -> Iterator[LocalMeasurer]:
-    """Its candidates may take little memory and little time."""
+    """A measurer with low limits of memory and time."""
     settings = LocalSettings(repeat=2, min_repeat_ms=0, memory_limit_mb=300, build_timeout=20, run_timeout=5)
     with LocalMeasurer(settings, native, {}, 2) as made:
         yield made
@@ -43,7 +43,7 @@ def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
     [
         ("eats memory", {"crash"}),
         ("schedule eats memory", {"build_error"}),
-        ("compiler has no end", {"crash", "build_error"}),  # LLVM aborts where it has none left, TVM raises
+        ("compiler has no end", {"crash", "build_error"}),  # without memory, LLVM aborts and TVM raises
     ],
 )
 def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault: str, failures: set[str]) -> None:
@@ -53,7 +53,7 @@ def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault
 
 
 def test_a_program_that_is_refused_memory_dies_alone(bounded: LocalMeasurer) -> None:
-    """TVM gives a program that asks for hundreds of gigabytes no error, so nothing says that memory was refused."""
+    """TVM raises no error for a program that allocates hundreds of gigabytes, so no text mentions memory."""
     found, fine = measured(bounded, "asks for too much", "none")
     assert (found.failure, fine.failure) == ("crash", None), found.message
 

@@ -1,4 +1,4 @@
-"""The fork server: its workers are as if each had been started on its own, when it was asked for."""
+"""The fork server: its workers behave as if each had just been started on its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.cli import python
 
 
 class Says:
-    """Where it is unpickled, it says what ``expression`` gives."""
+    """Unpickling it raises an error whose text is the value of ``expression``."""
 
     def __init__(self, expression: str) -> None:
         self.expression = f"(_ for _ in ()).throw(ValueError({expression}))"
@@ -38,7 +38,7 @@ def said(worker: MeasuringWorker, expression: str) -> str:
 
 def made(threads: int = 1, scratch: str = "") -> MeasuringWorker:
     worker = MeasuringWorker(threads, scratch)
-    assert os.getpgid(worker.pid) == worker.pid  # from its first moment on, so that it can be ended
+    assert os.getpgid(worker.pid) == worker.pid  # from the start, so that it can be killed
     assert worker.recv(Started) == Started()
     return worker
 
@@ -53,7 +53,7 @@ def worker() -> Iterator[MeasuringWorker]:
 def test_a_worker_has_the_surroundings_of_the_moment(
     worker: MeasuringWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``worker`` is there so that the fork server is older than all that changes."""
+    """``worker`` makes sure that the fork server is older than the changes."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.setenv("SEARCHLAB_TEST", "new")
@@ -107,7 +107,7 @@ def test_a_server_that_is_killed_takes_its_workers_and_is_replaced(worker: Measu
 def test_who_asks_while_another_was_interrupted_gets_a_worker(
     worker: MeasuringWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C comes when the question is asked, and the answer is still on its way."""
+    """Ctrl-C arrives after the message has been sent and before the answer is received."""
     send = process.socket.send_fds
 
     def interrupted(*words: object) -> int:

@@ -1,4 +1,4 @@
-"""Candidates that misbehave in the process that builds or runs them: each costs its own trial, and nothing else."""
+"""Candidates that misbehave in the process that builds or runs them: each loses its own trial and no other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def measurer(native: Target) -> Iterator[LocalMeasurer]:
 @pytest.mark.parametrize("phase", hostile.PHASES)
 @pytest.mark.parametrize("mode", [*CHANGES, *WRITES])
 def test_a_candidate_that_misbehaves_costs_no_other_trial(measurer: LocalMeasurer, mode: str, phase: str) -> None:
-    """And ends within its time: pytest-timeout has more patience than ``hang()``."""
+    """It also ends within its time limit: the timeout of pytest is longer than ``hang()``."""
     start = time.monotonic()
     assert not hostile.measure(measurer, mode, phase)
     assert time.monotonic() - start < 60
@@ -140,7 +140,7 @@ def test_a_channel_bounds_the_length_and_the_time_of_a_frame() -> None:
 
 
 def test_a_frame_that_was_read_is_still_an_answer() -> None:
-    """Whoever asks whether an answer has come reads it; then nothing is left for the operating system to report."""
+    """``poll`` reads the answer, so that the operating system has nothing left to report."""
     ours, theirs = socket.socketpair()
     channel = Channel(ours.detach())
     with theirs:

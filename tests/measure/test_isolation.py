@@ -1,4 +1,4 @@
-"""A candidate that turns on the processes around it costs its own trial alone."""
+"""A candidate that attacks other processes loses its own trial and no other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), target, {}, 1) as m
 def test_a_candidate_that_kills_its_parent_costs_its_own_trial() -> None:
     done = python("-c", MEASURE)
     assert done.returncode == 0, done.stderr
-    confined = "['wrong_answer', 'build_error', None]"  # it only tried
+    confined = "['wrong_answer', 'build_error', None]"  # the kernel refused
     assert done.stdout.strip() in (confined, "['crash', 'crash', None]")
 
 
@@ -63,7 +63,7 @@ def bound(code: str) -> subprocess.Popen[str]:
     ],
 )
 def test_a_go_between_ends_as_what_it_waits_for_ends(last: str, code: int) -> None:
-    """And what kills its parent kills the go-between: this process goes on."""
+    """A candidate that kills its parent kills the go-between; this process continues."""
     process = bound(f"isolation.go_between(); {last}")
     process.communicate(timeout=60)
     assert process.returncode == code

@@ -85,7 +85,7 @@ def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
 
 
 def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
-    """Ctrl-C in the middle of a batch, as a signal that really arrives."""
+    """A real Ctrl-C signal in the middle of a batch."""
     measurer.known.clear()
     measured(measurer, "none", "tiled")
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -157,7 +157,7 @@ def test_the_code_of_programs_is_kept_in_a_folder_and_timed_later_without_a_buil
 
 
 def test_the_seconds_of_a_build_are_those_of_the_cpu(measurer: LocalMeasurer) -> None:
-    """A schedule that sleeps for a second keeps no CPU busy, as one that waits for its turn does not."""
+    """A schedule that sleeps keeps no CPU busy, and neither does one that waits for a core."""
     begin = time.perf_counter()
     (slept,) = measured(measurer, "schedule sleeps")
     assert slept.failure is None and time.perf_counter() - begin > 1 > slept.build_seconds > 0

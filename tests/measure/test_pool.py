@@ -1,4 +1,4 @@
-"""Processes that build: what they know, and what befalls them."""
+"""Build processes: reuse of known programs, and processes that die."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, spa
 
 
 def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, space: Faulty) -> None:
-    """Two processes hang when the third has scheduled its program; then both are killed, before anybody looks."""
+    """Two processes hang while the third schedules its program; then both are killed before the pool looks."""
 
     def kill(program: str) -> bool:
         for process in pool.processes:

@@ -1,4 +1,4 @@
-"""A fleet on loopback: a real tracker, real servers, real programs, and what devices and programs do to each other."""
+"""A fleet on loopback: a real tracker, real servers, real programs, and devices and programs that fail."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLAIN_SERVER = ("tvm.exec.rpc_server", "--host", "127.0.0.1", "--silent")
 
 
 class Process:
-    """``python -m ...``, that says where it listens once it does."""
+    """``python -m ...``, which prints its address once it listens."""
 
     def __init__(self, *words: str) -> None:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TVM_NUM_THREADS": "1"}
@@ -52,7 +52,7 @@ class Process:
         return self.process.stdout.readline()
 
     def kill(self) -> None:
-        """End it as a power cut would, with all that it had started."""
+        """Kill it and all its descendants, as a power cut would."""
         children: list[psutil.Process] = []
         with contextlib.suppress(psutil.NoSuchProcess):
             children = psutil.Process(self.process.pid).children(recursive=True)
@@ -75,7 +75,7 @@ class Fleet:
         return self.processes[-1]
 
     def serve(self, keys: dict[str, int], plain: dict[str, int] | None = None) -> list[Process]:
-        """So many servers under each key, once the tracker has them; those in ``plain`` are TVM's own."""
+        """Start the given number of servers per key and wait until they are registered; ``plain`` are TVM's own."""
         plain = plain or {}
         made = [
             self.start(*words, "--tracker", self.tracker, "--key", key)
@@ -84,7 +84,7 @@ class Fleet:
             for _ in range(count)
         ]
         wanted = keys | plain
-        # Each of them imports TVM, which takes long where the machine has other work.
+        # Each of them imports TVM, which is slow on a busy machine.
         wait_for(lambda: {key: len(at) for key, at in self.there().items() if key in wanted} == wanted, seconds=120)
         return made
 
@@ -99,7 +99,7 @@ class Fleet:
             time.sleep(0.05)
 
     def server_at(self, key: str) -> Process:
-        """One of the servers under ``key``."""
+        """Return one of the servers under ``key``."""
         for process in self.processes:
             words = process.process.args
             if isinstance(words, list) and words[-1] == key and process.process.poll() is None:
@@ -108,7 +108,7 @@ class Fleet:
 
 
 def listed(fleet: Fleet, key: str) -> list[dict[str, int]]:
-    """The tracker's queue for ``key``."""
+    """Return the tracker's queue for ``key``."""
     with Tracker(fleet.tracker) as tracker:
         return [queue for name, queue in tracker.summary()["queue_info"].items() if name == key]
 
@@ -148,7 +148,7 @@ def measured(measurer: RpcMeasurer, *faults: str) -> list[Measurement]:
 
 
 def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) -> None:
-    faults = [fault for fault in EXPECTED if fault != "schedule hangs"]  # building is as it is on one machine
+    faults = [fault for fault in EXPECTED if fault != "schedule hangs"]  # building is the same as on one machine
     results = dict(zip(faults, measured(measurer, *faults), strict=True))
     assert {fault: result.failure for fault, result in results.items()} == {f: EXPECTED[f] for f in faults}
     for result in results.values():
@@ -210,7 +210,7 @@ def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
 
 
 def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) -> None:
-    """Were they in turn, the second would not be there within the timeout of the first."""
+    """If they ran in turn, the second would not be available within the timeout of the first."""
     measured(measurer, "none", "tiled")
     ready = measurer._runners.ready(measurer._setup, 2)  # one of them may have just been replaced
     assert ready == measurer._runners.processes
@@ -218,13 +218,13 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) ->
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])
     assert next(results).failure == "run_timeout"
-    assert len(measurer.known) == 3  # what comes later in order is there already
+    assert len(measurer.known) == 3  # later configs of the batch are measured already
     assert [result.failure for result in results] == [None, None, "invalid"]
 
 
 @pytest.fixture(scope="module")
 def plain(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
-    """On one plain server of TVM."""
+    """A measurer on one plain server of TVM."""
     with make(fleet, native, "plain", connect_timeout=1.5) as made:
         yield made
 
@@ -244,7 +244,7 @@ def test_waiting_for_a_device_is_not_the_programs_time(fleet: Fleet, plain: RpcM
     target = resolve_target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64", "num-cores": 1})
     with make(fleet, target, "plain") as other:
         assert measured(other, "none")[0].failure is None
-        wait_for(lambda: any(run for run in listed(fleet, "plain") if run["free"] == 1))  # it is given back
+        wait_for(lambda: any(run for run in listed(fleet, "plain") if run["free"] == 1))  # it has been returned
         taken: list[Measurement] = []
         thread = threading.Thread(target=lambda: taken.extend(measured(plain, "hangs")))
         start = time.monotonic()
@@ -254,18 +254,18 @@ def test_waiting_for_a_device_is_not_the_programs_time(fleet: Fleet, plain: RpcM
         waited = time.monotonic() - start
         thread.join()
     assert taken[0].failure == "run_timeout" and result.failure is None
-    assert waited > 2.0 > 1.0 > result.run_seconds  # the server ends what hangs 2.5 s after it began
+    assert waited > 2.0 > 1.0 > result.run_seconds  # the server ends a hanging session 2.5 s after its start
 
 
 @pytest.fixture(scope="module")
 def mortal(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
-    """On two servers, which the tests kill, one after the other."""
+    """A measurer on two servers, which the tests kill one after the other."""
     with make(fleet, native, "mortal", run_timeout=2.0, connect_timeout=3.0) as made:
         yield made
 
 
 def while_running(server: Process, act: Callable[[], object]) -> threading.Thread:
-    """``act`` once the server has a session, and that has had time to run its program."""
+    """Call ``act`` once the server has a session that has had time to run its program."""
 
     def watch() -> None:
         wait_for(psutil.Process(server.process.pid).children)
@@ -278,7 +278,7 @@ def while_running(server: Process, act: Callable[[], object]) -> threading.Threa
 
 
 def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, mortal: RpcMeasurer) -> None:
-    """A program that hangs looks the same, but there the device still answers."""
+    """A program that hangs looks the same, except that the device still answers."""
     server = fleet.server_at("mortal")
     stopped: list[psutil.Process] = []
 
@@ -290,7 +290,7 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
 
     thread = while_running(server, stop)
     found = measured(mortal, "naps", "none", "tiled")
-    while not stopped:  # it was the other device that had the program
+    while not stopped:  # the other device had the program
         mortal.known.clear()
         found = measured(mortal, "naps", "none", "tiled")
     thread.join()
@@ -305,7 +305,7 @@ def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: 
     measurer, server = mortal, fleet.server_at("mortal")
     measured(measurer, "none", "tiled")
     measurer.known.clear()
-    # Both devices have a program that hangs, when one of them is lost.
+    # Both devices run a program that hangs when one of them is lost.
     thread = while_running(server, server.kill)
     found = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
     thread.join()
@@ -316,7 +316,7 @@ def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: 
 
 
 def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: RpcMeasurer) -> None:
-    """And nothing is left of a server that is killed, not even the session in which a program hangs."""
+    """No process of a killed server is left, not even the session in which a program hangs."""
     measurer, server = mortal, fleet.server_at("mortal")
     measurer.known.clear()
     measurer.settings = msgspec.structs.replace(measurer.settings, retries=0, run_timeout=20.0)
@@ -408,5 +408,5 @@ def test_no_process_is_left_but_the_fork_server(fleet: Fleet, native: Target) ->
         results.close()  # type: ignore[attr-defined]  # as an interrupt does, with a program still running
         assert measured(measurer, "tiled")[0].failure is None
     left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
-    # One that is killed may take a moment to end on a busy machine.
+    # On a busy machine, a killed process may take a moment to end.
     assert psutil.wait_procs(left, timeout=10)[1] == []

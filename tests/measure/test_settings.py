@@ -1,4 +1,4 @@
-"""Every kind of measurement answers for itself."""
+"""The settings of each kind of measurement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUN = {
 
 
 def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
-    """Logs are resumed by it: what is here must stay, in this order."""
+    """Resuming compares it with the log: the fields and their order must not change."""
     fleet = RpcSettings(tracker="10.0.0.1:9190", key="cortex-a72", retries=1, device_timeout=2, cc="gcc", workers=3)
     for settings, identity in (
         (LocalSettings(workers=3, sentinel=0, finalists=2), {"kind": "local", **RUN}),

@@ -171,7 +171,7 @@ def test_orders_of_loops_are_the_same_or_not() -> None:
 
 
 def every_other(path: Path) -> Path:
-    """A table of toys.Small without half of its configs."""
+    """Write a table with half of the configs of toys.Small."""
     lines = write_table(path, toys.Small(), toys.flaky).read_text().splitlines(keepends=True)
     kept = [line.replace(f'"index":{2 * i}', f'"index":{i}', 1) for i, line in enumerate(lines[1::2])]
     path.write_text("".join([lines[0], *kept]))
@@ -197,7 +197,7 @@ def test_nearest_answers_are_marked_and_warned_of_once_and_are_no_measurements(t
     for trial in trials:
         answer = answers[nearest.index(trial.config)]
         assert (trial.measurement.seconds, trial.measurement.failure) == (answer.seconds, answer.failure)
-    # The log of that run holds what the table held, and no more.
+    # The log of that run contains only what the table contains.
     missing = next(trial.config for trial in trials if trial.measurement.nearest)
     with pytest.raises(SearchlabError, match="was never measured"):
         list(TableMeasurer([log]).measure(space, [missing]))
@@ -323,7 +323,7 @@ def test_the_weights_of_configs_are_how_often_samples_give_them(space: Space) ->
 
 
 def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
-    """The mean over the runs of random search in a space whose knobs depend on each other."""
+    """The mean over runs of random search in a space whose knobs depend on each other."""
     space = toys.Dependent()
     path = write_table(tmp_path / "table.jsonl", space, toys.smooth, counted=True)
     run = tune(

@@ -1,4 +1,4 @@
-"""A space of right programs that take as long as they are told, and count how often they are run."""
+"""A space of right programs that sleep for a given time and count how often they are run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MICROSECONDS = (200, 300, 4000, 60000)
 
 
 class Counted(ProductSpace):
-    """One knob, ``us``: how long the program sleeps besides its GEMM."""
+    """One knob, ``us``: how long the program sleeps in addition to its GEMM."""
 
     def __init__(self, workload: Workload, target: Target, folder: str) -> None:
         super().__init__(workload, target, [Knob("us", MICROSECONDS)])
@@ -26,7 +26,7 @@ class Counted(ProductSpace):
         return Path(self.folder, str(us))
 
     def count(self, us: int) -> int:
-        """How often that program was run since this was last asked."""
+        """Return how often the program has been run since the last call."""
         runs = self.file(us).stat().st_size if self.file(us).exists() else 0
         self.file(us).unlink(missing_ok=True)
         return runs

@@ -1,4 +1,4 @@
-"""A space whose programs and schedules do what a candidate must never be able to harm a study with."""
+"""A space with programs and schedules that fail in all the ways that must not harm a study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab.workload import Workload
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-EXPECTED = {  # what the fault must be recorded as; None for a right program
+EXPECTED = {  # the failure that must be recorded; None for a right program
     "none": None,
     "tiled": None,
     "invalid": "invalid",
@@ -78,7 +78,7 @@ class Faulty(ProductSpace):
 
 
 class Unloadable(Faulty):
-    """A space that does not survive the way to another process."""
+    """A space that cannot be unpickled."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return int, ("not a number",)

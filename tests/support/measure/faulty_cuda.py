@@ -18,7 +18,7 @@ FAULTS = (
 )  # fmt: skip
 
 FAR = 1 << 40
-"""Elements: more than any GPU has memory for, and further than any allocation reaches."""
+"""Number of elements: more than fits the memory of any GPU, and beyond any allocation."""
 
 
 class FaultyCuda(ProductSpace):
@@ -60,13 +60,13 @@ def _kernel(workload: Workload, function: str, threads: int) -> tvm.IRModule:
 
 
 def _harmful(workload: Workload, fault: str) -> tvm.IRModule:
-    """A program with the workload's arguments that does harm as it runs."""
+    """A program with the workload's arguments that does harm when it runs."""
     import tvm
     from tvm.script import tirx as T
 
     a, b, c = workload.shapes.values()
     long, nap = 1 << 30, 1_000_000  # naps of a millisecond, for twelve days
-    apart = FAR // 32  # TVM would make the buffer as small as what is used of it
+    apart = FAR // 32  # TVM would shrink the buffer to the elements that are used
 
     @T.prim_func(s_tir=True)
     def never_ends(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]

@@ -1,4 +1,4 @@
-"""A space whose programs and schedules use up what a machine has: memory, time, and room for what is printed."""
+"""A space whose programs and schedules exhaust a machine: its memory, its time, and the space for output."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Hostile(ProductSpace):
 
 
 class Telltale(ProductSpace):
-    """Its config ``"tell"`` is invalid, for what the building process has imported so far."""
+    """The config ``"tell"`` is invalid; its message lists the modules that the build process has imported."""
 
     def __init__(self, workload: Workload, target: Target) -> None:
         super().__init__(workload, target, [Knob("do", ("build", "tell"))])
