@@ -202,14 +202,6 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
             )
 
 
-def check_apart(warm_starts: Sequence[WarmStart], logs: Sequence[Path]) -> None:
-    """Raise SearchlabError if one of ``logs``, which are about to be written, is in one of ``warm_starts``."""
-    written = {path.resolve() for path in logs}
-    for run in (run for warm in warm_starts for run in warm.runs):
-        if run.log.path.resolve() in written:
-            raise SearchlabError(f"{run.log.path} is a warm start, and cannot be the log too; choose another log file")
-
-
 @dataclass(frozen=True)
 class Searched:
     """A space to search."""
