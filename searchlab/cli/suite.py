@@ -15,8 +15,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from ..analysis import summarize
-from ..analysis.report import write_report
-from ..analysis.tables import overall_tables
+from ..analysis.report import overall_tables, write_report
 from ..errors import SearchlabError
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
