@@ -50,8 +50,8 @@ class EarlierRun:
 
     log: Log
     digest: str  # of the log
-    statistic: Statistic  # the one that is the cost in the runs to come
-    stored: bool = field(default=False, compare=False)  # whether it comes from a store, and no user named it
+    statistic: Statistic  # used as the cost in the new run
+    stored: bool = field(default=False, compare=False)  # whether it comes from a store instead of a named log
     asked_for: bool = field(default=False, compare=False)  # whether it has the space to search, which may be imported
 
     @cached_property
@@ -65,12 +65,12 @@ class EarlierRun:
 
     @cached_property
     def task(self) -> OtherTask:
-        """Its trials as training data of another search, with score 1 for the fastest."""
+        """Its trials as training data for another search; the fastest has the score 1."""
         return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
 
     @cached_property
     def space(self) -> Space:
-        """Its space, which imports a plug-in. Raises SearchlabError if there is no such space any more."""
+        """Its space, which imports a plug-in. Raises SearchlabError if the space no longer exists."""
         with trusting(self.asked_for):
             return Result(self.log).space
 
@@ -87,7 +87,7 @@ class StoredRuns:
     """The runs in a store that a run may start from."""
 
     store: Store
-    statistic: Statistic  # the one that is the cost in the runs to come
+    statistic: Statistic  # used as the cost in the new run
     _read: dict[tuple[str, str], list[EarlierRun]] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, space: Space, machine: str) -> list[EarlierRun]:
