@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class SearchlabError(Exception):
-    """Invalid input. The message says what is wrong, with which value, and what to do. The CLI exits with code 2.
+    """Invalid input. The message names the problem, the value, and a remedy. The CLI exits with code 2.
 
     Example:
         >>> import searchlab
@@ -33,7 +33,7 @@ class SearchlabWarning(UserWarning):
 
 
 class InvalidConfig(SearchlabError):
-    """A config is not a member of its space, or has no legal program. The message says why.
+    """A config is not a member of its space, or has no legal program. The message explains why.
 
     Example:
         >>> import searchlab
@@ -61,7 +61,7 @@ class UnsupportedWorkload(SearchlabError):
 
 
 class UnsupportedSpace(SearchlabError):
-    """A policy cannot search a space. The message says why, and what to use instead.
+    """A policy cannot search a space. The message explains why, and suggests what to use instead.
 
     Example:
         >>> import searchlab

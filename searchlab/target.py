@@ -27,10 +27,10 @@ class Cache:
 
 
 RECORDED = "recorded"
-"""The kind of a target that another tuner measured on: nothing is built for it, and the workload names the device."""
+"""The kind of target in tables of other tuners: nothing is built for it, and the workload names the device."""
 
 OFTEN_MEANT = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native", "local": "native"}
-"""Words that are no target -> the target that is meant by them."""
+"""Words that users try instead of the name of a target."""
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """L1, L2, L3 of an unknown machine: most cores since 2017 have at least these."""
@@ -58,7 +58,7 @@ CPU_CACHES = {
     "carmel": (Cache(64 << 10, 4), Cache(2 << 20, 16), Cache(4 << 20, 16)),  # NVIDIA Jetson AGX Xavier
     "apple-a14": (Cache(128 << 10, 8), Cache(12 << 20, 12, 128)),  # Apple M1, a performance core
 }
-"""The caches of CPUs that are not this machine's, if the target does not give them."""
+"""The default caches of targets for these CPUs, unless the target is this machine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Target:
     caches: tuple[Cache, ...] = GENERIC_CACHES
 
     def to_json(self) -> dict[str, Any]:
-        """A form from which :func:`resolve_target` makes this target again, on any machine."""
+        """Return a form from which :func:`resolve_target` creates the same target on any machine."""
         return {**self.spec, "caches": [[cache.size, cache.ways, cache.line] for cache in self.caches]}
 
     @property
@@ -102,7 +102,7 @@ class Target:
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether it is another kind of machine than this one; the linker of this machine cannot link for it."""
+        """Whether it is a different kind of machine, for which the linker of this one does not work."""
         from tvm.target import codegen
 
         ours = str(codegen.llvm_get_system_triple())
@@ -110,12 +110,12 @@ class Target:
 
     @cached_property
     def simd_bytes(self) -> int:
-        """Width of a vector register."""
+        """The width of a vector register in bytes."""
         from tvm.target import codegen
 
         if "vector-width" in self.spec:
             return int(self.spec["vector-width"]) // 8
-        # For an x86 CPU, llvm_get_vector_width gives 512 even if it has only SSE: use its features instead.
+        # llvm_get_vector_width returns 512 for any x86 CPU, even one with only SSE, so its features are used.
         if "sse2" in (features := {str(name) for name in codegen.llvm_get_cpu_features(self.tvm)}):
             return 64 if "avx512f" in features else 32 if "avx" in features else 16
         return int(codegen.llvm_get_vector_width(self.tvm)) // 8
@@ -129,12 +129,12 @@ class Target:
     def __str__(self) -> str:
         return json.dumps(self.to_json(), sort_keys=True)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # without TVM's object, which is made again when needed
+    def __reduce__(self) -> tuple[Any, ...]:  # without TVM's object, which is created on demand
         return Target, (self.spec, self.caches)
 
 
 def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
-    """The data caches of this machine as Linux reports them, or else the generic ones."""
+    """Return the data caches of this machine as Linux reports them, or :data:`GENERIC_CACHES`."""
     caches: dict[int, Cache] = {}
     for index in sorted(Path(root).glob("index*")):
         try:
@@ -153,15 +153,15 @@ def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cac
 
 
 def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
-    """The target that ``spec`` names.
+    """Return the target that ``spec`` names.
 
     Args:
         spec: ``"native"`` for this CPU with all its cores; ``"cuda"`` for the GPU of this machine, or another one with
-            an ``"arch"``; LLVM's name of a CPU, such as ``"znver4"``; or TVM's own JSON form. There, ``"kind"`` may be
-            ``"native"``, for example with ``"num-cores": 1``, and ``"caches"`` may give (bytes, ways[, bytes per line])
-            for each level of data cache, L1 first. By default the caches are those of this machine for ``"native"``,
-            those in CPU_CACHES for a CPU listed there, and GENERIC_CACHES otherwise. ``"recorded"`` is for recorded
-            times without programs.
+            an ``"arch"``; LLVM's name of a CPU, such as ``"znver4"``; or TVM's own JSON form. In that form, ``"kind"``
+            may be ``"native"``, for example with ``"num-cores": 1``, and ``"caches"`` may list (bytes, ways[, bytes per
+            line]) for each level of data cache, L1 first. By default the caches are those of this machine for
+            ``"native"``, those in CPU_CACHES for a CPU listed there, and GENERIC_CACHES otherwise. ``"recorded"`` is
+            for recorded times without programs.
 
     Raises:
         SearchlabError: If the installed TVM cannot build for the target.
@@ -188,28 +188,24 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     else:
         given = {"kind": "llvm", "mcpu": text}
     if "kind" not in given:
-        raise SearchlabError(f'target {json.dumps(given)} has no "kind"; give one, for example {{"kind": "llvm"}}')
+        raise SearchlabError(f'target {json.dumps(given)} has no "kind"; add one, for example {{"kind": "llvm"}}')
     caches = _given_caches(given.pop("caches", None))
     if given["kind"] == "native":
         caches = caches or native_caches()
-        # With the triple, another kind of machine can make the same programs.
+        # With the triple, a different kind of machine can build the same programs.
         triple, cpu = str(codegen.llvm_get_system_triple()), str(codegen.llvm_get_system_cpu())
         given = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **given, "kind": "llvm"}
     if given["kind"] == "cuda" and "arch" not in given:
-        given["arch"] = _arch_here()
+        if (arch := gpu_arch()) is None:
+            raise SearchlabError(
+                "no CUDA device was found, so the arch to build for is unknown; use another machine, or specify an "
+                'arch, for example {"kind": "cuda", "arch": "sm_90"}, to inspect programs or to use recorded times'
+            )
+        given["arch"] = arch
     if given["kind"] == RECORDED:
         return Target(given, caches)
     _check(given)
     return Target(given, caches or CPU_CACHES.get(str(given.get("mcpu")), GENERIC_CACHES))
-
-
-def _arch_here() -> str:
-    if (arch := gpu_arch()) is None:
-        raise SearchlabError(
-            "no CUDA device was found, so the arch to build for is unknown; use another machine, or give an arch, for "
-            'example {"kind": "cuda", "arch": "sm_90"}, to look at programs or to use recorded measurements'
-        )
-    return arch
 
 
 def _given_caches(levels: Any) -> tuple[Cache, ...]:

@@ -19,7 +19,7 @@ from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
 
-from .model_guided import ModelGuided, chances
+from .model_guided import Failures, ModelGuided, chances
 
 WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
@@ -47,6 +47,9 @@ class EvolutionaryModel(ModelGuided):
         predictions: The maximum number of distinct configs that are predicted for a batch. By default 256 if a
             prediction requires scheduling the program, which takes milliseconds, and otherwise as many as the
             generations contain. A smaller population is used if the number would allow fewer generations.
+        failures: How the search learns from failed trials. "score": the cost model learns that their score is 0.
+            "model": the cost model learns from the other trials alone, and its predictions are multiplied by the
+            probability that a config works, which a classifier of knobs (extremely randomized trees) predicts.
     """
 
     origin = Origin(
@@ -78,8 +81,11 @@ class EvolutionaryModel(ModelGuided):
         crossover_prob: UnitInterval = 0.0,
         epsilon: UnitInterval = 0.05,
         predictions: Count | None = None,
+        failures: Failures = "score",
     ) -> None:
-        super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
+        super().__init__(
+            space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon, failures=failures
+        )
         self.measured_ratio = measured_ratio
         self.mutation_prob = mutation_prob
         self.crossover_prob = crossover_prob

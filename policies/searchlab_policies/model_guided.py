@@ -6,6 +6,7 @@ import heapq
 from abc import abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import count
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,6 +15,11 @@ from searchlab.costmodel import BoundCostModel, scores_of
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+Failures = Literal["score", "model"]
 
 SLOW_PREDICTIONS = 256
 """How many configs are predicted for one batch where each takes a program, and so milliseconds and more."""
@@ -25,13 +31,20 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
     n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
         trained on other runs to start with.
     epsilon: probability that a place in the batch goes to a random config.
+    failures: how failed trials are learned from. "score": the cost model learns that their score is 0. "model": it
+        learns from the others alone, and its predictions are multiplied by the probability that a config works, which
+        a classifier predicts from the knobs.
     """
 
-    def __init__(self, space: Space, *, seed: int, cost_model: BoundCostModel, n_startup: int, epsilon: float) -> None:
+    def __init__(
+        self, space: Space, *, seed: int, cost_model: BoundCostModel, n_startup: int, epsilon: float,
+        failures: Failures = "score",
+    ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
         self.n_startup = n_startup
         self.epsilon = epsilon
+        self._works = Works(space, seed) if failures == "model" else None
 
     @abstractmethod
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
@@ -39,8 +52,13 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
-        if self._ready():
+        if not self._ready():
+            return
+        if self._works is None:
             self.cost_model.fit(self.trials)
+        else:
+            self.cost_model.fit([trial for trial in self.trials if np.isfinite(trial.cost)])
+            self._works.fit(self.trials)
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
@@ -63,7 +81,13 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
         """Scores (n,) of ``configs``; see :func:`predicted`."""
-        return predicted(self.cost_model, configs, known)
+        return predicted(self._predict, configs, known)
+
+    def _predict(self, configs: Sequence[Config]) -> Floats:
+        scores = self.cost_model.predict(configs)
+        if self._works is None:
+            return scores
+        return np.where(scores > 0, scores * self._works.probabilities(configs), scores)
 
     def started(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
         """``size`` configs to search from: at most ``measured`` of the best there are, and random ones."""
@@ -72,11 +96,45 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
 
 
-def predicted(model: BoundCostModel, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
+def predicted(
+    predict: Callable[[Sequence[Config]], Floats], configs: Sequence[Config], known: dict[Config, float]
+) -> Floats:
     """Scores (n,) of ``configs``. Each distinct config that is not ``known`` is predicted once, and then known."""
     new = [config for config in dict.fromkeys(configs) if config not in known]
-    known.update(zip(new, model.predict(new).tolist(), strict=True))
+    known.update(zip(new, predict(new).tolist(), strict=True))
     return np.array([known[config] for config in configs])
+
+
+class Works:
+    """Predicts from the knobs of a config how probable it is that its program works.
+
+    The classifier is scikit-learn's extremely randomized trees (Geurts et al., 2006). Until both a success and a
+    failure are known, every config is taken to work.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._seed = seed
+        self._trees: ExtraTreesClassifier | None = None
+
+    def fit(self, trials: Sequence[Trial]) -> None:
+        """Train on all trials so far."""
+        works = np.isfinite([trial.cost for trial in trials])
+        if 0 < works.sum() < len(works):
+            from sklearn.ensemble import ExtraTreesClassifier
+
+            self._trees = ExtraTreesClassifier(n_estimators=50, random_state=self._seed % (1 << 32))
+            self._trees.fit(self._features([trial.config for trial in trials]), works)
+
+    def probabilities(self, configs: Sequence[Config]) -> Floats:
+        """Return the probability that each of ``configs`` works, shape (n,)."""
+        if self._trees is None or not configs:
+            return np.ones(len(configs))
+        probabilities: Floats = self._trees.predict_proba(self._features(configs))[:, 1]
+        return probabilities
+
+    def _features(self, configs: Sequence[Config]) -> Floats:
+        return np.array([self._space.features(config) for config in configs])
 
 
 class Best:

@@ -16,7 +16,7 @@ from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
-from .model_guided import Best, ModelGuided
+from .model_guided import Best, Failures, ModelGuided
 
 
 class Xgb(ModelGuided):
@@ -41,6 +41,9 @@ class Xgb(ModelGuided):
             prediction requires scheduling the program, which takes milliseconds, and otherwise as many as the chains
             visit. If the number does not allow eight steps for all chains, there are fewer chains; if it does not allow
             all steps, there are fewer steps, and the temperature falls over those.
+        failures: How the search learns from failed trials. "score": the cost model learns that their score is 0.
+            "model": the cost model learns from the other trials alone, and its predictions are multiplied by the
+            probability that a config works, which a classifier of knobs (extremely randomized trees) predicts.
     """
 
     origin = Origin(
@@ -73,8 +76,11 @@ class Xgb(ModelGuided):
         diversity: NonNegative = 0.01,
         epsilon: UnitInterval = 0.05,
         predictions: Count | None = None,
+        failures: Failures = "score",
     ) -> None:
-        super().__init__(space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon)
+        super().__init__(
+            space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon, failures=failures
+        )
         self.early_stop = early_stop
         self.temperature = temperature
         self.candidates = candidates

@@ -3,9 +3,8 @@
 from .comparison import Comparison, compare
 from .model import Summary
 from .read import read_runs
-from .report import report, report_directory
+from .report import report, report_directory, summary_table
 from .summary import summarize
-from .tables import summary_table
 
 __all__ = [
     "Comparison",

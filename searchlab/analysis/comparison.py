@@ -16,20 +16,10 @@ from ..log.columns import Columns, Texts
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from .charts.figures import BY_TRIALS, Looks, View, all_figures, differences
 from .charts.figures import Figure as LineChart
-from .files import (
-    cell_rows,
-    claim_rows,
-    contrast_rows,
-    curve_rows,
-    overall_rows,
-    program_rows,
-    strategy_rows,
-)
 from .measures import AREA, Shown, StrategySummary, table
 from .model import Overall, Summary, WorkloadSummary
-from .programs import BUDGET, run_programs
 from .read import compared, read_runs
-from .report import write_report
+from .report import BUDGET, number_tables, run_programs, write_report
 from .runs import ComparedRuns as Runs
 from .runs import strategy_order
 from .summary import summarize
@@ -185,23 +175,23 @@ class Comparison:
 
     def strategies_frame(self) -> pd.DataFrame:
         """Return a row for each strategy on each workload, with the columns of ``summary.csv``."""
-        return strategy_rows(self.summary).frame()
+        return self._frame("summary")
 
     def overall_frame(self) -> pd.DataFrame:
         """Return a row for each strategy over all workloads: rank, area, score. Empty for one workload."""
-        return overall_rows(self.summary.overall).frame()
+        return self._frame("overall")
 
     def contrasts_frame(self) -> pd.DataFrame:
         """Return a row for each pair of strategies by each measure; over all workloads, ``workload`` is empty."""
-        return contrast_rows(self.summary).frame()
+        return self._frame("contrasts")
 
     def claims_frame(self) -> pd.DataFrame:
         """Return what can be claimed about the best strategy and each other. Empty for one workload."""
-        return claim_rows(self.summary.overall).frame()
+        return self._frame("claims")
 
     def matrix_frame(self) -> pd.DataFrame:
         """Return a row for each ordered pair of the multiple comparison matrix. Empty for one workload."""
-        return cell_rows(self.summary.overall).frame()
+        return self._frame("matrix")
 
     def trials_frame(self) -> pd.DataFrame:
         """Return a row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` does."""
@@ -209,11 +199,15 @@ class Comparison:
 
     def curves_frame(self) -> pd.DataFrame:
         """Return a row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""
-        return curve_rows(self.runs).frame()
+        return self._frame("curves")
 
     def programs_frame(self) -> pd.DataFrame:
         """Return a row for the best program of each run that has one: its GFLOPS, config and log."""
-        return program_rows(program for program, _ in run_programs(self.runs)).frame()
+        return self._frame("programs")
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        programs = (program for program, _ in run_programs(self.runs))
+        return number_tables(self.summary, self.runs, programs)[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
         """Plot the best GFLOPS so far by "trials" or "seconds", median and quartiles over seeds."""

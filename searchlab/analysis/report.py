@@ -1,21 +1,55 @@
-"""Reports: read logs, compute, write."""
+"""Reports: read logs, compute, and write tables, files of numbers, pictures and a page.
+
+A log holds configs. Making a trace from a config takes its space, and so a plug-in and TVM. Reading logs must not need
+these, run code that a log names, or wait. So a child process makes the traces while the report is computed, for
+registered spaces only, or for all within :func:`~searchlab.plugins.trusting`. Traces that are not ready in time are
+left out, and the report gives the reason.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple, fields
+from itertools import chain, repeat
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+
+import msgspec
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from ..errors import SearchlabError
 from ..log.format import read_header
-from .charts.figures import all_figures
-from .files import write_json, write_numbers
-from .model import Summary
+from ..log.result import fastest
+from ..log.traces import TRUST, TraceReply, TraceRequest
+from ..plugins import Plugin, trusts
+from ..space import SPACES
+from . import measures
+from .charts.figures import Figure, all_figures
+from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, at
+from .model import Program, Summary
 from .page.render import page
-from .programs import BUDGET, Traces, best_programs, run_programs
 from .read import REPORT, read_runs
-from .runs import ComparedRuns
+from .runs import ComparedRuns, LoggedRun
+from .stats.ranks import MatrixCell
 from .summary import summarize
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 OUT = Path("results") / REPORT  # the default directory of a report on anything but one directory
+BUDGET = 20.0  # seconds that a report spends on traces, from its start
 
 
 def report(
@@ -32,7 +66,7 @@ def report(
     - ``curves.csv``: a row for each trial: trials and seconds from the start of the run, and the best GFLOPS then.
     - ``figures.json``, ``figures.csv``: the numbers of the charts.
     - ``programs.json``: the best program of each strategy on each workload, with its schedule trace (see
-      :mod:`~searchlab.analysis.programs`). ``programs.csv``: the best program of every run.
+      :class:`Traces`). ``programs.csv``: the best program of every run.
 
     Args:
         *where: Logs, and directories of which every log (``**/*.jsonl``, ``**/*.jsonl.gz``) is read. A log that is
@@ -65,7 +99,12 @@ def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET) ->
         with Traces(best_programs(programs), traces) as made:  # in another process, in parallel to the rest
             summary = summarize(comparison)
             figures = all_figures(summary, comparison)
-            write_numbers(out, summary, comparison, figures, [program for program, _ in programs])
+            write_json(out / "summary.json", summary)
+            write_json(out / "figures.json", figures)
+            tables = number_tables(summary, comparison, (program for program, _ in programs))
+            for name, rows in (tables | {"figures": figure_rows(figures)}).items():
+                if summary.overall or name not in OVER_ALL:
+                    rows.write(out / f"{name}.csv")
             draw_all(out, summary, comparison, figures)
             best = made.programs()
             write_json(out / "programs.json", best)
@@ -92,3 +131,260 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
                 f"(in Python, out=DIR)"
             )
     return Path(where[0]) / REPORT
+
+
+# --- the terminal -----------------------------------------------------------------------------------------------------
+
+
+def summary_table(summary: Summary) -> list[RenderableType]:
+    """Return tables and sentences for the terminal.
+
+    First the answers to registered contrasts. For each workload: how fast each strategy converges (the best in bold),
+    the verdict, and the costs in seconds and failed trials. Then the table over all workloads, and its verdict.
+    """
+    shown: list[RenderableType] = [Text(answer.says, "bold") for answer in summary.answers]
+    for item in summary.workloads:
+        words = item.words(summary.target)
+        title = f"{item.workload}: nothing known yet"
+        if item.best:
+            finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
+            title = f"{item.workload}: best known {item.best.gflops:.1f} {item.unit}, {finder}"
+        shown += [
+            _table(title, measures.table(item.strategies, Shown.TERMINAL, **words)),
+            Text(" ".join([item.verdict, *item.notes])),
+            _table("", measures.table(item.strategies, Shown.COSTS, **words)),
+        ]
+    return [*shown, *overall_tables(summary), Text(summary.family.says)]
+
+
+def overall_tables(summary: Summary) -> list[RenderableType]:
+    """Return the table over all workloads and its verdict, if there is one."""
+    overall = summary.overall
+    if overall is None:
+        return []
+    found = measures.table(overall.strategies, Shown.TERMINAL, cutoffs=summary.score_cutoffs)
+    ranks = overall.diagram.by_strategy
+    found.heads.insert(0, measures.Head("rank"))
+    for name, cells in found.rows:
+        cells.insert(0, Cell(f"{ranks[name]:.2f}"))
+    return [_table(f"over all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
+
+
+def _table(title: str, content: measures.Table) -> Table:
+    table = Table(
+        title=Text(title, "bold") if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.add_column("strategy", overflow="fold", max_width=30)
+    for head in content.heads:
+        table.add_column(Text(head.title), justify="left" if head.words else "right", no_wrap=not head.words)
+    for name, cells in content.rows:
+        texts = [Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside) for cell in cells]
+        table.add_row(Text(name), *texts)
+    return table
+
+
+# --- files of numbers, and frames -------------------------------------------------------------------------------------
+
+
+class Rows(NamedTuple):
+    """Rows with a value, or None, for each of ``columns``; they can be iterated over once."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Any]]
+
+    def frame(self) -> pd.DataFrame:
+        """Return a frame with NaN for None, so that a column of numbers is numeric."""
+        import pandas as pd
+
+        data = [[math.nan if value is None else value for value in row] for row in self.rows]
+        return pd.DataFrame(data, columns=list(self.columns))
+
+    def write(self, path: Path) -> None:
+        """Write a CSV file, with nothing for None."""
+        with path.open("w", encoding="utf-8", newline="") as file:
+            # The writer quotes a text with \r only if its own lines end with it.
+            csv.writer(_Lines(file)).writerows(chain([self.columns], self.rows))
+
+
+class _Lines(NamedTuple):
+    """A file for :mod:`csv` whose lines end with \\n instead of \\r\\n."""
+
+    file: IO[str]
+
+    def write(self, line: str) -> None:
+        self.file.write(line[:-2] + "\n")
+
+
+_CONTRAST = {
+    "measure": "measure", "first": "first", "second": "second", "test": "test", "runs": "runs",
+    "improvement": "improvement", "improvement_lower": "lower", "improvement_upper": "upper", "p": "p",
+    "adjusted_p": "adjusted",
+}  # fmt: skip
+_CLAIM = {
+    "first": "first", "second": "second", "workloads": "difference.workloads", "difference": "difference.value",
+    "on_these_lower": "difference.on_these.difference.lower", "on_these_upper": "difference.on_these.difference.upper",
+    "on_these_p": "difference.on_these.p", "on_others_lower": "difference.on_others.difference.lower",
+    "on_others_upper": "difference.on_others.difference.upper", "on_others_p": "difference.on_others.p",
+    "better": "equivalence.better", "same": "equivalence.same", "worse": "equivalence.worse",
+}  # fmt: skip
+_PROGRAM: dict[str, Any] = {
+    "workload": "workload", "strategy": "strategy", "seed": "seed", "trial": "trial", "gflops": "gflops",
+    "seconds": "seconds", "gflops_as_trial": "as_trial",
+    "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
+    "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
+}  # fmt: skip
+"""Where the value of each column is in the object of a row, see :func:`~searchlab.analysis.measures.at`."""
+OVER_ALL = ("overall", "claims", "matrix")  # the tables over all workloads, empty for one workload
+
+
+def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable[Program] = ()) -> dict[str, Rows]:
+    """Return the rows of each CSV file by name, but for the figures, see :func:`report`."""
+
+    def values(one: Any, paths: Mapping[str, Any]) -> list[Any]:
+        return [at(one, path) for path in paths.values()]
+
+    items, overall = summary.workloads, summary.overall
+    ranks = overall.diagram.by_strategy if overall else {}
+    strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
+    contrasts = [*((item.workload, item.contrasts) for item in items), *([("", overall.contrasts)] if overall else [])]
+    curves = (
+        (run.workload, run.strategy, run.seed, trials, seconds, best)
+        for item in comparison.values()
+        for run in item.runs
+        for trials, (seconds, best) in enumerate(zip(run.elapsed.tolist(), run.curve.tolist(), strict=False), 1)
+    )
+    over_all = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
+    return {
+        "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
+        "contrasts": Rows(
+            ("workload", *_CONTRAST), ((name, *values(one, _CONTRAST)) for name, found in contrasts for one in found)
+        ),
+        "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), curves),
+        "programs": Rows(list(_PROGRAM), (values(one, _PROGRAM) for one in programs)),
+        "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
+        "claims": Rows(list(_CLAIM), (values(one, _CLAIM) for one in (overall.claims if overall else ()))),
+        "matrix": Rows([field.name for field in fields(MatrixCell)], map(astuple, overall.matrix if overall else ())),
+    }
+
+
+def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
+    """Return a row for each point of each line of the line charts."""
+    rows = (
+        (workload, figure.key, view.key, line.strategy, *point)
+        for workload, charts in figures.items()
+        for figure in charts
+        for view in figure.views
+        for line in view.series
+        for point in zip(view.x, line.y, line.lower or repeat(None), line.upper or repeat(None), strict=False)
+        if point[1] is not None
+    )
+    return Rows(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), rows)
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(value, enc_hook=Row.to_json), indent=2) + b"\n")
+
+
+# --- the best programs ------------------------------------------------------------------------------------------------
+
+
+def run_programs(comparison: ComparedRuns) -> list[tuple[Program, LoggedRun]]:
+    """Return the best program of every run that has one, in the order of the comparison."""
+    found = []
+    for run in (run for item in comparison.values() for run in item.runs):
+        log = run.log
+        if not np.isfinite(log.costs).any():
+            continue
+        index, seconds, tied = fastest(log.costs, log.final)
+        program = Program(
+            workload=run.workload, strategy=run.strategy, seed=run.seed, trial=index,
+            gflops=log.flops / seconds / 1e9, seconds=seconds, as_trial=log.flops / float(log.costs[index]) / 1e9,
+            tied=tied, config=log.config(index), log=run.file,
+        )  # fmt: skip
+        found.append((program, run))
+    return found
+
+
+def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[Program, LoggedRun]]:
+    """Return the fastest program of each strategy by workload, the fastest first, with a note if it gets no trace.
+
+    Of equally fast programs, the one with the lowest seed is chosen.
+    """
+    best: dict[tuple[str, str], tuple[Program, LoggedRun]] = {}
+    for program, run in sorted(programs, key=lambda pair: (-pair[0].gflops, pair[0].seed)):
+        best.setdefault((program.workload, program.strategy), (program, run))
+    notes: dict[bytes, str] = {}  # looking up a plug-in takes milliseconds
+    noted = []
+    for program, run in best.values():
+        space = run.log.header.space
+        if (key := msgspec.json.encode(space)) not in notes:
+            notes[key] = _unsafe(space)
+        noted.append((msgspec.structs.replace(program, note=notes[key]), run))
+    return sorted(noted, key=lambda pair: (pair[0].workload, -pair[0].gflops, pair[0].strategy))
+
+
+def _unsafe(space: Plugin) -> str:
+    """Return why this space makes no trace; "" if it does."""
+    if trusts() or SPACES.registered(space) is not None:
+        return ""
+    if SPACES.registered(Plugin(space.name)) is None:
+        return f"its space {space.name!r} is not among the installed plug-ins"
+    return "an option of its space names code, which a report does not run (--trust does)"
+
+
+class Traces:
+    """Makes the traces of programs in a child process, for which :meth:`programs` waits."""
+
+    def __init__(self, programs: Sequence[tuple[Program, LoggedRun]], budget: float) -> None:
+        self._programs = [program for program, _ in programs]
+        self._until = time.monotonic() + budget
+        self._child: subprocess.Popen[bytes] | None = None
+        asked = {
+            number: TraceRequest(os.fsencode(run.log.path), program.trial)
+            for number, (program, run) in enumerate(programs)
+            if not program.note
+        }
+        if not asked or budget <= 0:
+            return
+        # -P: nothing in the current directory is a plug-in, unless it is trusted.
+        words = ["-m", "searchlab.log.traces", TRUST] if trusts() else ["-P", "-m", "searchlab.log.traces"]
+        self._replies = TemporaryFile()  # noqa: SIM115 (closed in __exit__)
+        with TemporaryFile() as requests:
+            requests.write(msgspec.json.encode(asked))
+            requests.seek(0)
+            self._child = subprocess.Popen(
+                [sys.executable, *words], stdin=requests, stdout=self._replies, stderr=subprocess.DEVNULL
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._child:
+            self._child.kill()
+            self._child.wait()
+            self._replies.close()
+
+    def programs(self) -> list[Program]:
+        """Return all programs, with the traces that were made within the budget."""
+        traces: dict[int, TraceReply] = {}
+        late = "" if all(program.note for program in self._programs) else "traces were not asked for"
+        if self._child:
+            late = "the process that makes it ended"
+            try:
+                self._child.wait(max(0.0, self._until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                late = "it was not made in the time a report takes"
+                self._child.kill()  # it shares the position in the file
+                self._child.wait()
+            self._replies.seek(0)
+            for line in self._replies:
+                with suppress(msgspec.DecodeError):  # a plug-in may print
+                    one = msgspec.json.decode(line, type=TraceReply)
+                    traces[one.number] = one
+        return [
+            msgspec.structs.replace(program, trace=reply.trace, note=reply.note)
+            if (reply := traces.get(number))
+            else msgspec.structs.replace(program, note=program.note or late)
+            for number, program in enumerate(self._programs)
+        ]

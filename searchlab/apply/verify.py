@@ -165,7 +165,12 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         trials = [replace(trial, measurement=one) for trial, one in zip(trials, now, strict=True)]
         programs = [_checked(measurer, space, result, trial, seeds) for trial in trials]
         alive = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
-        untuned = _measure_untuned(measurer, space, min((trial.cost for trial in alive), default=0.0))
+        untuned = None
+        if alive and space.target.kind == "llvm":  # without threads bound, it cannot run on a GPU
+            (one,) = measurer.measure(
+                Untuned(space.workload, space.target), [Config({})], min(trial.cost for trial in alive)
+            )
+            untuned = Trial(0, Config({}), one)
         apart, beside, plain = _time_in_turn(measurer, space, alive, untuned)
     timed = iter(zip(apart, beside, strict=True))
     floor = noise(result.log) or 0.0
@@ -320,18 +325,6 @@ def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial
         )
         return replace(program, failure="another_program", message=message)
     return program
-
-
-def _measure_untuned(measurer: LocalMeasurer, space: Space, best: float) -> Trial | None:
-    """Measure the untuned program; None on a GPU, where it binds no threads, or if no program runs.
-
-    ``best`` is the time of the fastest program in seconds, 0 if none runs.
-    """
-    if space.target.kind != "llvm" or not best:
-        return None
-    config = Config({})
-    (measurement,) = measurer.measure(Untuned(space.workload, space.target), [config], best)
-    return Trial(0, config, measurement)
 
 
 def _time_in_turn(

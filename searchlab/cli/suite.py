@@ -15,23 +15,21 @@ from rich.text import Text
 from typer import Argument, Option
 
 from ..analysis import summarize
-from ..analysis.report import write_report
-from ..analysis.tables import overall_tables
+from ..analysis.report import overall_tables, write_report
 from ..errors import SearchlabError
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
 from ..policy import POLICIES
-from ..suite.answer import SuiteAnswer
-from ..suite.compare import compare, default_baselines, label_for, run_policy, searched, suite_study
+from ..suite.compare import SuiteAnswer, compare, default_baselines, label_for, run_policy, searched, suite_study
 from ..suite.trajectories import (
     RecordedTable,
     baselines,
     collect,
+    count_use,
     read_results,
     trajectories_path,
     write_trajectories,
 )
-from ..suite.uses import count_use
 from .logs import find
 from .terminal import (
     AsJson,
@@ -277,7 +275,7 @@ def suite_build(
 @suites.command(name="seal")
 def suite_seal(suite: Directory) -> None:
     """Write the card of each table, and the manifest with the SHA-256 of every file, when a suite is complete."""
-    from ..suite.manifest import seal
+    from ..suite.verify import seal
 
     manifest = seal(find_suite(suite).part(None), say)
     say(f"{len(manifest.files)} files are sealed: searchlab suite verify {suite}")

@@ -48,31 +48,28 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
     names = [name for name, _ in named]
     if twice := [name for name in names if names.count(name) > 1]:
         raise SearchlabError(f"two logs are called {twice[0]!r}; give the directory that both are in, or one of them")
+    logs = [log for _, log in named]
+    notes: list[str] = []
     try:
-        return len(named), _export(named, format, out)
+        match format:
+            case "metaschedule":
+                from . import metaschedule_export
+
+                notes = metaschedule_export.export(logs, out)
+            case "iohprofiler":
+                notes = iohprofiler.export(logs, out)
+            case "optuna":
+                from . import optuna_storage
+
+                optuna_storage.export(named, out)
+            case kernel_tuner.T4 | kernel_tuner.CACHE:
+                if len(logs) > 1:
+                    raise SearchlabError(
+                        f"a Kernel Tuner file contains one run, but {len(logs)} logs were given; name one log"
+                    )
+                kernel_tuner.export(logs[0], out, format)
+            case _:
+                raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, LOST)}")
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
-
-
-def _export(named: list[tuple[str, Log]], format: str, out: Path) -> list[str]:
-    logs = [log for _, log in named]
-    match format:
-        case "metaschedule":
-            from . import metaschedule_export
-
-            return metaschedule_export.export(logs, out)
-        case "iohprofiler":
-            return iohprofiler.export(logs, out)
-        case "optuna":
-            from . import optuna_storage
-
-            optuna_storage.export(named, out)
-        case kernel_tuner.T4 | kernel_tuner.CACHE:
-            if len(logs) > 1:
-                raise SearchlabError(
-                    f"a Kernel Tuner file contains one run, but {len(logs)} logs were given; name one log"
-                )
-            kernel_tuner.export(logs[0], out, format)
-        case _:
-            raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, LOST)}")
-    return []
+    return len(named), notes

@@ -105,11 +105,29 @@ class Line:
             self.damaged(error)
 
     def target(self, given: str | Mapping[str, Any]) -> dict[str, Any]:
-        """Return a target as :func:`parse_target` reads it."""
-        try:
-            return parse_target(given)
-        except ValueError as error:
-            self.damaged(error)
+        """Return a target in TVM's JSON form, given in that or in the form of older versions, ``llvm -mcpu=znver4``."""
+        if isinstance(given, str) and given.lstrip().startswith("{"):
+            try:
+                given = msgspec.json.decode(given, type=dict[str, Any])
+            except (msgspec.DecodeError, RecursionError) as error:
+                self.damaged(f"target {given!r} is not valid JSON: {error}")
+        if not isinstance(given, str):
+            if not isinstance(given.get("kind"), str):
+                self.damaged(f'target {dict(given)!r} has no "kind"')
+            return {name: value for name, value in sorted(given.items()) if value not in ("", None)}
+        kind, *options = given.split() or [""]
+        if not kind or kind.startswith("-"):
+            self.damaged(f"target {given!r} does not start with its kind")
+        target: dict[str, Any] = {"kind": kind}
+        for option in options:
+            name, equals, value = option.lstrip("-").partition("=")
+            if not option.startswith("-") or not name:
+                self.damaged(f"target {given!r}: {option!r} is not an option")
+            if name in ("keys", "libs", "mattr"):
+                target[name] = value.split(",")
+            else:
+                target[name] = int(value) if value.isdecimal() else value if equals else True
+        return dict(sorted(target.items()))
 
     def seconds(self, values: list[Any]) -> tuple[float, ...]:
         """Return the times of a successful trial."""
@@ -144,32 +162,3 @@ def value_of(given: Any) -> Value:
     if isinstance(given, list) and all(type(item) is int for item in given):
         return tuple(given)
     return msgspec.json.encode(given).decode()
-
-
-def parse_target(text: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return a target in TVM's JSON form, given in that or in the form of older versions, ``llvm -mcpu=znver4``.
-
-    Raises ValueError if it has neither form.
-    """
-    if isinstance(text, str) and text.lstrip().startswith("{"):
-        try:
-            text = msgspec.json.decode(text, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(f"target {text!r} is not valid JSON: {error}") from None
-    if not isinstance(text, str):
-        if not isinstance(text.get("kind"), str):
-            raise ValueError(f'target {dict(text)!r} has no "kind"')
-        return {name: value for name, value in sorted(text.items()) if value not in ("", None)}
-    kind, *options = text.split() or [""]
-    if not kind or kind.startswith("-"):
-        raise ValueError(f"target {text!r} does not start with its kind")
-    target: dict[str, Any] = {"kind": kind}
-    for option in options:
-        name, equals, value = option.lstrip("-").partition("=")
-        if not option.startswith("-") or not name:
-            raise ValueError(f"target {text!r}: {option!r} is not an option")
-        if name in ("keys", "libs", "mattr"):
-            target[name] = value.split(",")
-        else:
-            target[name] = int(value) if value.isdecimal() else value if equals else True
-    return dict(sorted(target.items()))

@@ -1,9 +1,9 @@
 """Logs as arrays: what an analysis needs of a trial, in a hundred bytes instead of a thousand.
 
-:func:`read_columns` refuses what :func:`~searchlab.log.format.read_log` refuses, and is faster where logs share
-configs, which it decodes once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it reads.
-The cache is derived from the logs: a log whose file has changed in any way is read again, and a cache that is damaged
-or belongs to another user is ignored. In directories that cannot be written to, all logs are read each time.
+:func:`read_columns` rejects the same logs as :func:`~searchlab.log.format.read_log`, and is faster if logs share
+configs, which it decodes once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it reads. The
+cache is derived from the logs: a log whose file has changed in any way is read again, and a cache that is damaged or
+belongs to another user is ignored. In directories that cannot be written to, all logs are read each time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rm
 """What is kept of each :class:`~searchlab.costmodel.quality.ModelQuality`: the columns of :attr:`Columns.qualities`."""
 
 Texts = dict[bytes, bytes]
-"""Each distinct config of some logs once, as JSON: the runs of a study share most of their configs."""
+"""The distinct configs of some logs, as JSON: the runs of a study share most of their configs."""
 
 _PER_TRIAL = ("costs", "batches", "spent", "failures", "nearest", "reused", "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}

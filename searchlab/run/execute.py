@@ -15,10 +15,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import cloudpickle
 import msgspec
@@ -34,7 +34,7 @@ from ..measure.contract import KnownPrograms, Measurer
 from ..measure.settings import Settings
 from ..plugins import trusting, trusts
 from .loop import search
-from .plan import OnRun, OnTrial, Run, check_apart
+from .plan import OnRun, OnTrial, Run
 
 LOSSES = 5
 """The number of losses after which a run fails, if its log has not grown in between."""
@@ -107,9 +107,12 @@ def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
 def _outcomes(
     runs: Sequence[Run], base: Path, on_run: OnRun, executor: RunExecutor | None, ready: Callable[[], None]
 ) -> Iterator[tuple[Run, Log | Failed]]:
-    check_apart([run.warm_start for run in runs], [run.log for run in runs])
+    written = {run.log.resolve() for run in runs}
+    for earlier in (earlier for run in runs for earlier in run.warm_start.runs):
+        if (path := earlier.log.path).resolve() in written:
+            raise SearchlabError(f"{path} is a warm start, and cannot be the log too; choose another log file")
     known: KnownPrograms = {}
-    with Measurers(known, base) as measurers:
+    with closing(Measurers(known, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # elsewhere there may be another machine
             measurers.of(runs[0])  # refuses wrong settings before any log is read
         held = deque(_recall(run, known, here=executor is None) for run in runs)
@@ -194,12 +197,6 @@ class Measurers:
         if self._measurer is not None:
             self._measurer.close()
         self._measurer = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)
@@ -413,15 +410,12 @@ def _put(path: Path, data: bytes) -> None:
     """Write ``data``, which continues the log at ``path``, in its place. Raises SearchlabError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        file = LeasedFile(path)
-        try:
+        with closing(LeasedFile(path)) as file:
             held = read_bytes(path)
             if not data.startswith(held[: held.rfind(b"\n") + 1]):
                 raise SearchlabError(f"{path} has changed while its run went on elsewhere; run this again")
             file.write(data, 0)
             file.sync()
-        finally:
-            file.close()
     except OSError as error:
         raise SearchlabError(f"cannot write the log {path}: {error.strerror}; free space and run again") from None
 

@@ -1,7 +1,7 @@
 """The loop of a run: *ask, measure, log, tell*.
 
-A log holds the trials of a run in order, so resuming is running again: a new policy asks for the same configs, and is
-told the logged trials. The configs that follow are measured.
+A log holds the trials of a run in order, so resuming is running again: a new policy asks for the same configs, and
+learns from the logged trials. Only the configs after them are measured.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Loop:
             searcher.tell(trials[start:])
 
     def replay_rest(self) -> None:
-        """Take all trials that the log still holds, whatever the policy would ask for."""
+        """Take the remaining trials of the log without asking the policy."""
         for record in self._log.records[len(self._trials) :]:
             self._add(record.trial, True)
 
@@ -206,7 +206,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
         seconds = measurer.remeasure(space, chosen, ROUNDS)
     except CannotMeasure as error:
         warnings.warn(
-            f"the fastest trials could not be measured again ({error}); run this again to try once more",
+            f"the fastest trials could not be measured again ({error}); run this again to retry",
             SearchlabWarning,
             stacklevel=2,
         )
@@ -247,7 +247,7 @@ class Searcher:
             if isinstance(configs, Sequence):
                 configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
         taken = self._seconds() - start
-        # A policy that trains its cost model while it proposes is charged like one that trains it when it is told.
+        # A policy that trains its cost model while it proposes is charged like one that trains it in `tell`.
         trained_now, predicted_now = self._model_seconds()
         self.train_seconds += trained_now - trained
         self.propose_seconds = taken - (trained_now - trained)
@@ -267,7 +267,7 @@ class Searcher:
             self.train_seconds = self._seconds() - start
 
     def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
-        """Return how well the cost model predicts a complete batch before it is told; None before it is trained.
+        """Return how well the cost model predicts a complete batch that is new to it; None if it is untrained.
 
         The fastest quarter of the batch counts as its top, since many batches have only eight trials.
         """
@@ -313,7 +313,7 @@ class Searcher:
 
 
 PATIENCE = 60.0
-"""Seconds that a call of a policy may take before the user is told."""
+"""Seconds that a call of a policy may take without a warning."""
 
 LOOK_SECONDS = 1.0
 

@@ -50,8 +50,8 @@ class EarlierRun:
 
     log: Log
     digest: str  # of the log
-    statistic: Statistic  # the one that is the cost in the runs to come
-    stored: bool = field(default=False, compare=False)  # whether it comes from a store, and no user named it
+    statistic: Statistic  # used as the cost in the new run
+    stored: bool = field(default=False, compare=False)  # whether it comes from a store instead of a named log
     asked_for: bool = field(default=False, compare=False)  # whether it has the space to search, which may be imported
 
     @cached_property
@@ -65,12 +65,12 @@ class EarlierRun:
 
     @cached_property
     def task(self) -> OtherTask:
-        """Its trials as training data of another search, with score 1 for the fastest."""
+        """Its trials as training data for another search; the fastest has the score 1."""
         return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
 
     @cached_property
     def space(self) -> Space:
-        """Its space, which imports a plug-in. Raises SearchlabError if there is no such space any more."""
+        """Its space, which imports a plug-in. Raises SearchlabError if the space no longer exists."""
         with trusting(self.asked_for):
             return Result(self.log).space
 
@@ -87,7 +87,7 @@ class StoredRuns:
     """The runs in a store that a run may start from."""
 
     store: Store
-    statistic: Statistic  # the one that is the cost in the runs to come
+    statistic: Statistic  # used as the cost in the new run
     _read: dict[tuple[str, str], list[EarlierRun]] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, space: Space, machine: str) -> list[EarlierRun]:
@@ -200,14 +200,6 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
                 f"per-store, itervar and curve), and knob features to another shape of the same space and knobs; "
                 f'set features = "program", with a policy that takes a cost model'
             )
-
-
-def check_apart(warm_starts: Sequence[WarmStart], logs: Sequence[Path]) -> None:
-    """Raise SearchlabError if one of ``logs``, which are about to be written, is in one of ``warm_starts``."""
-    written = {path.resolve() for path in logs}
-    for run in (run for warm in warm_starts for run in warm.runs):
-        if run.log.path.resolve() in written:
-            raise SearchlabError(f"{run.log.path} is a warm start, and cannot be the log too; choose another log file")
 
 
 @dataclass(frozen=True)

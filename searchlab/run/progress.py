@@ -20,9 +20,12 @@ from .plan import OnRun, OnTrial, Run
 
 
 class RunProgress:
-    """A bar for each run, shown from the first run on; it disappears if a run ends with a SearchlabError."""
+    """A bar for each run, and one for the study if it has several; they disappear if a SearchlabError is raised.
 
-    def __init__(self, console: Console) -> None:
+    Within a study, the bar of a run is replaced by that of the next run of its job.
+    """
+
+    def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -32,6 +35,10 @@ class RunProgress:
             console=console,
         )
         self._block: TaskID | None = None
+        total = _total(sum(run.trials for run in runs))
+        self._study = self._progress.add_task("the study", total=total, best="", visible=len(runs) > 1)
+        self._ended = 0  # trials of the runs that have ended, as they were planned
+        self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
 
     def start(self, workload: str, label: str, trials: int) -> OnTrial:
         """Add a bar of ``trials`` trials, and return the function that advances it."""
@@ -57,33 +64,6 @@ class RunProgress:
             self._block = self._progress.add_task(what, total=count, best="")
         self._progress.update(self._block, completed=done, description=what)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind and issubclass(kind, SearchlabError):
-            self._progress.live.transient = True  # the sentence of the error stands alone
-        elif self._progress.live.is_started:
-            self._progress.refresh()  # in a notebook, stopping does not
-        self._progress.stop()
-
-
-def _total(trials: int) -> int | None:
-    return None if trials >= UNLIMITED else trials
-
-
-class StudyProgress(RunProgress):
-    """A bar for the run of each job, and one for the study if it has several runs."""
-
-    def __init__(self, console: Console, runs: Sequence[Run]) -> None:
-        super().__init__(console)
-        several = len(runs) > 1
-        self._whole = self._progress.add_task(
-            "the study", total=_total(sum(run.trials for run in runs)), best="", visible=several
-        )
-        self._ended = 0  # trials of the runs that have ended, as they were planned
-        self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
-
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
         if job in self._jobs:
             before, bar = self._jobs.pop(job)
@@ -91,12 +71,12 @@ class StudyProgress(RunProgress):
             self._progress.remove_task(bar)
         on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
         self._jobs[job] = run, self._progress.task_ids[-1]
-        self._progress.update(self._whole, best=f"run {number} of {count}")
-        self._show_whole()
+        self._progress.update(self._study, best=f"run {number} of {count}")
+        self._show_study()
 
         def on_both(trial: Trial, replayed: bool) -> None:
             on_trial(trial, replayed)
-            self._show_whole()
+            self._show_study()
 
         return on_both
 
@@ -105,18 +85,29 @@ class StudyProgress(RunProgress):
         done = next(int(task.completed) for task in self._progress.tasks if task.id == bar)
         self._ended += done if _total(run.trials) is None else run.trials
 
-    def _show_whole(self) -> None:
+    def _show_study(self) -> None:
         bars = {task.id: task.completed for task in self._progress.tasks}
         running = sum(min(bars[bar], run.trials) for run, bar in self._jobs.values())
-        self._progress.update(self._whole, completed=self._ended + running)
+        self._progress.update(self._study, completed=self._ended + running)
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             for run, bar in self._jobs.values():
                 self._end(run, bar)
             self._jobs.clear()
-            self._show_whole()
-        super().__exit__(kind, *rest)
+            self._show_study()
+        if kind and issubclass(kind, SearchlabError):
+            self._progress.live.transient = True  # leaves only the text of the error
+        elif self._progress.live.is_started:
+            self._progress.refresh()  # in a notebook, stopping does not
+        self._progress.stop()
+
+
+def _total(trials: int) -> int | None:
+    return None if trials >= UNLIMITED else trials
 
 
 @contextmanager
@@ -136,7 +127,7 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
             yield on_run
             return
         progress = console
-    with StudyProgress(progress, runs) as bars:
+    with RunProgress(progress, runs) as bars:
 
         def on_both(run: Run, number: int, count: int, job: int) -> OnTrial:
             told = on_run(run, number, count, job)

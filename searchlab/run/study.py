@@ -534,8 +534,8 @@ class Study:
                 ``one_per_machine``.
             shard: ``(i, n)`` for only the i-th of n parts of the runs. The logs of all parts belong in one directory
                 in the end.
-            progress: False for no bars. By default they are shown in a terminal, and in a notebook with ipywidgets. A
-                rich console says where to show them.
+            progress: False for no bars. By default they are shown in a terminal, and in a notebook with ipywidgets; a
+                rich console shows them there.
 
         Returns:
             All runs, in planned order.

@@ -71,8 +71,8 @@ def tune(
         on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order, where ``replayed`` is whether the
             log held the trial when the run began. Raise an exception to stop the run: the trial is kept, the exception
             propagates, and the same call resumes the run. The return value is ignored.
-        progress: False for no progress bar. By default there is one in a terminal, and in a notebook with ipywidgets. A
-            rich console says where to show it.
+        progress: False for no progress bar. By default there is one in a terminal, and in a notebook with ipywidgets; a
+            rich console shows it there.
 
     Returns:
         The run, with all trials in the log.

@@ -1,4 +1,4 @@
-"""The card of a table: what it holds and how hard its space is, as Markdown, from its data alone."""
+"""The card of a table: what it holds and how hard its space is, computed from the table alone."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ class Card:
         return float(self.info.gflops[-1]) if len(self.info.gflops) else 0.0
 
     def near(self, part: float) -> int:
-        """The number of configs that have at least 1 - ``part`` of the best GFLOPS."""
+        """Return the number of configs with at least 1 - ``part`` of the best GFLOPS."""
         return int((self.info.gflops >= (1 - part) * self.best).sum()) if self.best else 0
 
     @cached_property
     def distances(self) -> dict[int, float]:
-        """For each of ``DRAWS``: the expected excess of the best of that many random draws over the optimum."""
+        """The expected excess of the best of random draws over the optimum, as a fraction, for each of ``DRAWS``."""
         costs = self.recorded.log.costs
         curve = expected_best(costs, max(DRAWS))
         return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in DRAWS}
 
     @property
     def draws(self) -> tuple[float, int] | None:
-        """Random draws until the first config within 5 % of the best: expected, and enough in 95 of 100 runs."""
+        """Random draws up to a config within 5 % of the best: their expected number, and enough for 95 % of runs."""
         if not (good := self.near(NEAR[0])):
             return None
         return expected_draws(self.configs, good), draws_for(self.configs, good)
 
     def to_json(self) -> dict[str, Any]:
-        """Its figures as plain data; ``after_draws`` as :attr:`distances`."""
+        """Return the figures as plain data; ``after_draws`` is :attr:`distances`."""
         entry = self.table.entry
         return {
             "table": self.table.name,
@@ -80,13 +80,13 @@ class Card:
         }
 
     def text(self) -> str:
-        """The card as Markdown."""
-        header = self.recorded.log.header
-        entry = self.table.entry
+        """Return the card as Markdown."""
+        header, entry = self.recorded.log.header, self.table.entry
+        options = header.space.options
         rows = {
             "split": entry.split,
             "workload": f"`{header.workload}`, {self.recorded.log.flops:,} FLOP",
-            "space": f"`{header.space.name}`{_options(header.space.options)}",
+            "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
             "threads": str(entry.threads),
             "configs": f"{self.configs:,}, {'all' if self.info.exhaustive else 'not all'} of the space",
             "failed": self._failures(),
@@ -116,17 +116,12 @@ class Card:
         if not self.best:
             return {"best": "no config runs"}
         quantiles = (f"{100 * q:g} %: {np.quantile(self.info.gflops, q):.4g}" for q in QUANTILES)
-        near = {
-            f"within {100 * part:g} % of the best": f"{self.near(part):,} configs, "
-            f"{100 * self.near(part) / self.configs:.2g} %"
-            for part in NEAR
-        }
         milliseconds = float(self.recorded.log.costs.min()) * 1e3
-        return {
-            "best": f"{self.best:.4g} GFLOPS, {milliseconds:.4g} ms",
-            "GFLOPS by quantile": ", ".join(quantiles),
-            **near,
-        }
+        rows = {"best": f"{self.best:.4g} GFLOPS, {milliseconds:.4g} ms", "GFLOPS by quantile": ", ".join(quantiles)}
+        for part in NEAR:
+            near = self.near(part)
+            rows[f"within {100 * part:g} % of the best"] = f"{near:,} configs, {100 * near / self.configs:.2g} %"
+        return rows
 
     def _random_search(self) -> dict[str, str]:
         if self.draws is None:
@@ -137,7 +132,3 @@ class Card:
             "best of random draws, above the least time": f"{slower} (expected)",
             "random draws to within 5 % of the best": f"{expected:.1f} expected; {enough} in 95 of 100 runs",
         }
-
-
-def _options(options: dict[str, Any]) -> str:
-    return f" with {named_values(options)}" if options else ""

@@ -1,30 +1,41 @@
-"""A policy over the tables of a suite, compared with the suite's baselines, of which only the trajectories are read."""
+"""Running a policy over the tables of a suite, and comparing it with the baselines, whose runs the suite contains."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
 import numpy as np
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
+from ..analysis.measures import AREA
+from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import compared
 from ..analysis.runs import ComparedRuns
+from ..analysis.verdict import DIGITS, WORDS, signed
+from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
-from ..log.format import Log
 from ..measure.suite import Suite, find_suite
 from ..policy import POLICIES
 from ..run.study import Study
 from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
 
+STYLES = {"better": "green", "worse": "red"}
+MOST = 6  # baselines with their own rows and columns; all are in the report
+
 
 def suite_study(
     suite: Suite, policy: Mapping[str, Any], seeds: int | None = None, against: Collection[str] = ()
 ) -> Study:
-    """The study of ``policy`` over the tables of ``suite``, with its protocol.
+    """Return the study of ``policy`` over the tables of ``suite``, by the protocol of the suite.
 
     Args:
         suite: The suite, a split or a table of it.
@@ -32,23 +43,23 @@ def suite_study(
         seeds: Runs over each table, by default those of the protocol.
         against: The baselines that the policy is registered to be compared with, before it runs.
     """
-    part = suite.only or suite.split
-    where = suite.directory.resolve()
-    return Study.from_dict(
-        {
-            "suite": str(where / part if part else where),
-            "policies": [dict(policy)],
-            "contrasts": [[policy["label"], name] for name in against],
-            **({"seeds": seeds} if seeds else {}),
-        }
-    )
+    where = suite.directory.resolve() / (suite.only or suite.split or "")
+    contrasts = [[policy["label"], name] for name in against]
+    spec = {"suite": str(where), "policies": [dict(policy)], "contrasts": contrasts}
+    return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))
 
 
 def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console | None = None) -> Trajectories:
-    """The runs of the one policy of ``study`` over its suite. The logs are in ``out``, from which a later call resumes.
+    """Run the one policy of ``study`` over its suite.
 
-    progress: as of :meth:`~searchlab.run.study.Study.run`.
-    Raises SearchlabError for bad input, and if the policy can search no table.
+    Args:
+        study: See :func:`suite_study`.
+        out: The directory of the logs, from which a later call resumes.
+        jobs: Runs at the same time.
+        progress: See :meth:`~searchlab.run.study.Study.run`.
+
+    Raises:
+        SearchlabError: For bad input, and if the policy can search no table.
     """
     results = study.run(out, jobs=jobs, progress=progress)
     assert study.suite is not None
@@ -57,10 +68,10 @@ def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Conso
 
 
 def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str]:
-    """The baselines that a new policy is compared with unless others are named.
+    """Return the baselines that a new policy is compared with by default.
 
-    These are random search, the best baseline on the development split (by mean area), and the policy's ancestor: the
-    registered policy that its class is or derives from, if that is a baseline.
+    These are random search, the best baseline on the development split (by mean area), and the registered policy that
+    the new policy is or derives from, if that is a baseline.
     """
     areas = dev_areas(suite)
     ancestors = [name for base in (policy.__mro__ if policy else ()) if (name := POLICIES.name_of(base)) in areas]
@@ -69,9 +80,9 @@ def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str
 
 
 def dev_areas(suite: Suite) -> dict[str, float]:
-    """The mean area under the curve of each baseline that ran over all of the development split.
+    """Return the mean area under the curve of each baseline that ran over all of the development split.
 
-    If there is no development split, all tables count. Tables in which every config fails say nothing and are left out.
+    Without a development split, all tables count. Tables in which every config fails are left out.
     """
     whole = suite.part(None)
     part = suite.part("dev") if suite.part("dev").tables else whole
@@ -92,7 +103,7 @@ def dev_areas(suite: Suite) -> dict[str, float]:
 
 
 def searched(suite: Suite, new: Trajectories) -> Suite:
-    """The tables of ``suite`` that ``new`` has runs over: a policy may refuse some spaces."""
+    """Return the tables of ``suite`` that ``new`` has runs over: a policy may refuse some spaces."""
     tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
     return replace(suite, spec=msgspec.structs.replace(suite.spec, tables=tables))
 
@@ -100,9 +111,10 @@ def searched(suite: Suite, new: Trajectories) -> Suite:
 def compare(
     suite: Suite, new: Sequence[Trajectories], shipped: Sequence[Trajectories], seeds: Collection[int]
 ) -> ComparedRuns:
-    """Compare runs over the tables of ``suite`` as a report does.
+    """Rebuild runs over the tables of ``suite`` as logs to compare.
 
-    Seconds are those of building and running: what the strategies spent on other machines is not charged.
+    Seconds are those for building and running; the time that strategies themselves spent, on other machines, is not
+    charged.
 
     Args:
         suite: The suite, a split or a table of it.
@@ -118,37 +130,207 @@ def compare(
     names = [one.strategy for one in sets]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SearchlabError(f"two of the results are called {twice[0]!r}; leave one out, or make it with a --label")
-    return compared(_rebuilt(suite, sets, seeds))
+    recorded = RecordedTables(suite)
+    logs = (
+        recorded[table.entry.name].rebuilt(one, run)
+        for table in suite.tables
+        for one in sets
+        if table.entry.name in one.tables
+        for run in one.runs_on(table).runs
+        if run.seed in seeds
+    )
+    return compared((log, log.path.as_posix()) for log in logs)
 
 
 def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]:
-    """The runs in the file ``result`` of ``suite run --out`` beside the baselines of its suite, on the same tables.
+    """Compare the runs in a file of ``suite run --out`` with the baselines of its suite, on the same tables.
 
-    Second, the name of its strategy. where: the suite, if it is not found by its name.
-    Raises SearchlabError if the file is damaged, or if the suite is not found.
+    Args:
+        result: The file.
+        where: The suite, if it is not found by its name.
+
+    Returns:
+        The runs to compare, and the name of the strategy in ``result``.
+
+    Raises:
+        SearchlabError: If the file is damaged, or if the suite is not found.
     """
     new = read_trajectories(result)
     suite = find_suite(where or new.suite).part(None)
-    part = searched(suite, new)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
-    return compare(part, [new], baselines(suite), seeds), new.strategy
-
-
-def _rebuilt(suite: Suite, sets: Sequence[Trajectories], seeds: Collection[int]) -> Iterator[tuple[Log, str]]:
-    recorded = RecordedTables(suite)
-    for table in suite.tables:
-        for one in sets:
-            if table.entry.name not in one.tables:
-                continue
-            for run in one.runs_on(table).runs:
-                if run.seed in seeds:
-                    log = recorded[table.entry.name].rebuilt(one, run)
-                    yield log, log.path.as_posix()
+    return compare(searched(suite, new), [new], baselines(suite), seeds), new.strategy
 
 
 def label_for(policy: str, label: str, taken: Collection[str]) -> str:
-    """The name of a new policy in pictures and tables, which no baseline has."""
+    """Return a name for a new policy in pictures and tables that no baseline has."""
     if label in taken:
         raise SearchlabError(f"a baseline is called {label!r} too; give another --label")
     name = label or policy.rpartition(":")[2].rpartition(".")[2]
     return f"{name} (new)" if name in taken else name
+
+
+@dataclass(frozen=True)
+class SuiteAnswer:
+    """Whether a new strategy is better than the baselines that it was registered against, in at most thirty lines."""
+
+    suite: Suite
+    new: Trajectories
+    summary: Summary
+
+    @property
+    def label(self) -> str:
+        return self.new.strategy
+
+    @cached_property
+    def answers(self) -> list[ContrastAnswer]:
+        return [one for one in self.summary.answers if one.first == self.label]
+
+    @cached_property
+    def areas(self) -> dict[str, dict[str, float]]:
+        """The mean area over seeds, by workload and strategy."""
+        return {
+            item.workload: {row.strategy: fmean(row.by_seed(AREA).values()) for row in item.strategies}
+            for item in self.summary.workloads
+        }
+
+    @property
+    def ranking(self) -> list[tuple[str, float]]:
+        """The strategies that ran on every table, by mean area."""
+        tables = self.areas.values()
+        names = set.intersection(*map(set, tables))
+        means = {name: fmean(areas[name] for areas in tables) for name in sorted(names)}
+        return sorted(means.items(), key=lambda one: -one[1])
+
+    @property
+    def better_than_all(self) -> bool:
+        return bool(self.answers) and all(one.verdict == "better" for one in self.answers)
+
+    def headline(self) -> str:
+        """Such as "Mine is better than random (+0.039, 0.033 to 0.045), level with xgb (-0.004, -0.009 to 0.001)."."""
+        if not self.answers:
+            return f"{self.label} has no registered comparison with a baseline that ran over all of its tables."
+        said = []
+        for one in self.answers:
+            interval = one.difference.on_these.difference
+            ends = "" if interval.lower is None else f", {_number(interval.lower)} to {_number(interval.upper)}"
+            said.append(f"{WORDS[one.verdict]} {one.second} ({signed(interval.value)}{ends})")
+        return f"{self.label} is {', '.join(said)}."
+
+    def shown(self) -> Iterator[RenderableType]:
+        """Yield the output for the terminal, which fits in 100 columns."""
+        tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new.tables.values())
+        which = f"{tables} tables" if tables > 1 else "the table"
+        yield Text(self.headline(), "bold")
+        yield Text(
+            f"Differences of the mean area under the curve over {which} of {self.suite.name}, "
+            f"{counted(seeds, 'seed')}, {self.new.trials} trials."
+        )
+        if self.answers:
+            yield Text()
+            yield self._against()
+            yield Text()
+            yield self._families()
+            yield Text()
+            yield Text("p: on these tables; p, others: on tables like these. In parentheses: significant on a table.")
+            if len(self.areas) > 1:
+                yield Text(self._extremes())
+        yield Text(self._rank())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: the verdict against each baseline, by space, the ranking, and the time spent."""
+        return {
+            "strategy": self.label,
+            "suite": self.suite.name,
+            "headline": self.headline(),
+            "against": [
+                {
+                    "baseline": one.second,
+                    "verdict": one.verdict,
+                    "difference": one.difference.value,
+                    "lower": one.difference.on_these.difference.lower,
+                    "upper": one.difference.on_these.difference.upper,
+                    "p_on_these": one.difference.on_these.p,
+                    "p_on_others": one.difference.on_others.p,
+                    "tables": self._tally(one.second),
+                }
+                for one in self.answers
+            ],
+            "families": [
+                {"space": space, "tables": tables, "area": area, "differences": differences}
+                for space, tables, area, differences in self._by_space()
+            ],
+            "ranking": [{"strategy": name, "area": area} for name, area in self.ranking],
+            "seconds_per_run": self.new.own_seconds,
+            "host": self.new.host,
+        }
+
+    def _against(self) -> Table:
+        table = _table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
+        for one in self.answers[:MOST]:
+            interval, tally = one.difference.on_these.difference, self._tally(one.second)
+            tests = one.difference.on_these, one.difference.on_others
+            table.add_row(
+                Text(one.second),
+                Text(signed(interval.value), STYLES.get(one.verdict, "")),
+                "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
+                *("-" if answer.p is None else p_text(answer.p) for answer in tests),
+                f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
+                f"{tally['behind']} ({tally['significantly behind']})",
+            )
+        return table
+
+    def _families(self) -> Table:
+        names = [one.second for one in self.answers[:MOST]]
+        table = _table("space", "tables", "area", *(f"less {name}" for name in names))
+        for space, tables, area, differences in self._by_space():
+            table.add_row(space, str(tables), number_text(area, DIGITS), *(signed(differences[n]) for n in names))
+        return table
+
+    def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
+        """Yield each space with its tables, the mean area, and the mean difference from each baseline."""
+        spaces = {table.entry.name: table.entry.space.name for table in self.suite.tables}
+        for space in sorted(set(map(spaces.__getitem__, self.areas))):
+            areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
+            names = [one.second for one in self.answers]
+            less = {name: fmean(area[self.label] - area[name] for area in areas) for name in names}
+            yield space, len(areas), fmean(area[self.label] for area in areas), less
+
+    def _tally(self, baseline: str) -> Mapping[str, int]:
+        """Count the tables ahead of ``baseline``, level and behind, and those on which this is significant."""
+        tally = dict.fromkeys(("ahead", "level", "behind", "significantly ahead", "significantly behind"), 0)
+        for item in self.summary.workloads:
+            value = round(self.areas[item.workload][self.label] - self.areas[item.workload][baseline], 12)
+            tally["ahead" if value > 0 else "behind" if value < 0 else "level"] += 1
+            contrast = next(
+                c for c in item.contrasts if c.measure == AREA and {c.first, c.second} == {self.label, baseline}
+            )
+            tally["significantly ahead"] += contrast.ahead(self.label, baseline)
+            tally["significantly behind"] += contrast.ahead(baseline, self.label)
+        return tally
+
+    def _extremes(self) -> str:
+        rival = min(self.answers, key=lambda one: one.difference.value).second  # the strongest of these baselines
+        differences = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
+        order = sorted(differences, key=differences.__getitem__)
+        worst, best = (f"{name} ({signed(differences[name])})" for name in (order[0], order[-1]))
+        return f"Against {rival} it is worst on {worst} and best on {best}."
+
+    def _rank(self) -> str:
+        names = [name for name, _ in self.ranking]
+        place = names.index(self.label)
+        near = [f"{name} {number_text(area, DIGITS)}" for name, area in self.ranking[max(0, place - 2) : place + 3]]
+        return (
+            f"By mean area it is number {place + 1} of {len(names)}: {listed(near, None)}. It took "
+            f"{self.new.own_seconds:.3g} s per run to propose and learn, on {self.new.host}."
+        )
+
+
+def _number(value: float | None) -> str:
+    return number_text(value, DIGITS)
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for number, head in enumerate(heads):
+        table.add_column(Text(head), justify="right" if number else "left", overflow="fold")
+    return table

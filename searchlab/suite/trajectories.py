@@ -1,15 +1,17 @@
-"""Trajectories: the runs of one strategy over the tables of a suite, each run as places of configs in its table.
+"""Trajectories: the runs of one strategy over the tables of a suite, stored as indices of configs in each table.
 
-A trajectory and its table give the log of the run again, without the strategy's own seconds, and without TVM.
+A trajectory and its table give the log of the run again, without TVM and without the seconds that the strategy spent.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,58 +26,53 @@ from ..measure.suite import RUNS, Suite, SuiteTable
 from ..plugins import Plugin
 from ..schema import UNREADABLE
 from ..space import Config
+from ..store.store import default_path
 
 FORMAT = 1
+USES = "test-splits.jsonl"  # file beside the store of this user: the strategies that were run over a test split
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
-    """A run: its seed, the place of each config in the table (from 0), and whether it ended by itself."""
+    """A run over a table."""
 
     seed: int
-    configs: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
-    ended: bool = False
+    configs: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]  # indices in the table
+    ended: bool = False  # whether the run ended by itself
 
 
 class TableRuns(msgspec.Struct, frozen=True):
-    """The runs over one table, by seed. digest: of the table. effective, random: as in the header of a log."""
+    """The runs over one table, by seed."""
 
-    digest: str
+    digest: str  # SHA-256 of the table
     runs: tuple[Trajectory, ...]
-    effective: dict[str, Any] = {}
+    effective: dict[str, Any] = {}  # as in the header of a log, like random
     random: RandomDraws | None = None
 
 
 class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one strategy, by table.
-
-    suite: its version. strategy: the name in pictures and tables. trials: the most of any run. own_seconds: what a run
-    took to train and to propose, the mean over all, on the machine ``host``. versions: of the libraries. starts,
-    contrasts: as in the header of a log.
-    """
+    """The runs of one strategy, by table."""
 
     trajectories: int = FORMAT
-    suite: str
-    strategy: str
+    suite: str  # version of the suite
+    strategy: str  # name in pictures and tables
     policy: Plugin
     cost_model: Plugin | None = None
     features: str = ""
     batch: int
-    trials: int
-    starts: str = ""
+    trials: int  # most trials of any run
+    starts: str = ""  # as in the header of a log, like contrasts
     contrasts: tuple[tuple[str, str], ...] = ()
-    own_seconds: float = 0.0
+    own_seconds: float = 0.0  # that a run took to train and to propose on ``host``, the mean over all runs
     host: str = ""
     versions: dict[str, str] = {}
-    test_uses: int | msgspec.UnsetType = msgspec.UNSET
-    """How many strategies its maker had then run over the test split of the suite, on one machine, this one included;
-    not set for runs over other tables."""
+    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # over a test split: strategies run over it so far, with this
     tables: dict[str, TableRuns]
 
     def __repr__(self) -> str:
         return f"<Trajectories of {self.strategy} over {len(self.tables)} tables of {self.suite}>"
 
     def runs_on(self, table: SuiteTable) -> TableRuns:
-        """The runs over ``table``. Raises SearchlabError if there are none, or if they were made over another file."""
+        """Return the runs over ``table``. Raises SearchlabError without any, or if they used a different file."""
         name = table.entry.name
         if name not in self.tables:
             raise SearchlabError(f"{self.strategy} has no runs over {table.name}{did_you_mean(name, self.tables)}")
@@ -90,7 +87,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RecordedTable:
-    """A table of a suite, read."""
+    """A table of a suite, and what is computed from it."""
 
     table: SuiteTable
 
@@ -104,7 +101,7 @@ class RecordedTable:
 
     @cached_property
     def records(self) -> list[Record]:
-        """The records as a run would have them that spends no time of its own."""
+        """The records of a run that spends no time of its own."""
         return [
             msgspec.structs.replace(Record.of(trial, 0.0, 0.0), time=0.0, config=record.config)
             for trial, record in zip(self.log.trials, self.log.records, strict=True)
@@ -112,20 +109,20 @@ class RecordedTable:
 
     @cached_property
     def optimum(self) -> float | None:
-        """The least cost in seconds; None if no config runs, or if some are missing."""
+        """The lowest cost in seconds; None if no config runs, or if configs are missing."""
         least = float(self.log.costs.min(initial=np.inf))
-        whole = len(self.log.records) >= (self.log.header.space_size or np.inf)
-        return least if whole and np.isfinite(least) else None
+        complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
+        return least if complete and np.isfinite(least) else None
 
     def places_of(self, log: Log) -> tuple[int, ...]:
-        """The place of each config of a run. Raises SearchlabError if the table does not hold one."""
+        """Return the index of each config of a run. Raises SearchlabError if one is missing from the table."""
         try:
             return tuple(self.places[Config(record.config)] for record in log.records)
         except KeyError as missing:
             raise SearchlabError(f"{log.path} holds a config that {self.table.name} does not: {missing}") from None
 
     def check(self, of: Trajectories, run: Trajectory) -> None:
-        """Raise SearchlabError if ``run`` is no run over this table."""
+        """Raise SearchlabError if ``run`` is not a run over this table."""
         said = f"the run of {of.strategy} over {self.table.name} from seed {run.seed}"
         if run.configs and max(run.configs) >= len(self.log.records):
             raise SearchlabError(
@@ -136,7 +133,7 @@ class RecordedTable:
             raise SearchlabError(f"{said} names a config twice, or more than {of.trials}; fetch the file again")
 
     def rebuilt(self, of: Trajectories, run: Trajectory) -> Log:
-        """The log of ``run``. Raises SearchlabError if it is no run over this table."""
+        """Return the log of ``run``. Raises SearchlabError if it is not a run over this table."""
         self.check(of, run)
         header, runs = self.log.header, of.tables[self.table.entry.name]
         made = Header(
@@ -154,29 +151,28 @@ class RecordedTable:
         return Log(Path(self.table.entry.name, of.strategy, f"seed{run.seed}"), made, records, None, ended)
 
 
-@dataclass
-class RecordedTables:
-    """The tables of a suite; each is read once, when it is first asked for."""
+class RecordedTables(dict[str, RecordedTable]):
+    """The tables of a suite by name, each read when it is first used."""
 
-    suite: Suite
-    _read: dict[str, RecordedTable] = field(default_factory=dict)
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
 
-    def __getitem__(self, name: str) -> RecordedTable:
-        if name not in self._read:
-            self._read[name] = RecordedTable(self.suite.table(name))
-        return self._read[name]
+    def __missing__(self, name: str) -> RecordedTable:
+        self[name] = RecordedTable(self._suite.table(name))
+        return self[name]
 
 
 def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
-    """The trajectories of ``logs``, which are runs over the tables of ``suite``, by strategy.
+    """Return the trajectories of ``logs``, runs over the tables of ``suite``, by strategy.
 
-    Raises SearchlabError for a log that is no such run, for two logs of one run, and if logs of one strategy differ in
-    their settings.
+    Raises:
+        SearchlabError: If a log is not such a run, if there are two logs of one run, or if logs of one strategy differ
+            in their settings.
     """
     recorded = RecordedTables(suite)
     first: dict[str, Header] = {}
-    runs: dict[str, dict[str, dict[int, Trajectory]]] = {}
-    told: dict[tuple[str, str], Header] = {}  # what is the same for all runs over one table
+    found: dict[str, dict[str, dict[int, Trajectory]]] = {}  # strategy -> table -> seed
+    headers: dict[tuple[str, str], Header] = {}  # of a log for each strategy and table
     spent: dict[str, list[float]] = {}
     for path in logs:
         log = read_log(path)
@@ -190,30 +186,29 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
             if getattr(same, name) != getattr(header, name):
                 raise SearchlabError(f"{path}: another log of {header.name!r} has another {name}; give each a label")
-        own = runs.setdefault(header.name, {}).setdefault(header.table, {})
-        if header.seed in own:
+        runs = found.setdefault(header.name, {}).setdefault(header.table, {})
+        if header.seed in runs:
             raise SearchlabError(
                 f"{path}: another log has strategy {header.name!r} and seed {header.seed} too; leave one out"
             )
-        own[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
-        told[header.name, header.table] = header
+        runs[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
+        headers[header.name, header.table] = header
         spent.setdefault(header.name, []).append(sum(r.propose_seconds + r.train_seconds for r in log.records))
-    order = [table.entry.name for table in suite.tables]
     return [
         Trajectories(
-            suite=suite.spec.version, strategy=name, policy=header.policy, cost_model=header.cost_model,
-            features=header.features, batch=header.batch, versions=header.versions, host=cpu_model(),
-            trials=max(len(run.configs) for own in runs[name].values() for run in own.values()),
+            suite=suite.spec.version, strategy=name, policy=header.policy,
+            cost_model=header.cost_model, features=header.features, batch=header.batch, versions=header.versions,
+            host=cpu_model(), trials=max(len(run.configs) for runs in found[name].values() for run in runs.values()),
             starts=header.starts, contrasts=header.contrasts, own_seconds=float(f"{np.mean(spent[name]):.3g}"),
             tables={
                 table: TableRuns(
                     recorded[table].table.digest,
-                    tuple(runs[name][table][seed] for seed in sorted(runs[name][table])),
-                    told[name, table].effective,
-                    told[name, table].random,
+                    tuple(found[name][table][seed] for seed in sorted(found[name][table])),
+                    headers[name, table].effective,
+                    headers[name, table].random,
                 )
-                for table in order
-                if table in runs[name]
+                for table in (entry.entry.name for entry in suite.tables)
+                if table in found[name]
             },
         )
         for name, header in first.items()
@@ -221,7 +216,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
 
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:
-    """Write a file; the same trajectories always give the same bytes. Raises SearchlabError if it cannot."""
+    """Write a file; equal trajectories give equal bytes. Raises SearchlabError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(msgspec.json.encode(trajectories), 9, mtime=0))
@@ -230,7 +225,7 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
 
 
 def read_trajectories(path: Path) -> Trajectories:
-    """The trajectories in a file; nothing in it is executed. Raises SearchlabError if it is damaged."""
+    """Read a file; nothing in it is executed. Raises SearchlabError if it is damaged."""
     try:
         read = msgspec.json.decode(unpacked(path, path.read_bytes()), type=Trajectories)
     except FileNotFoundError:
@@ -239,14 +234,15 @@ def read_trajectories(path: Path) -> Trajectories:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:
         raise SearchlabError(f"{path}: its format is {read.trajectories}; this searchlab reads format {FORMAT}")
-    # Suite v1 is sealed, and its baseline ansor has these features by the name that they had then.
+    # Suite v1 is sealed, and its baseline ansor has these features under their former name.
     return msgspec.structs.replace(read, features="per-store") if read.features == "store" else read
 
 
 def read_results(places: Iterable[Path]) -> list[Trajectories]:
-    """The trajectories in files, and in directories of them such as ``suite run --out`` writes.
+    """Read files, and directories of files such as ``suite run --out`` writes.
 
-    Raises SearchlabError for a directory without any, and for a damaged file.
+    Raises:
+        SearchlabError: If a directory has no such file, or if a file is damaged.
     """
     found: list[Path] = []
     for place in places:
@@ -258,14 +254,47 @@ def read_results(places: Iterable[Path]) -> list[Trajectories]:
 
 
 def trajectories_path(directory: Path, strategy: str) -> Path:
-    """The file of a strategy in a directory of trajectories."""
+    """Return the path of the file of a strategy in a directory of trajectories."""
     return directory / (re.sub(r"[^\w.+-]+", "_", strategy) + RUNS)
 
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:
-    """The baselines of ``suite`` that are called ``names``, or all. Raises SearchlabError if one is not there."""
+    """Return the baselines ``names`` of ``suite``, or all. Raises SearchlabError if one does not exist."""
     known = suite.baseline_files
     for name in names or ():
         if name not in known:
             raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, known)}")
     return [read_trajectories(known[name]) for name in (known if names is None else names)]
+
+
+class Use(msgspec.Struct, frozen=True):
+    """A line of the file :data:`USES`."""
+
+    suite: str
+    strategy: str  # digest of policy, options, cost model, features and batch
+    label: str
+
+
+def count_use(result: Trajectories) -> int:
+    """Record that the strategy of ``result`` was run over the test split, and return how many strategies were.
+
+    The same strategy counts once, however often it is run. Raises SearchlabError if the file cannot be written.
+    """
+    path = default_path().with_name(USES)
+    identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
+    use = Use(result.suite, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
+    known: set[str] = set()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            file.seek(0)
+            lines = file.read()
+            for line in lines.splitlines():
+                with suppress(msgspec.MsgspecError):  # a torn line
+                    earlier = msgspec.json.decode(line, type=Use)
+                    known |= {earlier.strategy} if earlier.suite == use.suite else set()
+            if use.strategy not in known:
+                file.write(b"\n" * (lines[-1:] not in (b"", b"\n")) + msgspec.json.encode(use) + b"\n")
+    except OSError as error:
+        raise SearchlabError(f"cannot record the use of a test split in {path}: {error.strerror}") from None
+    return len(known | {use.strategy})

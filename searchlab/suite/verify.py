@@ -1,38 +1,139 @@
-"""Whether a suite is what its manifest says, and whether runs over it replay."""
+"""Sealing a suite, checking that it is as it was sealed, and replaying runs over it.
+
+Replaying runs a strategy over a table again: it must ask for the same configs in the same order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from ..errors import SearchlabError
+from ..costmodel import COST_MODELS
+from ..errors import SearchlabError, SearchlabWarning
+from ..log.plan import Budget
+from ..machine.host import library_versions
+from ..machine.scratch import ScratchFolder
+from ..measure.contract import Measurer
 from ..measure.suite import Suite, digest_of, find_suite
+from ..plugins import trusts
+from ..policy import POLICIES
+from ..run.loop import search
+from ..run.plan import Searched, Strategy, plan_run
 from ..run.study import searched_table
-from ..tables.steadiness import unsteady
+from ..schema import UNREADABLE
+from ..tables.info import unsteady
 from .cards import Card
-from .manifest import FILE, Manifest, files_of, read_manifest, split_digest, split_of
-from .replay import replay
-from .trajectories import RecordedTable, RecordedTables, Trajectories, baselines, read_trajectories
+from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
 
-RESULT = "result.json.gz"
-"""The file of a bundle."""
-
-SECONDS = 100.0
-"""How long runs are replayed, unless all are."""
-
-SAMPLE = 64
-"""How many configs are looked up in a space that builds programs to decide."""
+MANIFEST = "manifest.json"
+RESULT = "result.json.gz"  # the file of runs in a bundle
+SECONDS = 100.0  # seconds that replaying may take, unless all runs are replayed
+SAMPLE = 64  # configs that are looked up in a space that builds programs to decide membership
 
 OnStep = Callable[[str, list[str]], None]
-"""Called after each step, with what was looked at, and a sentence for each thing that is wrong."""
+"""Called after each step with what was checked, and a sentence for each problem."""
+Case = tuple[Trajectories, str, Trajectory]
+"""A run over a table, given by its name."""
+
+
+# --- sealing ----------------------------------------------------------------------------------------------------------
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The content of ``manifest.json``."""
+
+    version: str
+    split: dict[str, str]  # of each table
+    split_digest: str  # SHA-256
+    files: dict[str, str]  # SHA-256 by relative path
+
+
+def split_of(suite: Suite) -> dict[str, str]:
+    return {entry.name: entry.split for entry in sorted(suite.spec.tables, key=lambda entry: entry.name)}
+
+
+def split_digest(split: dict[str, str]) -> str:
+    return hashlib.sha256(msgspec.json.encode(split, order="sorted")).hexdigest()
+
+
+def files_of(suite: Suite) -> dict[str, Path]:
+    """Return the files of a suite by relative path, without its manifest and hidden files."""
+    paths = {path.relative_to(suite.directory).as_posix(): path for path in sorted(suite.directory.rglob("*"))}
+    return {
+        name: path
+        for name, path in paths.items()
+        if path.is_file() and name != MANIFEST and not any(part.startswith(".") for part in name.split("/"))
+    }
+
+
+def read_manifest(suite: Suite) -> Manifest:
+    """Read the manifest. Raises SearchlabError if there is none, or if it is damaged."""
+    path = suite.directory / MANIFEST
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError as error:
+        raise SearchlabError(
+            f"cannot read the manifest {path}: {error.strerror}; `searchlab suite seal {suite.directory}` makes it"
+        ) from None
+    except UNREADABLE as error:
+        raise SearchlabError(f"the manifest {path} is damaged: {error}; fetch it again") from None
+
+
+def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> Manifest:
+    """Write the card of each table, and the manifest.
+
+    Raises:
+        SearchlabError: If a table is missing, if its times depend on when they were read, or if a table would change
+            from one split to the other.
+    """
+    split = split_of(suite)
+    if (suite.directory / MANIFEST).exists():
+        frozen = read_manifest(suite).split
+        if moved := sorted(name for name in frozen if name in split and split[name] != frozen[name]):
+            raise SearchlabError(
+                f"the split of {suite.name} is frozen, and {', '.join(moved)} would change sides; make a new version "
+                f"of the suite"
+            )
+    cards = suite.directory / "cards"
+    try:
+        cards.mkdir(exist_ok=True)
+        for old in cards.glob("*.md"):
+            old.unlink()
+        for table in suite.tables:
+            on_table(table.name)
+            card = Card(RecordedTable(table))
+            if card.info.unsteady:
+                raise SearchlabError(f"{table.name} is refused: {card.info.unsteady}; build this table again")
+            (cards / f"{table.entry.name}.md").write_text(card.text(), encoding="utf-8")
+        files = {name: digest_of(path) for name, path in files_of(suite).items()}
+        manifest = Manifest(suite.spec.version, split, split_digest(split), files)
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+        (suite.directory / MANIFEST).write_bytes(text)
+    except OSError as error:
+        raise SearchlabError(f"cannot write in {suite.directory}: {error.strerror}") from None
+    return manifest
+
+
+# --- verifying --------------------------------------------------------------------------------------------------------
 
 
 def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS) -> bool:
-    """Whether nothing is wrong with ``suite``: its files, split, tables, cards, and baselines.
+    """Check the files, split, tables, cards and baselines of ``suite``; return whether all are right.
 
-    seconds: how long baselines are replayed, at least a run of each; None to replay all.
+    Baselines are replayed for ``seconds``, at least one run of each; all runs if that is None.
     """
     manifest = read_manifest(suite)
     tables = [RecordedTable(table) for table in suite.tables]
@@ -43,20 +144,18 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
         right = right and not problems
         on_step(said, problems)
 
-    step(f"{len(manifest.files)} files", _files(suite, manifest))
-    step("the split", _split(suite, manifest))
-    step(f"{len(tables)} tables", [problem for table in tables for problem in _told(_table, table)])
-    step(f"{len(tables)} cards", [problem for table in tables for problem in _told(_card, table)])
+    step(f"{len(manifest.files)} files", _file_problems(suite, manifest))
+    step("the split", _split_problems(suite, manifest))
+    step(f"{len(tables)} tables", [problem for table in tables for problem in _problems(_table_problems, table)])
+    step(f"{len(tables)} cards", [problem for table in tables for problem in _problems(_card_problems, table)])
     try:
         shipped = baselines(suite)
     except SearchlabError as error:
         step("baselines", [str(error)])
         return False
-    problems = [problem for one in shipped for problem in _runs(suite, one)]
-    step(f"{len(shipped)} baselines", problems)
+    step(f"{len(shipped)} baselines", [problem for one in shipped for problem in _run_problems(suite, one)])
     if shipped and right:
-        digest = digest_of(suite.directory / FILE)
-        done = replay(suite, shipped, digest=digest, seconds=seconds)
+        done = replay(suite, shipped, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
         step(done.told("runs of baselines"), done.problems)
     return right
 
@@ -64,33 +163,37 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
 def verify_bundle(
     bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), where: str = ""
 ) -> bool:
-    """Whether the runs in the directory ``bundle`` are over the suite as it is here, and replay.
+    """Return whether the runs in the directory ``bundle`` match the suite as it is here, and replay.
 
-    where: the suite, if it is not found by its name. trusted: as :func:`~searchlab.suite.replay.replay` takes it.
+    Args:
+        bundle: A directory that ``suite run --out`` wrote.
+        on_step: Called after each step.
+        seconds: Seconds that replaying may take; None to replay all runs.
+        trusted: See :func:`replay`.
+        where: The suite, if it is not found by its name.
     """
     result = read_trajectories(bundle / RESULT)
     suite = find_suite(where or result.suite).part(None)
-    problems = _runs(suite, result)
+    problems = _run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
-    digest = digest_of(bundle / RESULT)
-    done = replay(suite, [result], digest=digest, seconds=seconds, trusted=trusted)
+    done = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
     on_step(done.told("runs"), done.problems)
     return not done.problems
 
 
-def _told(check: Callable[[RecordedTable], list[str]], table: RecordedTable) -> list[str]:
+def _problems(check: Callable[[RecordedTable], list[str]], table: RecordedTable) -> list[str]:
     try:
         return check(table)
     except SearchlabError as error:
         return [str(error)]
 
 
-def _files(suite: Suite, manifest: Manifest) -> list[str]:
+def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     here = files_of(suite)
     missing = [f"{name} is missing; fetch it again" for name in manifest.files if name not in here]
-    foreign = [f"{name} is not in {FILE}; remove it" for name in here if name not in manifest.files]
+    foreign = [f"{name} is not in {MANIFEST}; remove it" for name in here if name not in manifest.files]
     changed = [
         f"{name} has changed: its SHA-256 is {now}, not {manifest.files[name]}; fetch it again"
         for name, path in here.items()
@@ -99,20 +202,19 @@ def _files(suite: Suite, manifest: Manifest) -> list[str]:
     return missing + foreign + changed
 
 
-def _split(suite: Suite, manifest: Manifest) -> list[str]:
-    split = split_of(suite)
-    problems = []
-    for name in sorted({*split, *manifest.split}):
-        if split.get(name) != manifest.split.get(name):
-            problems.append(
-                f"{name} is in the split {split.get(name)}, not {manifest.split.get(name)} as it was frozen"
-            )
+def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
+    split, frozen = split_of(suite), manifest.split
+    problems = [
+        f"{name} is in the split {split.get(name)}, not {frozen.get(name)} as it was frozen"
+        for name in sorted({*split, *frozen})
+        if split.get(name) != frozen.get(name)
+    ]
     if not problems and split_digest(split) != manifest.split_digest:
         problems.append(f"the digest of the split is {split_digest(split)}, not {manifest.split_digest}")
     return problems
 
 
-def _table(recorded: RecordedTable) -> list[str]:
+def _table_problems(recorded: RecordedTable) -> list[str]:
     table, records = recorded.table, recorded.log.records
     space = searched_table(table).space
     problems = [f"{table.name} is refused: {text}"] if (text := unsteady(recorded.log)) else []
@@ -123,14 +225,13 @@ def _table(recorded: RecordedTable) -> list[str]:
     size = recorded.log.header.space_size
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
-        drawn = rng.permutation(len(records))[:SAMPLE].tolist()
         configs = list(recorded.places)
-        strangers = sum(configs[i] not in space for i in drawn)
+        strangers = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
         everything = set(space.enumerate())
         strangers = len(recorded.places.keys() - everything)
         if size != len(everything):
-            problems.append(f"{table.name} says that its space has {size} configs, and it has {len(everything)}")
+            problems.append(f"{table.name} records a space of {size} configs, and it has {len(everything)}")
     if strangers:
         problems.append(f"{table.name} holds {strangers} configs that are not in its space")
     if size is None or len(recorded.places) < size:
@@ -138,7 +239,7 @@ def _table(recorded: RecordedTable) -> list[str]:
     return problems
 
 
-def _card(recorded: RecordedTable) -> list[str]:
+def _card_problems(recorded: RecordedTable) -> list[str]:
     name = f"cards/{recorded.table.entry.name}.md"
     path = recorded.table.directory / name
     if not path.is_file():
@@ -148,10 +249,8 @@ def _card(recorded: RecordedTable) -> list[str]:
     return []
 
 
-def _runs(suite: Suite, of: Trajectories) -> list[str]:
-    """What is wrong with trajectories, as far as the tables tell."""
-    problems = []
-    recorded = RecordedTables(suite)
+def _run_problems(suite: Suite, of: Trajectories) -> list[str]:
+    problems, recorded = [], RecordedTables(suite)
     for name in of.tables:
         try:
             for run in of.runs_on(recorded[name].table).runs:
@@ -159,3 +258,156 @@ def _runs(suite: Suite, of: Trajectories) -> list[str]:
         except SearchlabError as error:
             problems.append(str(error))
     return problems
+
+
+# --- replaying --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The result of :func:`replay`."""
+
+    runs: int  # that were replayed
+    of: int  # all runs
+    problems: list[str]  # a sentence for each run that differs now
+    narrower: int  # runs that replay only if numpy calculates as on a CPU without AVX-512
+
+    def told(self, what: str) -> str:
+        """Return the step of a verification that replayed ``what``."""
+        narrower = f", {self.narrower} of them without numpy's code for AVX-512" if self.narrower else ""
+        return f"{self.runs:,} of {self.of:,} {what}, replayed{narrower}"
+
+
+class Replayer:
+    """Replays runs over the tables of a suite; a context manager, because a measurer may own processes."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._recorded = RecordedTables(suite)
+        self._places: dict[str, tuple[Searched, Measurer]] = {}
+        self._ends = ExitStack()
+
+    def __enter__(self) -> Replayer:
+        self._folder = Path(self._ends.enter_context(ScratchFolder()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def difference(self, of: Trajectories, name: str, recorded: Trajectory) -> str:
+        """Return a sentence on what differs now in a run over the table ``name``; empty if nothing does."""
+        table = self._recorded[name]
+        settings = table.table.settings()
+        if name not in self._places:
+            searched = searched_table(table.table)
+            self._places[name] = searched, self._ends.enter_context(settings.make(searched.space.target, {}))
+        searched, measurer = self._places[name]
+        log = self._folder / "replay.jsonl"
+        log.unlink(missing_ok=True)
+        features = of.features if of.cost_model else ""
+        strategy = Strategy.of(of.policy, of.cost_model, features or None, of.strategy)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SearchlabWarning)  # those of the original run
+            run = plan_run(
+                searched, strategy, settings, Budget(of.trials), seed=recorded.seed, batch=of.batch, log=log
+            )  # fmt: skip
+            now = search(replace(run, starts=of.starts), measurer)
+        places = table.places_of(now)
+        if (places, bool(now.ended)) == (recorded.configs, recorded.ended):
+            return ""
+        where = f"{of.strategy} over {table.table.name} from seed {recorded.seed}"
+        now_has = library_versions()
+        changed = [f"{lib} {old} -> {now_has.get(lib)}" for lib, old in of.versions.items() if now_has.get(lib) != old]
+        since = f"; since then these changed: {', '.join(changed)}" if changed else ""
+        for trial, (before, after) in enumerate(zip(recorded.configs, places, strict=False)):
+            if before != after:
+                return f"{where}: trial {trial} was config {before} of the table, and is config {after} now{since}"
+        return f"{where}: the run had {len(recorded.configs)} trials, and has {len(places)} now{since}"
+
+
+def replay(
+    suite: Suite, runs: Sequence[Trajectories], *, digest: str, seconds: float | None, trusted: Collection[str] = ()
+) -> Replayed:
+    """Replay a run of each strategy, then others, in a random order.
+
+    Args:
+        suite: The suite.
+        runs: The runs of each strategy.
+        digest: The seed of the order, in hexadecimal digits.
+        seconds: The time after which no other run begins; None to replay all runs.
+        trusted: The policies and cost models ``module:Class`` that may be imported although they are not registered.
+
+    Raises:
+        SearchlabError: If a strategy names code that is neither registered nor trusted.
+    """
+    for one in runs:
+        _check_trusted(one, trusted)
+    order = list(_drawn(runs, digest))
+    differ: list[tuple[Case, str]] = []
+    start, count = time.monotonic(), 0
+    with Replayer(suite) as replayer:
+        for case in order:
+            if seconds is not None and count >= len(runs) and time.monotonic() - start > seconds:
+                break
+            count += 1
+            if problem := replayer.difference(*case):
+                differ.append((case, problem))
+    problems = [problem for _, problem in differ]
+    # One of numpy's logarithms may differ in its last bit between CPUs, and with it a proposal that depends on it.
+    if problems and (features := avx512()):
+        problems = _narrower(suite, differ, features)
+    return Replayed(count, len(order), list(filter(None, problems)), problems.count(""))
+
+
+def avx512() -> list[str]:
+    """Return the AVX-512 instructions of this CPU for which numpy has special code, in numpy's names."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
+
+    return [name for name in __cpu_dispatch__ if __cpu_features__[name] and (name == "X86_V4" or "AVX512" in name)]
+
+
+def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequence[str]) -> list[str]:
+    """Replay in a process whose numpy does not use ``features``; return the problems as before if that fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {__name__} import _worker; _worker()"],
+        input=pickle.dumps((suite, [case for case, _ in differ])),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    if done.returncode:
+        return [problem for _, problem in differ]
+    problems: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return problems
+
+
+def _worker() -> None:
+    suite, cases = pickle.loads(sys.stdin.buffer.read())
+    with Replayer(suite) as replayer:
+        print(json.dumps([replayer.difference(*case) for case in cases]))
+
+
+def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
+    """Yield all runs in random order, beginning with one of each strategy."""
+    rng = np.random.default_rng(int(digest[:16], 16))
+    queues = []
+    for one in runs:
+        own = [(one, name, run) for name, on_table in one.tables.items() for run in on_table.runs]
+        queues.append([own[i] for i in rng.permutation(len(own))])
+    for row in range(max(map(len, queues), default=0)):
+        yield from (queue[row] for queue in queues if row < len(queue))
+
+
+def _check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
+    """Raise SearchlabError if ``one`` names code that is neither registered nor ``trusted``: it would be imported."""
+    unknown = {}
+    if one.policy.name not in trusted and POLICIES.registered(one.policy) is None:
+        unknown["policy"] = one.policy
+    if (model := one.cost_model) and model.name not in trusted and COST_MODELS.registered(model) is None:
+        unknown["cost model"] = model
+    if unknown and not trusts():
+        named = " and ".join(f"the {title} {named.name!r}, options {named.options}" for title, named in unknown.items())
+        options = " ".join(f"--policy {name}" for name in (*trusted, *(plugin.name for plugin in unknown.values())))
+        raise SearchlabError(
+            f"{one.strategy} has {named}: code that is not registered here; install its package, or give {options} if "
+            f"you trust it"
+        )

@@ -1,7 +1,7 @@
 """Building tables: logs of all configs of a space, or of a random sample, which replace the machine later.
 
-First a run builds and checks every program. It is an ordinary log, and the table if there are no passes. Else the code
-of the programs is kept, they are timed in passes, and the table is that log with the times of the passes.
+First a run builds and checks every program. Without passes, its log is the table. Otherwise the code of the programs is
+kept, they are timed in passes, and the table is that log with the times from the passes.
 """
 
 from __future__ import annotations
@@ -24,25 +24,22 @@ from ..run.study import NamedPolicy, Study
 from ..schema import explained
 from .passes import OnBlock, Timed, TimedPasses, one_a_program
 
-PASSES = 3
-"""How many times all programs of a table are timed, by default."""
-WORK = ".building"
-"""The folder of a table that is being built is called so, after the table's name."""
-BATCH = 32
-"""Configs measured at a time: enough to keep all build processes busy, and few enough to lose in an interrupt."""
+PASSES = 3  # default number of passes over all programs
+WORK = ".building"  # suffix of the directory in which a table is built
+BATCH = 32  # configs measured at a time: enough to keep all build processes busy, and few enough to lose
 
 
 @dataclass(frozen=True)
 class TableRun:
-    """The run that builds a table, and the file of the table. passes: how many times all its programs are timed."""
+    """The run that builds a table."""
 
     run: Run
-    path: Path
-    passes: int = 0
+    path: Path  # of the table
+    passes: int = 0  # over all programs; 0 to keep the times of the run
 
     @classmethod
-    def at(cls, run: Run, path: Path, passes: int = 0) -> TableRun:
-        """The table at ``path``. If it is timed in passes, intermediate files are kept in a folder beside it."""
+    def at(cls, run: Run, path: Path, passes: int) -> TableRun:
+        """Return the run of the table at ``path``; with passes, intermediate files are in a directory beside it."""
         if not passes:
             log = path.with_suffix("") if path.suffix == ".gz" else path
             return cls(replace(run, log=log), path)
@@ -50,10 +47,6 @@ class TableRun:
         assert isinstance(run.settings, LocalSettings)
         settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
         return cls(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
-
-    @property
-    def work(self) -> Path:
-        return self.run.log.parent
 
 
 def table_study(
@@ -63,9 +56,17 @@ def table_study(
     target: str | None = None,
     measure: Mapping[str, Any] | None = None,
 ) -> Study:
-    """The study whose spaces are to be measured: of the file ``what`` (``*.toml``), or of a workload and a space.
+    """Return the study whose spaces to measure.
 
-    target, measure: replace those of the file. Raises SearchlabError for bad input.
+    Args:
+        what: A study file (``*.toml``), or a workload.
+        space: The space of the workload.
+        options: The options of the space.
+        target: Replaces the target of the file.
+        measure: Replaces the measurement of the file.
+
+    Raises:
+        SearchlabError: For bad input.
     """
     if what.endswith(".toml"):
         if space or options:
@@ -83,10 +84,17 @@ def table_study(
 
 
 def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
-    """``runs`` with their files in the directory ``out`` (else ``default``); or a single run with the file ``out``.
+    """Decide the files of tables.
 
-    passes: how many times all programs are timed; 0 to keep the times of the run that checks them. By default
-    :data:`PASSES` on this machine, and 0 on a fleet, which cannot time a program again. Raises SearchlabError.
+    Args:
+        runs: The runs that build them.
+        out: A directory; or a file, for one run.
+        default: The directory if ``out`` is None.
+        passes: Passes over all programs; 0 to keep the times of the run that checks them. By default :data:`PASSES` on
+            this machine, and 0 on a fleet, which cannot time a program again.
+
+    Raises:
+        SearchlabError: For bad input.
     """
     can = isinstance(runs[0].settings, LocalSettings)
     if passes is None:
@@ -103,11 +111,16 @@ def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | N
 
 
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
-    """The run of each table: each workload and space of ``study``. Also a sentence for each that is left out.
+    """Plan a table for each workload and space of ``study``.
 
     The logs are ``<workload>/<space>.jsonl``. A table holds all configs of its space, or ``limit`` random ones. Their
-    order is random, or a machine that gets slower would look like a knob. Raises SearchlabError for a space that is too
-    large to be counted, if there is no limit.
+    order is random; otherwise a machine that becomes slower would look like an effect of a knob.
+
+    Returns:
+        The runs that build the tables, and a sentence for each workload and space that is left out.
+
+    Raises:
+        SearchlabError: If there is no limit and a space is too large to count.
     """
     if study.spec.suite:
         raise SearchlabError("the study names a suite, whose tables are measured already; name workloads and spaces")
@@ -137,31 +150,33 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
 
 
 def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_block: OnBlock = lambda *_: None) -> None:
-    """Measure those ``tables`` of ``study`` that are not complete. To resume, call it again.
+    """Measure the ``tables`` of ``study`` that are not complete. To resume, call it again.
 
-    A table that is timed in passes, and a file ``*.gz``, is written when it is complete. Raises SearchlabError if a
-    file belongs to another run, and if the machine is not steady enough for a table.
+    A table that is timed in passes, and a file ``*.gz``, is written when it is complete.
+
+    Raises:
+        SearchlabError: If a file belongs to a different run, or if the machine is not steady enough.
     """
     for table in tables:
         if not _complete(table):
             log = execute_one(table.run, study.base, on_run)
             if table.passes:
-                log = _timed(table, study.base, log, on_block)
-                _write(log, table.path)
-                shutil.rmtree(table.work)
+                _write(_timed(table, study.base, log, on_block), table.path)
+                shutil.rmtree(table.run.log.parent)
             elif table.path != table.run.log:
                 pack(table.run.log, table.path)
 
 
 def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
-    """The table: ``log`` with the times of the passes. It is ``log`` itself if no program runs."""
+    """Return ``log`` with the times of the passes; unchanged if no program runs."""
     trials, settings = one_a_program(log.trials), table.run.settings
     assert isinstance(settings, LocalSettings)
     if not trials:
         return log
     passes = TimedPasses(
-        table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.work / "passes.jsonl"
-    )
+        table.run.space, trials, table.passes, settings.repeat, table.run.seed,
+        table.run.log.with_name("passes.jsonl"),
+    )  # fmt: skip
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
     timed = passes.timed()
@@ -171,14 +186,14 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
 
 
 def _with(record: Record, timed: Timed) -> Record:
-    """``record`` with the readings of the passes; a program that ran once, and failed later, has failed."""
+    """Return ``record`` with the readings of the passes; a program that ran once and failed later has failed."""
     if timed.failed:
         return msgspec.structs.replace(record, seconds=(), failure="run_error", message=timed.failed)
     return msgspec.structs.replace(record, seconds=timed.seconds, at=timed.at)
 
 
 def _write(log: Log, path: Path) -> None:
-    """Write ``log`` to ``path``, compressed if that ends in ``.gz``; there is never half of it."""
+    """Write ``log`` to ``path`` atomically, compressed if that ends in ``.gz``."""
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     part = plain.with_name(plain.name + ".part")
     try:
@@ -191,7 +206,7 @@ def _write(log: Log, path: Path) -> None:
 
 
 def _complete(table: TableRun) -> bool:
-    """Whether the table is there. Raises SearchlabError if it is another table, or one with fewer configs."""
+    """Whether the table exists. Raises SearchlabError if it is another table, or one with fewer configs."""
     path, run = table.path, table.run
     if path == run.log or not path.exists():
         return False

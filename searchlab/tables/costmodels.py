@@ -1,4 +1,4 @@
-"""Comparing cost models on recorded trials: each is trained on a part of them, and predicts the others.
+"""Comparing cost models on recorded trials: each is trained on some of them, and predicts the others.
 
 The two splits are those of Zheng et al., "TenSet" (NeurIPS 2021, Datasets and Benchmarks).
 """
@@ -27,15 +27,14 @@ from ..options import Between, Count, Natural, checked
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
-FEWEST = 8
-"""The least number of successful trials in a log."""
+FEWEST = 8  # least successful trials in a log
 
 Split = Literal["within-task", "by-task"]
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How well one model predicted the trials of one log that it was not trained on."""
+    """How well a model predicted the trials of a log that it was not trained on."""
 
     model: Plugin
     log: Path
@@ -53,20 +52,28 @@ def evaluate(
     train_fraction: float = 0.7,
     k: int = 5,
 ) -> list[HeldOut]:
-    """The quality of every model on held-out trials of every log, model by model.
+    """Evaluate every model on held-out trials of every log, model by model.
 
-    features: one of ``FEATURES``. split: ``within-task`` trains on ``train_fraction`` of the trials of a log,
-    drawn by ``seed``, and tests on its others; ``by-task`` leaves out each workload in turn, with all of its logs,
-    and trains on all logs of the others. k: that of top-k recall and of the peak score. Scores are relative to the best
-    trial of each log. Raises SearchlabError for a log that is unreadable or has fewer than 8 successful trials, and
-    for models, features and splits that are unknown or do not fit together.
+    Args:
+        logs: Logs, and directories of logs. Scores are relative to the best trial of each log.
+        models: Cost models with their options.
+        features: One of ``FEATURES``.
+        split: ``within-task`` trains on a random part of the trials of a log, and tests on its others; ``by-task``
+            leaves out each workload in turn, with all of its logs, and trains on all logs of the others.
+        seed: Of the random part, and of the models.
+        train_fraction: The random part, between 0 and 1.
+        k: That of top-k recall and of the peak score.
+
+    Raises:
+        SearchlabError: If a log is unreadable or has fewer than 8 successful trials, or if models, features or the
+            split are unknown or do not fit together.
     """
     checked("features", features, FeaturesName)
     checked("split", split, Split)
     checked("seed", seed, Natural)
     checked("k", k, Count)
     checked("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
-    for model in models:  # a wrong name or option is found before anything takes long
+    for model in models:  # find a wrong name or option before anything takes long
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:
         raise SearchlabError(
@@ -102,10 +109,10 @@ class _RecordedTrials:
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows that a model is trained on, and the held-out trials that it predicts: their features and scores."""
+    """What a model is trained on, and what it predicts."""
 
     train: Rows
-    tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]
+    tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]  # held-out trials, their features and their scores
 
 
 def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, fraction: float) -> Iterator[_Part]:
@@ -154,31 +161,26 @@ def _tried(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iter
         yield HeldOut(model, trials.path, trials.workload, quality)
 
 
-# --- as a table -------------------------------------------------------------------------------------
-
 COLUMNS = {
-    "pairwise_accuracy": "pairs",
-    "kendall_tau": "tau",
-    "top_k_recall": "recall@k",
-    "peak_score": "peak@k",
-    "rmse": "rmse",
-    "train_seconds": "train ms",
-    "predict_seconds": "predict ms",
-}
+    "pairwise_accuracy": "pairs", "kendall_tau": "tau", "top_k_recall": "recall@k", "peak_score": "peak@k",
+    "rmse": "rmse", "train_seconds": "train ms", "predict_seconds": "predict ms",
+}  # fmt: skip
 
 
 def model_name(model: Plugin) -> str:
-    """The model as the command line takes it: its name, and the options that were given."""
+    """Return the model as the command line takes it: its name, and the options that were given."""
     return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
 
 
 def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
-    """The mean of each figure of each model, by name, over the logs that define it, weighted by held-out trials."""
-    means: dict[str, dict[str, float | None]] = {}
-    for name in dict.fromkeys(model_name(held.model) for held in held_out):
-        qualities = [held.quality for held in held_out if model_name(held.model) == name]
-        means[name] = {column: _mean(qualities, column) for column in COLUMNS}
-    return means
+    """Return the mean of each metric of each model over logs, by name, weighted by held-out trials.
+
+    Logs for which a metric is undefined do not count; the mean is None if there are no others.
+    """
+    by_name: dict[str, list[ModelQuality]] = {}
+    for held in held_out:
+        by_name.setdefault(model_name(held.model), []).append(held.quality)
+    return {name: {column: _mean(own, column) for column in COLUMNS} for name, own in by_name.items()}
 
 
 def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
@@ -187,7 +189,7 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
 
 
 def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
-    """A row for each model; the best value of each column is bold, if there are several."""
+    """Return a table with a row for each model; the best value of a column is bold if there are several."""
     table = Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("cost model", overflow="fold", max_width=40)
     means = mean_quality(held_out)

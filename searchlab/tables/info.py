@@ -1,7 +1,11 @@
-"""Describing a table: how much of the space it holds, how fast the programs are, and how noisy the machine was."""
+"""Describing a table: how much of the space it holds, how fast the programs are, how noisy and steady the machine was.
+
+If the times of a table depend on when they were read, the drift of the machine looks like an effect of its knobs.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,36 +19,39 @@ from rich.table import Table
 from rich.text import Text
 
 from ..arrays import Floats
-from ..log.format import Log
+from ..log.format import TABLE, Log, Passes
 from ..log.result import noise
-from .steadiness import unsteady
+from .passes import DRIFTED
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-NEAR = 0.95
-"""A config with at least this share of the best GFLOPS counts as near the best."""
+NEAR = 0.95  # a config with at least this part of the best GFLOPS is near the best
+READINGS = 64  # least readings in a time block of a table that was timed in passes
+BLOCKS = 16  # time blocks of a table that was timed once
+LEAST = 10  # least programs in each of these; a smaller table is not tested
+SIGNIFICANT = 1e-3
 
 
 @dataclass(frozen=True)
 class TableInfo:
-    """A table, or any log, as a picture of its space. It needs nothing but the log."""
+    """The facts of a table, or of any log, computed from the log alone."""
 
     log: Log
 
     @cached_property
     def gflops(self) -> Floats:
-        """Throughput of each config that runs, by its cost, ascending: in GFLOPS, or in the ``unit`` of the log."""
+        """Throughput of each config that runs, ascending: in GFLOPS, or in the ``unit`` of the log."""
         costs = self.log.costs
         return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)
 
     @property
     def exhaustive(self) -> bool | None:
-        """Whether it holds the whole space; None if the size of the space was not recorded."""
+        """Whether it holds all configs of the space; None if the size of the space was not recorded."""
         size = self.log.header.space_size
         return None if size is None else len(self.log.records) >= size
 
     @property
     def near_best(self) -> float:
-        """Share of all configs, failed ones included, that are within 5 % of the best."""
+        """Part of all configs, failed ones included, that are within 5 % of the best."""
         return float((self.gflops >= NEAR * self.gflops[-1]).sum()) / len(self.log.records)
 
     @property
@@ -54,14 +61,12 @@ class TableInfo:
 
     @cached_property
     def unsteady(self) -> str:
-        """Why a table is refused, since its times depend on when they were read; empty if they do not."""
         return unsteady(self.log)
 
     @property
     def timed(self) -> str:
-        """How its programs were timed, if in passes."""
-        passes = self.log.header.passes
-        if passes is None:
+        """How the programs were timed, if in passes."""
+        if (passes := self.log.header.passes) is None:
             return ""
         return (
             f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the "
@@ -73,27 +78,23 @@ class TableInfo:
         return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
 
     @property
+    def nearest(self) -> int:
+        return sum(record.nearest for record in self.log.records)
+
+    @property
     def seconds(self) -> float:
         """All seconds charged: building on all workers, and running."""
         return float(self.log.elapsed[-1]) if self.log.records else 0.0
 
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
-        facts = {"file": str(self.log.path)} | {
-            name: header[name]
-            for name in ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
-        }
+        names = ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
+        facts = {"file": str(self.log.path)} | {name: header[name] for name in names}
         facts |= {
-            "configs": len(self.log.records),
-            "space_size": self.log.header.space_size,
-            "exhaustive": self.exhaustive,
-            "failures": self.failures,
-            "nearest": sum(record.nearest for record in self.log.records),
-            "noise": self.noise,
-            "unsteady": self.unsteady,
-            "passes": header["passes"],
-            "seconds": self.seconds,
-        }
+            "configs": len(self.log.records), "space_size": self.log.header.space_size, "exhaustive": self.exhaustive,
+            "failures": self.failures, "nearest": self.nearest, "noise": self.noise, "unsteady": self.unsteady,
+            "passes": header["passes"], "seconds": self.seconds,
+        }  # fmt: skip
         if len(self.gflops):
             facts |= {
                 "unit": self.log.unit,
@@ -105,24 +106,33 @@ class TableInfo:
 
 
 def info_table(info: TableInfo) -> Table:
-    """The content of :meth:`TableInfo.to_json`, for the terminal."""
-    header = info.log.header
+    """Return the content of :meth:`TableInfo.to_json` for the terminal."""
+    header, unit, gflops = info.log.header, info.log.unit, info.gflops
     options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
-    date = datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else ""
-    target = {name: value for name, value in header.target.items() if name != "caches"}
-
-    nearest = sum(record.nearest for record in info.log.records)
+    count, size = len(info.log.records), header.space_size
+    configs = f"{count:,} of a space that was not counted"
+    if size is not None:
+        configs = (
+            f"{count:,}, all of the space" if count >= size else f"{count:,} of {size:,} ({100 * count / size:.1f} %)"
+        )
+    speeds = {unit: "no config runs"}
+    if len(gflops):
+        speeds = {
+            unit: f"best {gflops[-1]:.4g}, median {np.median(gflops):.4g}, worst {gflops[0]:.4g}",
+            "quantiles": ", ".join(f"{100 * q:g} % {np.quantile(gflops, q):.4g}" for q in QUANTILES),
+            "within 5 % of the best": f"{100 * info.near_best:.2g} % of the configs",
+        }
     rows = {
         "workload": header.workload,
         "space": header.space.name + (f" with {options}" if options else ""),
-        "target": named_values(target),
+        "target": named_values({name: value for name, value in header.target.items() if name != "caches"}),
         "host": ", ".join(map(str, header.host.values())),
-        "measured": date,
+        "measured": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else "",
         "versions": named_values(header.versions),
-        "configs": _configs(info),
-        "answered by the nearest": f"{nearest:,}" if nearest else "",
+        "configs": configs,
+        "answered by the nearest": f"{info.nearest:,}" if info.nearest else "",
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
-        **_speeds(info),
+        **speeds,
         "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
         "timed": info.timed,
         "refused": info.unsteady and f"{info.unsteady}; build it again, in passes, when the machine is idle",
@@ -135,25 +145,62 @@ def info_table(info: TableInfo) -> Table:
     return table
 
 
-def _configs(info: TableInfo) -> str:
-    count, size = len(info.log.records), info.log.header.space_size
-    if size is None:
-        return f"{count:,} of a space that was not counted"
-    return f"{count:,}, all of the space" if info.exhaustive else f"{count:,} of {size:,} ({100 * count / size:.1f} %)"
-
-
-def _speeds(info: TableInfo) -> dict[str, str]:
-    unit = info.log.unit
-    if not len(info.gflops):
-        return {unit: "no config runs"}
-    best, median, worst = info.gflops[-1], np.median(info.gflops), info.gflops[0]
-    return {
-        unit: f"best {best:.4g}, median {median:.4g}, worst {worst:.4g}",
-        "quantiles": ", ".join(f"{100 * q:g} % {np.quantile(info.gflops, q):.4g}" for q in QUANTILES),
-        "within 5 % of the best": f"{100 * info.near_best:.2g} % of the configs",
-    }
-
-
 def named_values(values: dict[str, Any]) -> str:
-    """Names and values in a line, as cards have them; a value that is an empty text is left out."""
+    """Return names and values in a line; a value that is an empty text is left out."""
     return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")
+
+
+def unsteady(log: Log) -> str:
+    """Return why the times of the table ``log`` are refused; empty if they are not, or if it is not a table.
+
+    Timed in passes: in some time block, the programs took other times than the same programs in other passes, by more
+    than 10 % in the median, or the sentinel did. Timed once, in random order: the costs of some time blocks differ from
+    those of others (Kruskal and Wallis, JASA 47, 1952), with p < 0.001.
+    """
+    if log.header.passes is not None:
+        return _of_passes(log, log.header.passes)
+    return _of_order(log) if log.header.label == TABLE else ""
+
+
+def _of_passes(log: Log, passes: Passes) -> str:
+    level = float(np.median([seconds for _, seconds in passes.sentinel] or [1.0]))
+    for at, seconds in passes.sentinel:
+        if abs(seconds / level - 1) > DRIFTED:
+            return f"the program that is timed in every block took {seconds / level:.2f} times as long at {at:g} s"
+    # Programs that were timed in turn have readings from one time only.
+    timed = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
+    pairs = sorted(
+        (at, math.log(seconds / record.measurement.cost))
+        for record in timed
+        for at, seconds in zip(record.at, record.seconds, strict=True)
+    )
+    starts = [0]
+    for i, (at, _) in enumerate(pairs):
+        if i - starts[-1] >= READINGS and at != pairs[i - 1][0]:
+            starts.append(i)
+    for first, end in zip(starts, [*starts[1:], len(pairs)], strict=True):
+        ratio = math.exp(float(np.median([value for _, value in pairs[first:end]] or [0.0])))
+        if abs(ratio - 1) > DRIFTED:
+            return (
+                f"what was timed from {pairs[first][0]:g} to {pairs[end - 1][0]:g} s took {ratio:.2f} times as long as "
+                f"the same programs in other passes"
+            )
+    return ""
+
+
+def _of_order(log: Log) -> str:
+    from scipy.stats import kruskal  # importing scipy.stats takes most of a second
+
+    costs, finite = log.costs, np.isfinite(log.costs)
+    if finite.sum() < BLOCKS * LEAST:
+        return ""
+    blocks = [block[np.isfinite(block)] for block in np.array_split(costs, BLOCKS)]
+    p = float(kruskal(*blocks).pvalue)
+    if not p < SIGNIFICANT:
+        return ""
+    ratios = [float(np.median(block)) / float(np.median(costs[finite])) for block in blocks]
+    worst = max(range(BLOCKS), key=lambda i: abs(math.log(ratios[i])))
+    return (
+        f"times depend on the order of measuring (Kruskal-Wallis over {BLOCKS} time blocks, p = {p:.1g}): the median "
+        f"of block {worst + 1} is {ratios[worst]:.2f} times that of the table"
+    )

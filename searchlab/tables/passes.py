@@ -1,8 +1,8 @@
-"""Timing the programs of a table in passes, each in another random order, so that no time of day looks like a knob.
+"""Timing the programs of a table in passes, each in a different random order, so that drift does not look like a knob.
 
-A pass goes over all programs in blocks. The sentinel, one program of middling speed, is timed again and again between
-the programs of each block. Blocks whose sentinel deviates are timed again. At the end the fastest programs are timed in
-turn, so that the optimum is no lucky reading. All readings are in a journal, from which an interrupted table goes on.
+A pass goes over all programs in blocks. The sentinel, a program of median speed, is timed repeatedly between the
+programs of each block, and blocks in which it deviates are timed again. At the end the fastest programs are timed in
+turn, so that the optimum is not a lucky reading. A journal holds all readings; an interrupted table resumes from it.
 """
 
 from __future__ import annotations
@@ -26,39 +26,28 @@ from ..records import Trial
 from ..schema import UNREADABLE
 from ..space import Space
 
-BLOCK = 32
-EVERY = 8
-"""The number of programs between two readings of the sentinel."""
-DRIFTED = 0.10
-"""A block in which the sentinel, or half of the programs, deviate by more than this share is no block of a table."""
-TRIES = 8
-"""How many times deviating blocks are timed again before the table is given up for now."""
-FINAL_SHARE = 0.02
-"""The share of the programs that is timed again at the end, in turn."""
-FINAL_ROUNDS = 48
-"""How many times each of these is timed."""
-FINAL = -1
-"""The number of the pass of the fastest programs."""
+BLOCK = 32  # programs
+EVERY = 8  # programs between two readings of the sentinel
+DRIFTED = 0.10  # part by which the sentinel, or half of the programs, may deviate in a block
+TRIES = 8  # times that deviating blocks are timed again before the table is given up for now
+FINAL_SHARE = 0.02  # part of the programs that is timed again at the end, in turn
+FINAL_ROUNDS = 48  # times that each of these is timed
+FINAL = -1  # number of the pass over these
 
 OnBlock = Callable[[str, int, int], None]
-"""Called after each block: with what is being timed, the number of blocks done, and of all blocks."""
+"""Called after each block with what is timed, the number of blocks that are done, and the number of all blocks."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A line of the journal: the readings of a block, one after the other for each program; the last line counts.
+    """A line of the journal: the readings of a block. The last line for a block counts."""
 
-    pass_, number: the pass, and the block's number in it, both from 0. time: when it began, in seconds of the epoch.
-    sentinel: the median of its seconds in this block. seconds: a tuple a program; empty for one that failed, with its
-    text in ``failed``, by its place in the block.
-    """
-
-    pass_: int = msgspec.field(name="pass")
-    number: int
-    time: float
-    sentinel: float
-    seconds: tuple[tuple[float, ...], ...]
-    failed: dict[int, str] = {}
-    programs: tuple[str, ...] = ()
+    pass_: int = msgspec.field(name="pass")  # from 0
+    number: int  # in the pass, from 0
+    time: float  # when it began, in seconds of the epoch
+    sentinel: float  # median seconds in this block
+    seconds: tuple[tuple[float, ...], ...]  # of each program; empty if it failed
+    failed: dict[int, str] = {}  # message of each program that failed, by its place in the block
+    programs: tuple[str, ...] = ()  # hashes
 
     @property
     def key(self) -> tuple[int, int]:
@@ -67,29 +56,25 @@ class Block(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Timed:
-    """The readings of a program: its seconds, and when each was read, from the beginning of the first pass."""
+    """The readings of a program."""
 
     seconds: tuple[float, ...] = ()
-    at: tuple[float, ...] = ()
-    failed: str = ""
+    at: tuple[float, ...] = ()  # when each was read, in seconds from the beginning of the first pass
+    failed: str = ""  # message
 
 
 @dataclass
 class TimedPasses:
-    """Times the programs of ``trials``, which ran and are all different, in ``count`` passes.
-
-    repeat: the readings of a program in a block; their median is one of the seconds of the table. seed: decides the
-    orders. Raises SearchlabError if the journal at ``path`` is damaged or of other programs.
-    """
+    """Times programs in passes. Raises SearchlabError if the journal is damaged or holds other programs."""
 
     space: Space
-    trials: Sequence[Trial]
-    count: int
-    repeat: int
-    seed: int
-    path: Path
+    trials: Sequence[Trial]  # that ran, all with different programs
+    count: int  # passes
+    repeat: int  # readings of a program in a block; their median is one of the seconds of the table
+    seed: int  # of the orders
+    path: Path  # of the journal
     blocks: dict[tuple[int, int], Block] = field(default_factory=dict)
-    again: int = 0
+    again: int = 0  # blocks that were timed again
 
     def __post_init__(self) -> None:
         for block in _read(self.path):
@@ -100,16 +85,16 @@ class TimedPasses:
 
     @property
     def sentinel(self) -> Trial:
-        """The program of median cost."""
+        """The trial of median cost."""
         return sorted(self.trials, key=lambda trial: trial.cost)[len(self.trials) // 2]
 
     def order(self, number: int, block: int) -> list[Trial]:
-        """The trials of a block of a pass."""
+        """Return the trials of a block of the pass ``number``."""
         order = np.random.default_rng([self.seed, number]).permutation(len(self.trials))
         return [self.trials[i] for i in order[block * BLOCK : (block + 1) * BLOCK]]
 
     def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
-        """Time all blocks that the journal does not hold, then those that deviate, and at last the fastest programs.
+        """Time all blocks that the journal does not hold, then blocks that deviate, and finally the fastest programs.
 
         Raises SearchlabError if timings do not stabilise. The journal is kept; call it again to continue.
         """
@@ -132,7 +117,7 @@ class TimedPasses:
             self._check([*keys, (FINAL, 0)])
 
     def _settle(self, measurer: Remeasurer, journal: Any, keys: Sequence[tuple[int, int]], on_block: OnBlock) -> None:
-        """Time the blocks of ``keys`` that deviate again, until none does. Raises SearchlabError if some always do."""
+        """Time the blocks of ``keys`` that deviate again until none does. Raises SearchlabError if some always do."""
         for _ in range(TRIES):
             deviating = self.deviating(keys)
             for done, key in enumerate(deviating):
@@ -143,16 +128,16 @@ class TimedPasses:
         self._check(keys)
 
     def fastest(self) -> list[Trial]:
-        """The fastest 2 % of the programs, at least five, by the median of the passes."""
+        """Return the fastest 2 % of the programs, at least five, by the median over the passes."""
         seconds = self._of_passes()
         ran = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
         ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
         return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
     def deviating(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those of the blocks in which the sentinel, or half of the programs, took too long or too little.
+        """Return the blocks in which the sentinel, or half of the programs, took too long or too little.
 
-        Too long is compared with the median of all blocks, and with the median of each program over all passes.
+        The sentinel is compared with its median over all blocks, a program with its median over all passes.
         """
         level, usual = self._level, {p: statistics.median(t.seconds) for p, t in self._of_passes().items() if t.seconds}
         return [
@@ -167,7 +152,7 @@ class TimedPasses:
         return statistics.median(block.sentinel for block in self.blocks.values())
 
     def timed(self) -> dict[str, Timed]:
-        """The readings of each program, by its hash: of the passes, or those in turn for the fastest."""
+        """Return the readings of each program by hash: from the passes, or in turn for the fastest."""
         result = self._of_passes()
         final = self.blocks[FINAL, 0]
         for place, program in enumerate(final.programs):
@@ -178,7 +163,7 @@ class TimedPasses:
         return result
 
     def facts(self) -> Passes:
-        """What the header of the table tells."""
+        """Return what the header of the table records."""
         final = self.blocks[FINAL, 0]
         blocks = sorted(self.blocks.values(), key=lambda block: block.time)
         sentinel = tuple((round(block.time - self._begin, 1), block.sentinel) for block in blocks)
@@ -213,14 +198,14 @@ class TimedPasses:
     def _time(
         self, measurer: Remeasurer, journal: Any, key: tuple[int, int], trials: Sequence[Trial] | None = None
     ) -> None:
-        """Time a block, and write it to the journal. trials: those of the block, if it is none of a pass."""
+        """Time a block and write it to the journal; ``trials`` are those of a block that does not belong to a pass."""
         rounds = self.repeat if trials is None else FINAL_ROUNDS
         trials = self.order(*key) if trials is None else trials
         begin = time.time()
         failed: dict[int, str] = {}
         try:
             seconds, sentinel = self._readings(measurer, trials, rounds)
-        except CannotMeasure:  # which of them? each alone
+        except CannotMeasure:  # time each alone to find out which failed
             seconds, sentinel = [], []
             for place, trial in enumerate(trials):
                 try:
@@ -248,7 +233,7 @@ class TimedPasses:
     def _readings(
         self, measurer: Remeasurer, trials: Sequence[Trial], rounds: int
     ) -> tuple[list[tuple[float, ...]], list[float]]:
-        """The readings of each of ``trials``, and those of the sentinel, which is timed between them.
+        """Return the readings of each of ``trials``, and those of the sentinel between them.
 
         Raises CannotMeasure if one of ``trials`` fails, and SearchlabError if the sentinel does.
         """
@@ -285,18 +270,18 @@ class TimedPasses:
 
 
 def _ratio(block: Block, usual: Mapping[str, float]) -> float:
-    """How many times as long as usual the programs of ``block`` took, in the median."""
+    """Return the median ratio of the times of the programs of ``block`` to their usual times."""
     pairs = [(values, usual[name]) for values, name in zip(block.seconds, block.programs, strict=True) if name in usual]
     return statistics.median([statistics.median(values) / seconds for values, seconds in pairs if values] or [1.0])
 
 
 def _rounded(seconds: float) -> float:
-    """Five digits: a tenth of the noise at most."""
+    """Round to five digits: a tenth of the noise at most."""
     return float(f"{seconds:.5g}")
 
 
 def _read(path: Path) -> Iterator[Block]:
-    """The blocks of the journal at ``path``; a torn last line is cut off."""
+    """Yield the blocks of the journal at ``path``, and cut off a torn last line."""
     if not path.exists():
         return
     data = path.read_bytes()
@@ -311,7 +296,7 @@ def _read(path: Path) -> Iterator[Block]:
 
 
 def one_a_program(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that ran, one for each program."""
+    """Return the first trial that ran of each program."""
     first: dict[str, Trial] = {}
     for trial in trials:
         if math.isfinite(trial.cost):

@@ -1,1 +1,1 @@
-"""A running study, watched in a browser."""
+"""Watch a running study in a browser."""

@@ -1,4 +1,4 @@
-"""The server of the page: this machine alone reaches it, and it only reads."""
+"""The server of the page, which only reads and which only this machine can reach."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -24,7 +23,7 @@ from .state import Watched
 HERE = "127.0.0.1"
 
 HEADERS = {
-    # The page takes its own style, script and figures from this server, and nothing from anywhere else.
+    # The page loads its style, script and data from this server, and nothing from anywhere else.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -38,20 +37,23 @@ PAGES = {
     "/watch.css": ("watch.css", "text/css; charset=utf-8"),
     "/watch.js": ("watch.js", "text/javascript; charset=utf-8"),
 }
-STATE = "/state"
-
 
 CONNECTIONS = 32
-"""How many connections are served at a time; others are closed at once. A browser opens a few."""
+"""The maximum number of open connections; others are closed at once. A browser opens a few."""
 
 REQUEST_SECONDS = 20.0
-"""How long a connection may take in all, however slowly it sends or reads."""
+"""The longest time that a connection may take in all, however slowly the client sends or reads."""
 
 
 class WatchServer(ThreadingHTTPServer):
-    """Serves the page of a study, and its state. port: 0 for any that is free.
+    """Serves the page of a study, and its state.
 
-    Raises SearchlabError if there is no such directory, or if the port cannot be used.
+    Args:
+        directory: The directory of the study's logs.
+        port: The port of the page; 0 for any free port.
+
+    Raises:
+        SearchlabError: There is no such directory, or the port cannot be used.
     """
 
     def __init__(self, directory: Path, port: int = 0) -> None:
@@ -60,15 +62,20 @@ class WatchServer(ThreadingHTTPServer):
         self.pages: Mapping[str, tuple[bytes, str]] = {
             path: ((assets / name).read_bytes(), kind) for path, (name, kind) in PAGES.items()
         }
-        self._since: dict[socket.socket, float] = {}
+        self._since: dict[socket.socket, float] = {}  # when each open connection began
         self._changing = threading.Lock()
         try:
             super().__init__((HERE, port), _Handler)
         except (OSError, OverflowError) as error:
             raise SearchlabError(
                 f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; choose another --port, or "
-                f"leave it out"
+                f"omit it"
             ) from None
+        self.url = f"http://{HERE}:{self.server_port}/"
+        # The hosts that a browser may ask for: any other is a foreign page that has resolved its name to this address.
+        self.hosts = {f"{name}:{self.server_port}" for name in (HERE, "localhost")}
+        if self.server_port == 80:
+            self.hosts |= {HERE, "localhost"}
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # without asking for the name of this host
@@ -90,27 +97,16 @@ class WatchServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Called twice a second: end the connections that have taken too long, at whichever end."""
+        """End the connections that have taken too long; called twice a second."""
         with self._changing:
             late = [request for request, since in self._since.items() if time.monotonic() - since > REQUEST_SECONDS]
         for request in late:
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
-    @cached_property
-    def url(self) -> str:
-        return f"http://{HERE}:{self.server_port}/"
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """The hosts that a browser may have asked for. Any other is a foreign page that got a name for this address."""
-        return frozenset(f"{name}:{self.server_port}" for name in (HERE, "localhost")) | (
-            {HERE, "localhost"} if self.server_port == 80 else frozenset()
-        )
-
 
 class _Handler(BaseHTTPRequestHandler):
-    """Each request has a connection of its own, so that none is open when the server ends."""
+    """Gives each request its own connection, so that none is left open when the server ends."""
 
     server_version, sys_version = "searchlab", ""
     timeout = REQUEST_SECONDS
@@ -120,15 +116,15 @@ class _Handler(BaseHTTPRequestHandler):
         if not super().parse_request():
             return False
         if self.command != "GET":
-            return self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this page is only read: GET")
+            return self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this page can only be read: use GET")
         hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in self.server.names:
+        if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
             return self._refuse(HTTPStatus.MISDIRECTED_REQUEST, f"this page is at {self.server.url}")
         return True
 
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
-        if asked.path == STATE:
+        if asked.path == "/state":
             query = parse_qs(asked.query)
             version, since = (_number(query.get(name, [""])[0]) for name in ("version", "since"))
             self._answer(msgspec.json.encode(self.server.watched.state(version, since)), "application/json")
@@ -151,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is said of each request."""
+        """Print nothing."""
 
 
 def _number(text: str) -> int:

@@ -1,15 +1,15 @@
-"""The state of a study: what its logs say, read as they grow."""
+"""The state of a study, read from its logs as they grow."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
+import numpy as np
 
 from ..errors import SearchlabError, encodable
 from ..log.format import Follower, find_logs
@@ -17,26 +17,22 @@ from ..log.plan import PLAN, UNLIMITED, Budget, PlannedRun, read_plan
 from ..log.writer import is_locked
 
 Status = Literal["running", "done", "waiting", "stopped", "damaged"]
-STATUSES: tuple[Status, ...] = ("running", "done", "waiting", "stopped", "damaged")
 
 AGAIN = 0.3
-"""Seconds for which a look stands: whoever asks sooner gets the same state."""
+"""Seconds before the logs are read again; until then, the same state is returned."""
 
 BETWEEN = 5.0
-"""Seconds between two runs of a study, in which none is running, at most."""
+"""The longest time in seconds between two runs of a study, when none is running."""
 
 
 class RunState(msgspec.Struct, frozen=True):
     """A run of a study as it is now.
 
-    status: "running" while a process writes its log; "waiting" before there is a log; "done"; else "stopped": nobody
-    writes it, and it has trials to come, or nobody knows whether it has. number: in planned order, from 0. wanted: its
-    trials by its budget; None if that has no number of them, or is not known. share: of its budget that is spent.
-    best: the highest throughput so far, in ``unit``. steps: each trial that was the best so far, and its throughput.
-    updated: seconds since 1970 of its last trial. problem: why its log cannot be read; or why it ended.
+    Its status is "running" while a process writes its log, "waiting" if it has no log yet, "done" if it is complete,
+    "damaged" if its log cannot be read, and otherwise "stopped": trials are missing, or may be if there is no plan.
     """
 
-    number: int
+    number: int  # in planned order, from 0
     log: str
     workload: str
     space: str
@@ -44,33 +40,28 @@ class RunState(msgspec.Struct, frozen=True):
     seed: int
     status: Status
     trials: int
-    wanted: int | None
-    share: float | None
+    wanted: int | None  # its trials by its budget, if that is known and limits them
+    share: float | None  # of its budget that is spent; None without a plan
     failed: int
-    best: float | None
+    best: float | None  # the highest throughput so far, in ``unit``
     unit: str
-    steps: tuple[tuple[int, float], ...]
-    updated: float
-    problem: str
+    steps: tuple[tuple[int, float], ...]  # each trial that was the best so far, and its throughput
+    updated: float  # seconds since 1970 of its last trial
+    problem: str  # why its log cannot be read, or why the run ended
 
 
 class State(msgspec.Struct, frozen=True):
-    """A study as it is now; ``rows`` are those of its runs that have changed since an earlier ``look``.
+    """A study as it is now, and those of its runs that have changed since an earlier look."""
 
-    version: another one means that the runs are others. counts: of the runs by status. share: of all budgets that is
-    spent. left: seconds until the study is done, about; None if unknown. at_most: whether it may be sooner.
-    says: the state in a sentence. notes: what else there is to know.
-    """
-
-    version: int
+    version: int  # if it differs, the study has other runs
     look: int
     title: str
     runs: int
     counts: dict[Status, int]
-    share: float | None
-    left: float | None
-    at_most: bool
-    says: str
+    share: float | None  # of all budgets that is spent
+    left: float | None  # about how many seconds the study still takes; None if unknown
+    at_most: bool  # whether it may take less
+    says: str  # the state in a sentence
     notes: list[str]
     rows: list[RunState]
 
@@ -80,7 +71,7 @@ class Watched:
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
-            what = "is no directory" if directory.exists() else "does not exist"
+            what = "is not a directory" if directory.exists() else "does not exist"
             raise SearchlabError(f"{directory} {what}; name the directory of a study's logs, such as results/STUDY")
         self._directory = directory
         self._lock = Lock()
@@ -94,7 +85,7 @@ class Watched:
         self._problem = ""
 
     def state(self, version: int = 0, since: int = 0) -> State:
-        """The state now, with the rows that changed after the look ``since``; all if ``version`` is another one."""
+        """Return the state now, with the rows that changed after the look ``since``; all if ``version`` differs."""
         with self._lock:
             if time.monotonic() - self._looked > AGAIN:
                 self._refresh()
@@ -110,7 +101,7 @@ class Watched:
             if follower is None:
                 follower = self._followers[log] = Follower(self._directory / log)
             before = self._rows.get(log)
-            # Asked before the log is read: once its writer has gone, all that it wrote is there.
+            # Checked before the log is read: once its writer has gone, all that it wrote is there.
             locked = (before is None or before.status != "done") and is_locked(follower.path)
             follower.look()
             row = self._row(number, log, follower, locked)
@@ -120,7 +111,7 @@ class Watched:
                 self._ran = time.monotonic()
 
     def _follow_plan(self) -> None:
-        """Read the plan if it is another one than before."""
+        """Read the plan if it has changed."""
         try:
             status = (self._directory / PLAN).stat()
             now = status.st_mtime, status.st_size
@@ -158,15 +149,10 @@ class Watched:
         else:
             names = "", "", log, 0
         done = _is_done(follower, budget)
-        status: Status = "stopped"
-        if follower.problem:
-            status = "damaged"
-        elif locked:
-            status = "running"
-        elif done:
-            status = "done"
-        elif header is None:
-            status = "waiting"
+        status: Status = (
+            "damaged" if follower.problem else "running" if locked else "done" if done
+            else "waiting" if header is None else "stopped"
+        )  # fmt: skip
         reached = follower.steps[-1][1] if follower.steps else None
         gflops = follower.flops / 1e9
         return RunState(
@@ -181,7 +167,7 @@ class Watched:
 
     def _summed(self, rows: list[RunState]) -> State:
         runs = list(self._rows.values())
-        counts = {status: sum(row.status == status for row in runs) for status in STATUSES}
+        counts = {status: sum(row.status == status for row in runs) for status in get_args(Status)}
         goes_on = time.monotonic() - self._ran < BETWEEN and counts["done"] < len(runs)
         left = self._left() / max(1, counts["running"]) if goes_on else math.inf
         notes = [self._problem] if self._problem else []
@@ -197,18 +183,16 @@ class Watched:
         )  # fmt: skip
 
     def _left(self) -> float:
-        """Seconds by the clock that all runs take still, one after the other; infinite if that is unknown.
+        """Return the seconds by the clock that all runs still take, one after the other; infinity if unknown.
 
         A trial takes as long as it took in the same strategy on the same workload, else on the same workload, else in
         any run.
         """
-        spent: dict[tuple[str, ...], list[float]] = {}  # seconds by the clock, and trials; seconds charged, and trials
+        spent: dict[tuple[str, ...], np.ndarray] = {}
         for log, row in self._rows.items():
-            follower = self._followers[log]
+            one = self._followers[log]
             for key in _keys(row):
-                total = spent.setdefault(key, [0.0, 0, 0.0, 0])
-                for place, value in enumerate((follower.waited, follower.waits, follower.charged, follower.trials)):
-                    total[place] += value
+                spent[key] = spent.get(key, 0.0) + np.array([one.waited, one.waits, one.charged, one.trials])
         left = 0.0
         for log, row in self._rows.items():
             if row.status in ("done", "damaged"):
@@ -216,33 +200,31 @@ class Watched:
             known = next((spent[key] for key in _keys(row) if spent[key][1]), None)
             if known is None or log not in self._budgets:
                 return math.inf
+            waited, waits, charged, trials = map(float, known)
             follower, budget = self._followers[log], self._budgets[log].budget
-            trials = math.inf if budget.trials >= UNLIMITED else float(budget.trials - follower.trials)
-            if budget.seconds is not None and known[2]:
-                trials = min(trials, max(0.0, budget.seconds - follower.charged) / (known[2] / known[3]))
-            left += trials * known[0] / known[1]
+            missing = math.inf if budget.trials >= UNLIMITED else float(budget.trials - follower.trials)
+            if budget.seconds is not None and charged:
+                missing = min(missing, max(0.0, budget.seconds - follower.charged) / (charged / trials))
+            left += missing * waited / waits
         return left
 
 
-def _keys(row: RunState) -> Iterator[tuple[str, ...]]:
-    yield row.workload, row.space, row.strategy
-    yield row.workload, row.space
-    yield ()
+def _keys(row: RunState) -> tuple[tuple[str, ...], ...]:
+    return (row.workload, row.space, row.strategy), (row.workload, row.space), ()
 
 
 def _is_done(follower: Follower, budget: Budget | None) -> bool:
     ended = follower.ended
-    if budget is None or ended is None or ended.by_policy:
-        return ended is not None or (budget is not None and follower.trials >= budget.trials)
-    if ended.seconds is not None and budget.seconds is not None and ended.seconds >= budget.seconds:
-        return True
-    if ended.stop_after is not None and budget.stop_after is not None and ended.stop_after >= budget.stop_after:
-        return True
-    return follower.trials >= budget.trials
+    if budget is None:
+        return ended is not None
+    if follower.trials >= budget.trials or ended is None:
+        return follower.trials >= budget.trials
+    limits = (ended.seconds, budget.seconds), (ended.stop_after, budget.stop_after)
+    return ended.by_policy or any(had is not None and now is not None and had >= now for had, now in limits)
 
 
 def _share(follower: Follower, budget: Budget | None) -> float | None:
-    """The share of its budget that a run has spent; 0 where only the policy or the want of a gain will end it."""
+    """Return the share of its budget that a run has spent; 0 if only its policy or a lack of gain will end it."""
     if budget is None:
         return None
     by_seconds = follower.charged / budget.seconds if budget.seconds else 0.0
@@ -251,19 +233,18 @@ def _share(follower: Follower, budget: Budget | None) -> float | None:
 
 def _sentence(counts: dict[Status, int], runs: int, goes_on: bool, planned: bool) -> str:
     if not runs:
-        return "There is no run here yet."
-    whole = f"{counts['done']} of {runs} run{'s' * (runs != 1)} {'is' if counts['done'] == 1 else 'are'} done"
-    parts = [whole] if planned else [f"{runs} log{'s' * (runs != 1)}"]
-    words: dict[Status, str] = {"running": "running", "waiting": "still to begin", "damaged": "damaged"}
-    if planned:  # else nobody knows whether a log is complete
-        words["stopped"] = "stopped"
-    parts += [
-        f"{counts[status]} {'is' if counts[status] == 1 else 'are'} {word}"
-        for status, word in words.items()
-        if counts[status]
-    ]
-    if goes_on:
-        return f"The study is running: {', '.join(parts)}."
-    if planned and counts["done"] == runs:
+        return "There are no runs here yet."
+    if planned and counts["done"] == runs and not goes_on:
         return f"The study is done: all {runs} runs are complete." if runs > 1 else "The study is done."
-    return f"The study is not running: {', '.join(parts)}."
+    several = "s" * (runs != 1)
+    parts = [f"{runs} log{several}"]
+    words: dict[Status, str] = {"running": "running", "waiting": "yet to start", "damaged": "damaged"}
+    if planned:  # otherwise nobody knows whether a log is complete
+        parts = [f"{counts['done']} of {runs} run{several} {_are(counts['done'])} done"]
+        words["stopped"] = "stopped"
+    parts += [f"{n} {_are(n)} {word}" for status, word in words.items() if (n := counts[status])]
+    return f"The study is {'running' if goes_on else 'not running'}: {', '.join(parts)}."
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

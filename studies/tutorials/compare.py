@@ -2,30 +2,26 @@
 
     python studies/tutorials/compare.py
 
-The table is in the suite that searchlab brings, so nothing is measured. In most seeds xgb and evolutionary reach 95 %
-of the best known, and random does not; but eight seeds cannot tell the three apart. ``compare.ipynb`` beside this
-script is the same as a notebook.
+The table belongs to the suite that is included in searchlab, so nothing is measured. In most seeds, xgb and
+evolutionary reach 95 % of the best known and random does not; but eight seeds cannot distinguish the three.
+``compare.ipynb`` is the same as a notebook.
 """
 
 # %% [markdown]
 # # Which policy finds a fast GEMM soonest?
 #
-# A study says what is searched, where and by whom. Here a table of recorded measurements answers instead of the
-# machine: all programs that the space `guided-gemm` has for a GEMM of 255 x 129 x 65.
+# A study names what is searched and by which policies. This one searches a table of the included suite, so recorded
+# measurements answer instead of the machine: all programs of the space `guided-gemm` for a GEMM of 255 x 129 x 65.
 
 # %%
 import searchlab
-from searchlab.measure.suite import find_suite
 
-table = find_suite("v1").table("gemm-255x129x65-guided-1t")
-space = {"name": table.entry.space.name, "options": table.entry.space.options}
 study = searchlab.Study.from_dict({
-    "workloads": [table.entry.workload], "spaces": [space], "policies": ["random", "evolutionary", "xgb"],
-    "trials": 48, "seeds": 8, "measure": {"kind": "table", "path": str(table.path)},
+    "suite": "v1/gemm-255x129x65-guided-1t", "policies": ["random", "evolutionary", "xgb"], "trials": 48, "seeds": 8,
 })  # fmt: skip
 
 # %% [markdown]
-# Each policy has a run from each seed. Run this again, and the logs are read instead.
+# Each policy makes one run from each seed. When this is executed again, the logs are read instead.
 
 # %%
 results = study.run("results/tutorials/compare")
@@ -33,15 +29,15 @@ comparison = searchlab.compare(results)
 print(comparison.verdict)
 
 # %% [markdown]
-# The numbers are frames of pandas, one row for each policy here.
+# The numbers are pandas frames, here with one row per policy.
 
 # %%
 print(comparison.strategies_frame()[["strategy", "trials_to_target_median", "area_median", "seconds"]])
 
 # %% [markdown]
-# Figures are those of the report: how far each policy is from the best program of the space, and its best so far. They
-# are figures of matplotlib: `savefig` writes one, and a notebook shows the last of a cell. `comparison.save("DIR")`
-# writes the whole report.
+# The figures are those of the report: how far each policy is from the best program of the space, and the best program
+# so far. They are matplotlib figures: `savefig` writes one to a file, and a notebook shows the last one of a cell.
+# `comparison.save("DIR")` writes the complete report.
 
 # %%
 comparison.plot_regret().savefig("results/tutorials/compare/regret.png")

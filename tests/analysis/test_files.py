@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.files import Rows
+from searchlab.analysis.report import Rows
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 CELLS = st.none() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | TEXTS

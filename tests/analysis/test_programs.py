@@ -8,8 +8,8 @@ import pytest
 
 from searchlab import tune
 from searchlab.analysis import report
-from searchlab.analysis.programs import Traces, best_programs, run_programs
 from searchlab.analysis.read import read_runs
+from searchlab.analysis.report import Traces, best_programs, run_programs
 from searchlab.log.format import Final, Finalist, read_log
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write

@@ -19,10 +19,9 @@ from searchlab.analysis.stats.random_search import draws_for, expected_draws
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
-from searchlab.suite import replay
+from searchlab.suite import verify
 from searchlab.suite.cards import Card
 from searchlab.suite.compare import compare, dev_areas
-from searchlab.suite.manifest import seal
 from searchlab.suite.trajectories import (
     RecordedTable,
     RecordedTables,
@@ -33,7 +32,7 @@ from searchlab.suite.trajectories import (
     trajectories_path,
     write_trajectories,
 )
-from searchlab.suite.verify import RESULT, verify_bundle, verify_suite
+from searchlab.suite.verify import RESULT, seal, verify_bundle, verify_suite
 from tests.support.cli import imported, searchlab
 from tests.support.suites import TABLES
 
@@ -226,10 +225,10 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
 def test_a_run_that_hangs_on_the_last_bit_of_a_logarithm_replays_as_on_other_cpus(
     sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "avx512", lambda: ["AVX512_SKX"])
-    real = replay.Replayer.difference
+    monkeypatch.setattr(verify, "avx512", lambda: ["AVX512_SKX"])
+    real = verify.Replayer.difference
     answers = iter(["random differs", "random differs, too"])
-    monkeypatch.setattr(replay.Replayer, "difference", lambda *case: next(answers, "") or real(*case))
+    monkeypatch.setattr(verify.Replayer, "difference", lambda *case: next(answers, "") or real(*case))
     said: list[tuple[str, list[str]]] = []
     assert verify_suite(find_suite(sealed), lambda *step: said.append(step), None)
     assert said[-1][0].endswith("runs of baselines, replayed, 2 of them without numpy's code for AVX-512")

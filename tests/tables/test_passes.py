@@ -21,9 +21,8 @@ from searchlab.run.plan import OnTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, placed, plan_tables, table_study
-from searchlab.tables.info import TableInfo
+from searchlab.tables.info import TableInfo, unsteady
 from searchlab.tables.passes import BLOCK, FINAL, TRIES, TimedPasses, one_a_program
-from searchlab.tables.steadiness import unsteady
 from tests.support import toys
 
 GEMM = "gemm:32x32x32"

@@ -82,7 +82,7 @@ def test_a_real_run_is_watched_to_its_end(
             browser.open(server.url)
             wait_for(browser, STATUSES, ["done", "waiting", "waiting", "running", "waiting", "waiting"])
             assert browser.run("document.getElementById('says').textContent") == (
-                "The study is running: 1 of 6 runs is done, 1 is running, 4 are still to begin."
+                "The study is running: 1 of 6 runs is done, 1 is running, 4 are yet to start."
             )
             row = browser.run("[...document.querySelectorAll('tbody tr')][3].innerText.split('\t')")
             assert [row[0], row[1], row[3].strip()] == [LABEL, "0", "8 / 24"], "whole batches are in the log"
@@ -117,5 +117,5 @@ def test_a_real_run_is_watched_to_its_end(
         assert all(url.startswith(server.url) for url in browser.requests)
         assert browser.messages == []
     wait_for(browser, "document.body.className", "gone")
-    assert "searchlab watch begins it again" in browser.run("document.getElementById('says').textContent")
+    assert "start searchlab watch again" in browser.run("document.getElementById('says').textContent")
     browser.open("about:blank")

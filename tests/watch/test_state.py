@@ -63,7 +63,7 @@ def test_a_study_is_watched_from_its_first_run_to_its_last(study: Study, tmp_pat
         ["running", "waiting", "waiting", "waiting"], ["done", "running", "waiting", "waiting"],
     ]  # fmt: skip
     first = seen[0]
-    assert first.says == "The study is running: 0 of 4 runs are done, 1 is running, 3 are still to begin."
+    assert first.says == "The study is running: 0 of 4 runs are done, 1 is running, 3 are yet to start."
     assert (first.rows[0].trials, first.rows[0].wanted, first.rows[0].strategy) == (4, 12, "random"), (
         "a batch is written"
     )
@@ -124,7 +124,7 @@ def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="does not exist; name the directory of a study's logs"):
         Watched(tmp_path / "none")
     (tmp_path / "file").touch()
-    with pytest.raises(SearchlabError, match="is no directory"):
+    with pytest.raises(SearchlabError, match="is not a directory"):
         Watched(tmp_path / "file")
 
 

@@ -33,13 +33,13 @@ class Annealer:
         met = count()
         best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
         known: dict[Config, float] = {}
-        scores = predicted(model, points, known)
+        scores = predicted(model.predict, points, known)
         best.offer(points, scores)
         temperature, cooling = self.temperature, self.temperature / (self.steps + 1)
         step = changed = 0
         while step < self.steps and step < changed + self.early_stop:
             moved = [walked(self.space, point, rng) for point in points]
-            new = predicted(model, moved, known)
+            new = predicted(model.predict, moved, known)
             accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
             points = [there if yes else here for there, here, yes in zip(moved, points, accepted, strict=True)]
             scores = np.where(accepted, new, scores)

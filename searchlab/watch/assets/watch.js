@@ -1,13 +1,13 @@
 "use strict";
-// Asks for the state, again and again, and draws the rows that have changed. All that logs name is set as text.
+// Polls the state and draws the rows that have changed. Everything that comes from logs is set as text.
 
 const AGAIN = 700; // milliseconds
 const STATUSES = ["running", "done", "waiting", "stopped", "damaged"];
 const MEANING = {
-  running: "a process writes the log now",
-  done: "all of the budget is spent, or the policy had nothing more to propose",
+  running: "a process is writing the log",
+  done: "the budget is spent, or the policy has nothing more to propose",
   waiting: "there is no log yet",
-  stopped: "nobody writes the log now; searchlab run goes on with it",
+  stopped: "no process is writing the log; searchlab run resumes it",
   damaged: "the log cannot be read; see searchlab log check",
 };
 
@@ -131,7 +131,7 @@ function take(state) {
   for (const row of state.rows) {
     const key = `${row.workload}\n${row.space}`;
     const old = rows.get(row.log);
-    if (old && old.key !== key) { // its header came
+    if (old && old.key !== key) { // its header has been written
       old.group.rows.delete(row.log);
       old.element.remove();
       rows.delete(row.log);
@@ -231,7 +231,7 @@ async function look() {
     for (const entry of rows.values()) set(entry.ago, ago(entry.row));
   } catch (error) {
     document.body.classList.add("gone");
-    set(byId("says"), "The watch has ended, so this is not up to date: searchlab watch begins it again.");
+    set(byId("says"), "The server has stopped, so this page is out of date: start searchlab watch again.");
     set(byId("left"), "");
     version = 0; // another server may answer here next
   }
