@@ -6,9 +6,10 @@ import atexit
 import logging
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,8 +55,7 @@ class DaskExecutor(RunExecutor):
             raise SearchlabError("the executor 'dask' needs Dask: pip install 'searchlab[dask]'") from None
         self.batch = batch
         self._resources = {MACHINE: 1} if exclusive else None
-        self._cluster: Any = None
-        self._scratch: ScratchFolder | None = None
+        self._ends = ExitStack()
         if address:
             if jobs:
                 raise SearchlabError(
@@ -68,18 +68,21 @@ class DaskExecutor(RunExecutor):
             if exclusive:
                 self._check_machines(address)
         else:
-            self._scratch = ScratchFolder()
+            scratch = ScratchFolder()
+            self._ends.callback(scratch.cleanup)
             count = jobs_here(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
-            settings = UNWATCHED | {"temporary-directory": self._scratch.name}  # also for the scheduler
-            with dask.config.set(settings), _closed_on_error(self._scratch):
-                self._cluster = LocalCluster(
+            settings = UNWATCHED | {"temporary-directory": scratch.name}  # also for the scheduler
+            with dask.config.set(settings), _closed_on_error(scratch):
+                cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
                     resources=self._resources, silence_logs=logging.CRITICAL,
                     env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
                 )  # fmt: skip
-                self._client = Client(self._cluster, set_as_default=False)
+                self._ends.callback(cluster.close)
+                self._client = Client(cluster, set_as_default=False)
             self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
+        self._ends.callback(self._client.close)
         self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._looked = float("-inf")
         self._jobs = 0
@@ -89,9 +92,9 @@ class DaskExecutor(RunExecutor):
         """The current number of workers."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
-            workers = self._workers().values()
-            able = [worker for worker in workers if not self._resources or worker["resources"].get(MACHINE)]
-            self._jobs = len(able) if self._resources else sum(worker["nthreads"] for worker in able)
+            workers = self._workers()
+            able = sum(bool(worker["resources"].get(MACHINE)) for worker in workers)
+            self._jobs = able if self._resources else sum(worker["nthreads"] for worker in workers)
         return max(1, self._jobs)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -100,28 +103,23 @@ class DaskExecutor(RunExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._calls.shutdown(wait=wait and not cancel_futures)
-        self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        self._ends.close()
 
     def kill_workers(self) -> None:
         """Cancel all calls. On an existing cluster, calls that have started run to their end."""
         self.shutdown(cancel_futures=True)
 
-    def _workers(self) -> dict[str, dict[str, Any]]:
-        workers: dict[str, dict[str, Any]] = self._client.scheduler_info(n_workers=-1)["workers"]
-        return workers
+    def _workers(self) -> list[dict[str, Any]]:
+        return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
     def _check_machines(self, address: str) -> None:
         """Raise SearchlabError unless workers offer the resource ``machine``, at most one per host."""
-        hosts = [worker["host"] for worker in self._workers().values() if worker["resources"].get(MACHINE)]
-        for host in hosts:
-            if hosts.count(host) > 1:
+        hosts = Counter(worker["host"] for worker in self._workers() if worker["resources"].get(MACHINE))
+        for host, count in hosts.items():
+            if count > 1:
                 raise SearchlabError(
-                    f"the study measures the machines of its workers, and {hosts.count(host)} workers of the Dask "
-                    f"cluster at {address} offer the resource 'machine' on {host}; leave one on each host"
+                    f"the study measures the machines of its workers, and {count} workers of the Dask cluster at "
+                    f"{address} offer the resource 'machine' on {host}; leave one on each host"
                 )
         if not hosts:
             raise SearchlabError(

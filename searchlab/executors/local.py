@@ -25,8 +25,8 @@ class LocalExecutor(RunExecutor):
     """Processes of this machine.
 
     A call whose process dies fails with :class:`~searchlab.measure.process.WorkerDied`, which says how the process
-    died; the next call gets a new process. The pool of the standard library would be broken by then, and it runs a
-    user's script again in each of its processes.
+    died; the next call gets a new process. A ``ProcessPoolExecutor`` would be broken then, and it runs a user's script
+    again in each of its processes.
 
     Args:
         jobs: The number of processes; one per core if 0.

@@ -15,9 +15,10 @@ from ..machine.host import available_cores, host_model
 from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target
+from . import messages
 from .code import Objects, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
-from .messages import Begun, Built, CheckProgram, Failed, Ran, Remeasure, Remeasured, Right, RunProgram, SetUpRunner
+from .messages import Begun, Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
 from .process import START_SECONDS, AnswerT, MeasuringWorker, Spoiled, WorkerDied
 
@@ -102,9 +103,8 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         for program, built in builds.built.items():
             code[program] = built.objects
             self._kept[program] = (0.0, built.objects)  # it may be remeasured often
-        runner = self._ready_runner(space)
-        runner.send(Remeasure([code[trial.measurement.program] or () for trial in trials], rounds))
-        answer = self._answer(runner, self.settings.run_timeout * len(trials), Remeasured)
+        message = messages.Remeasure([code[trial.measurement.program] or () for trial in trials], rounds)
+        answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
         if [len(own) for own in answer.seconds] != [rounds] * len(trials):
@@ -116,11 +116,10 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         """Run a program whose code is kept on inputs drawn from ``seed``; return its failure and message, or None."""
         objects = self._code(program)
         assert objects is not None
-        runner = self._ready_runner(space)
-        runner.send(CheckProgram(objects, seed))
-        answer: Begun | Right | Failed = self._answer(runner, START_SECONDS, Begun)  # the inputs and the reference
+        message = messages.CheckProgram(objects, seed)
+        answer: Begun | messages.Right | Failed = self._ask(space, message, START_SECONDS, Begun)
         if isinstance(answer, Begun):
-            answer = self._answer(runner, self.settings.run_timeout, Right)
+            answer = self._answer(self._runners.processes[0], self.settings.run_timeout, messages.Right)
         return (answer.failure, answer.message) if isinstance(answer, Failed) else None
 
     def _prepare(self, space: Space, count: int) -> None:
@@ -130,8 +129,13 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         self, space: Space, built: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
         def run(program: str, best: float) -> Measurement:
-            measurement = self._run(space, program, built[program], best)
-            self._keep(measurement, built[program].objects)
+            code = built[program].objects
+            answer = self._ask(space, messages.RunProgram(code, best), self.settings.run_timeout, Ran)
+            if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat:
+                self._runners.close()
+                answer = Failed("crash", "the running process sent more times than it was asked for")
+            measurement = self._measurement(program, built[program], answer)
+            self._keep(measurement, code)
             return measurement
 
         return nullcontext(run)
@@ -155,27 +159,16 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def _setup(self, space: Space) -> SetUpRunner:
         return SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor)
 
-    def _ready_runner(self, space: Space) -> MeasuringWorker:
-        (runner,) = self._runners.ready(self._setup(space), 1)
-        return runner
-
-    def _run(self, space: Space, program: str, built: Built, best: float) -> Measurement:
-        try:
-            answer = self._asked(space, built, best)
-        except Spoiled:  # perhaps by the previous program
+    def _ask(self, space: Space, message: Work, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
+        """Send ``message`` to the runner and return its answer; ask a new runner if the answer is spoiled."""
+        for _ in range(2):
+            (runner,) = self._runners.ready(self._setup(space), 1)
+            runner.send(message)
             try:
-                answer = self._asked(space, built, best)
-            except Spoiled as death:
-                answer = Failed("crash", f"the running process {death}")
-        if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat:
-            self._runners.close()
-            answer = Failed("crash", "the running process sent more times than it was asked for")
-        return self._measurement(program, built, answer)
-
-    def _asked(self, space: Space, built: Built, best: float) -> Ran | Failed:
-        runner = self._ready_runner(space)
-        runner.send(RunProgram(built.objects, best))
-        return self._answer(runner, self.settings.run_timeout, Ran)
+                return self._answer(runner, timeout, expected)
+            except Spoiled as death:  # perhaps by the previous program
+                failed = Failed("crash", f"the running process {death}")
+        return failed
 
     def _answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
         """Return the next answer, or Failed if none comes. A runner that cannot run another program is killed."""
