@@ -32,9 +32,8 @@ import numpy as np
 from ..arrays import Floats
 from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
-from .stats.family import RESERVED, Gate, one_family
 from .stats.intervals import Sample, improvement, improvement_interval, share_interval
-from .stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
+from .stats.ranks import ALPHA, RESERVED, Gate, one_family, rank_sum_test, rounded, signed_rank
 from .words import counted, listed
 
 About = Callable[..., Contrast]
