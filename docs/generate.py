@@ -346,6 +346,13 @@ def tutorial(name: str) -> str:
         f"*Recorded with `{about['command']}` on {about['date']}, on {about['machine']}, in {about['seconds']} s.*",
         "",
     ]
+    if about["busy"] == "yes":
+        lines += [
+            ":::{note}",
+            "The machine was busy during this recording: absolute times are too long, and ratios of times unreliable.",
+            ":::",
+            "",
+        ]
     if unknown := set(outputs) - {title for title, _ in cells}:
         raise ValueError(f"{name}.py has no cells {sorted(unknown)}: python docs/record.py {name} records it again")
     for title, code in cells:
