@@ -347,10 +347,14 @@ def tutorial(name: str) -> str:
         "",
     ]
     if about["busy"] == "yes":
+        idle = re.search(r"\b(On\s+two\s+idle\s+cores[^:]*):+\n\n((?:    .*\n|\n)+)", script)
+        assert idle is not None, f"the docstring of {name}.py has no figures of an idle machine"
         lines += [
-            ":::{note}",
-            "The machine was busy during this recording: absolute times are too long, and ratios of times unreliable.",
-            ":::",
+            "::::{note}",
+            "The machine was busy during this recording: absolute times are too long, and ratios of times unreliable. "
+            f"{' '.join(idle[1].split())}:",
+            f"\n```text\n{inspect.cleandoc(idle[2])}\n```",
+            "::::",
             "",
         ]
     if unknown := set(outputs) - {title for title, _ in cells}:
