@@ -18,7 +18,7 @@ from tests.support.logs import HEADER, written
 
 
 def whole(path: Path, count: int) -> bytes:
-    """A log of ``count`` trials, some of which fail, that has ended in the middle and at its end."""
+    """Return a log of ``count`` trials, some of which fail, that ended in the middle and at its end."""
     draw = random.Random(count)
     writer = LogWriter(path, HEADER)
     for index in range(count):
@@ -108,7 +108,7 @@ def test_a_log_that_is_rewritten_or_removed_is_followed_from_its_beginning(tmp_p
     agrees(follower, path)
 
 
-def test_a_damaged_log_says_where(tmp_path: Path) -> None:
+def test_damage_is_located(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = written(path, 6).splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], b"no json\n", *lines[3:]]))
