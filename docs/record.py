@@ -1,7 +1,7 @@
 """Record what the scripts of studies/tutorials print, for their pages: ``python docs/record.py [NAME ...]``.
 
 Each script runs in full, in an empty directory, which takes between 15 seconds and three minutes. Record on a machine
-that is otherwise idle: the pages show the times.
+that is otherwise idle: the pages show the times, and say so if searchlab warned that the machine was busy.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ def record(name: str) -> None:
         copy = Path(folder) / f"{name}.py"
         copy.write_text(marked, "utf-8")
         began = time.perf_counter()
-        done = subprocess.run([sys.executable, str(copy)], cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run([sys.executable, str(copy)], cwd=folder, capture_output=True, text=True, check=True)
         seconds = time.perf_counter() - began
     about = {
         "command": f"python studies/tutorials/{name}.py",
         "date": datetime.date.today().isoformat(),
         "machine": f"{available_cores()} cores of {cpu_model()}",
         "seconds": f"{seconds:.0f}",
+        "busy": "yes" if "SearchlabWarning" in done.stderr and "busy" in done.stderr else "no",
     }
     lines = [f"# {key}: {value}" for key, value in about.items()]
     text = "\n".join([*lines, done.stdout.replace(folder, ".")])

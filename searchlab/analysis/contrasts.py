@@ -3,16 +3,14 @@
 Strategies are tested by the area under the curve alone: each pair on each workload, and over all workloads for a claim
 on these and for one on others like them. Trials and seconds to the target are described.
 
-**Which test.** Most policies begin with the random trials of their seed, so runs from one seed begin alike, and seeds
-pair the runs of two strategies. Policies with a start of their own (cmaes, qmc) share no trials; pairs by seed are then
-as good as any other pairs. The signed-rank test uses pairs: the luck of a seed's random trials cancels within its pair,
-and with ten seeds it finds differences for which the rank-sum test needs twice as many. Yet n pairs cannot give it less
-than p = 2 / 2^n, and the correction over all tests of a report requires a level far below 0.05. If two strategies have
-too few seeds in common for that with one to spare, the rank-sum test is used, whose least p-value 2 / C(2n, n) falls
-far faster. Trials in common only make its p-values larger: they draw the two samples together, which narrows the spread
-of the rank sum under the hypothesis that the strategies are the same. The choice depends on the numbers of seeds,
-strategies and workloads alone, never on their results, so the probability that any two equal strategies are called
-different stays at most 5 %.
+**Which test.** Most policies begin with the random trials of their seed, so seeds pair the runs of two strategies;
+for policies with a start of their own (cmaes, qmc), pairs by seed are as good as any others. The signed-rank test uses
+pairs: the luck of a seed's random trials cancels, and with ten seeds the test finds differences for which the rank-sum
+test needs twice as many. But its p-value for n pairs is at least 2 / 2^n, and the correction over all tests of a report
+requires a level far below 0.05. If two strategies have too few seeds in common for that with one to spare, the rank-sum
+test is used, whose least p-value 2 / C(2n, n) falls far faster. Trials in common only make its p-values larger, since
+they narrow the spread of the rank sum. The choice depends on the numbers of seeds, strategies and workloads alone,
+never on results, so the probability that any two equal strategies are called different stays at most 5 %.
 
 Effect, direction, interval and p-value of a pair come from the same runs: the pairs, or both samples.
 """
@@ -23,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, count
 from math import comb
 
 import msgspec
@@ -32,9 +30,8 @@ import numpy as np
 from ..arrays import Floats
 from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
-from .stats.family import RESERVED, Gate, one_family
-from .stats.intervals import Sample, improvement, improvement_interval, share_interval
-from .stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
+from .stats.intervals import Interval, Sample, improvement, improvement_interval, share_interval
+from .stats.ranks import ALPHA, RESERVED, Gate, one_family, rank_sum_test, rounded, signed_rank
 from .words import counted, listed
 
 About = Callable[..., Contrast]
@@ -50,13 +47,13 @@ Key = tuple[str, str, str, str]
 def contrasts(
     measure: str, runs: Mapping[str, Runs], single: Collection[str] = (), level: Level | None = None
 ) -> list[Contrast]:
-    """Return every pair of strategies, in order, by the test that this module's docstring justifies; p is uncorrected.
+    """Compare every pair of strategies, in order, by the test that this module's docstring justifies; p is uncorrected.
 
     Args:
-        measure: Its name.
-        runs: By strategy.
-        single: The strategies that make the same run from every seed, which is no sample to test.
-        level: None for a measure that is only described.
+        measure: The name of the measure.
+        runs: The numbers of each strategy.
+        single: The strategies that make the same run from every seed, which is not a sample to test.
+        level: See :meth:`PageTests.level`; None for a measure that is only described.
     """
     every = iter(rounded(np.array([value for own in runs.values() for value in own.values()])).tolist())
     runs = {name: {seed: next(every) for seed in own} for name, own in runs.items()}
@@ -70,7 +67,7 @@ def contrasts(
         elif level is not None and 2.0 ** (2 - len(common)) <= level(first, second):
             compared.append(_paired(about, _sample(one, common), _sample(other, common)))
         else:
-            compared.append(_unpaired(about, _sample(one, one), _sample(other, other), tested=level is not None))
+            compared.append(_unpaired(about, _sample(one, one), _sample(other, other), test=level is not None))
     return compared
 
 
@@ -82,18 +79,20 @@ def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
 def _paired(about: About, ours: Floats, theirs: Floats) -> Contrast:
     effect, p = signed_rank(ours, theirs)
     share = share_interval(float((ours > theirs).sum() + (ours == theirs).sum() / 2), len(ours))
-    return about(
-        test=SIGNED_RANK, runs=len(ours), improvement=share.value, lower=share.lower, upper=share.upper,
-        effect=effect, p=p, note=share.note,
-    )  # fmt: skip
+    return tested(about, SIGNED_RANK, len(ours), share, effect, p)
 
 
-def _unpaired(about: About, ours: Floats, theirs: Floats, *, tested: bool) -> Contrast:
-    chance = improvement_interval([ours], [theirs])
+def _unpaired(about: About, ours: Floats, theirs: Floats, *, test: bool) -> Contrast:
+    chance, runs = improvement_interval([ours], [theirs]), min(len(ours), len(theirs))
+    p = rank_sum_test(ours, theirs) if test else None
+    return tested(about, RANK_SUM if test else DESCRIBED, runs, chance, 2 * chance.value - 1, p)
+
+
+def tested(about: About, test: str, runs: int, better: Interval, effect: float, p: float | None) -> Contrast:
+    """Describe two strategies by a test, given how probably the first is better."""
     return about(
-        test=RANK_SUM if tested else DESCRIBED, runs=min(len(ours), len(theirs)), improvement=chance.value,
-        lower=chance.lower, upper=chance.upper, effect=2 * chance.value - 1,
-        p=rank_sum_test(ours, theirs) if tested else None, note=chance.note,
+        test=test, runs=runs, improvement=better.value, lower=better.lower, upper=better.upper, effect=effect, p=p,
+        note=better.note,
     )  # fmt: skip
 
 
@@ -106,10 +105,7 @@ def untested(about: About, why: str, one: Sample, other: Sample) -> Contrast:
 
 def seeds_needed(level: float) -> int:
     """Return how many seeds each of two strategies needs for a difference to be significant at ``level``."""
-    n = 1
-    while 2 / comb(2 * n, n) > level:
-        n += 1
-    return n
+    return next(n for n in count(1) if 2 / comb(2 * n, n) <= level)
 
 
 @dataclass(frozen=True)
@@ -124,13 +120,7 @@ class PageTests:
     def of(
         cls, alone: Iterable[tuple[str, str]], overall: Iterable[tuple[str, str]], registered: Iterable[tuple[str, str]]
     ) -> PageTests:
-        """Count the tests of each pair.
-
-        Args:
-            alone: The pair of each test on a single workload.
-            overall: The pair of each test over all workloads.
-            registered: The registered contrasts, in order.
-        """
+        """Count the tests of each pair, given the pair of each test on one workload and over all workloads."""
         counted = Counter(map(frozenset, alone)), Counter(map(frozenset, overall))
         return cls([pair for pair in registered if any(frozenset(pair) in own for own in counted)], *counted)
 

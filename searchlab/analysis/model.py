@@ -1,4 +1,4 @@
-"""The numbers of a report: what a summary holds."""
+"""The numbers of a report, as a summary holds them."""
 
 from __future__ import annotations
 
@@ -14,45 +14,36 @@ from .stats.ranks import ALPHA, MatrixCell
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
 DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
 ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
-"""How two strategies were tested, or why they were not: see :class:`Contrast`."""
+"""How two strategies were tested, or why they were not, see :class:`Contrast`."""
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """Two strategies on one measure.
+    """Two strategies by one measure.
 
     Attributes:
-        first: The first strategy.
-        second: The second.
-        measure: The name of the measure.
         test: On one workload, by area, "signed-rank", which pairs runs by seed, or "rank-sum", which does not; over
-            several workloads "paired-t", of the mean difference on these workloads. Other values say why there is no
+            several workloads "paired-t", of the mean difference on these workloads. Other values tell why there is no
             p: "described", as all measures but the area are; "one run" if one of the two makes the same run from every
             seed; or, over several workloads, "no seed in common" or "one seed in common" on one of them, or "the same
             difference from every seed".
-        runs: The number of pairs, or of the runs of the strategy that has fewer.
         improvement: The part of the pairs in which the run of ``first`` is better; or, without pairs, the probability
             that a run of ``first`` is better than one of ``second`` on the same workload. A tie counts half.
         effect: The rank-biserial correlation of the test, or for "paired-t" the mean difference of the area: in
             [-1, 1], above 0 if ``first`` is better.
-        lower: The lower end of the 95 % interval of ``improvement``; None if there is none.
-        upper: Its upper end, likewise.
-        p: Two-sided, of this pair alone.
-        adjusted: ``p`` corrected for all tests of the report, see :class:`Family`.
-        note: Why there is no interval.
     """
 
     first: str
     second: str
-    measure: str
+    measure: str  # its name
     test: str
-    runs: int
+    runs: int  # pairs, or runs of the strategy that has fewer
     improvement: float
     effect: float
-    lower: float | None = None
+    lower: float | None = None  # 95 % interval of improvement; None if there is none
     upper: float | None = None
-    p: float | None = None
-    adjusted: float | None = None
-    note: str = ""
+    p: float | None = None  # two-sided, of this pair alone
+    adjusted: float | None = None  # corrected for all tests of the report, see Family
+    note: str = ""  # why there is no interval
 
     @property
     def significant(self) -> bool:
@@ -107,7 +98,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     notes: list[str]
 
     def words(self, target: float) -> dict[str, str]:
-        """What is filled into the titles of columns, for :func:`~searchlab.analysis.measures.table`."""
+        """Return the words for the titles of columns, see :func:`~searchlab.analysis.measures.table`."""
         return {"unit": self.unit, "goal": f"{100 * target:g} %"}
 
     @property
@@ -146,7 +137,7 @@ class Diagram(msgspec.Struct, frozen=True):
 
 
 class PairClaims(msgspec.Struct, frozen=True):
-    """What is claimed about the best strategy and another."""
+    """The claims about the best strategy and another."""
 
     first: str
     second: str
@@ -157,14 +148,11 @@ class PairClaims(msgspec.Struct, frozen=True):
 
 
 class ContrastAnswer(msgspec.Struct, frozen=True):
-    """What a report answers to one registered contrast: is ``first`` better than ``second``?
+    """The answer to one registered contrast: is ``first`` better than ``second``?
 
     Attributes:
-        first: The strategy that the study registered first.
-        second: The strategy that it is compared with.
         verdict: ``better`` or ``worse`` if a test over all workloads is significant; ``level`` if none is and the
             interval is within the zone of practical equivalence; ``untested`` if there is no test; else ``undecided``.
-        says: The answer in a sentence: effect, interval, and p on these workloads and on workloads like these.
         difference: The difference of the area, ``first`` less ``second``; its p-values are corrected for all tests of
             the report, its intervals are not.
     """
@@ -172,7 +160,7 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     first: str
     second: str
     verdict: str
-    says: str
+    says: str  # in a sentence: effect, interval, and p on these workloads and on workloads like these
     difference: Difference
 
 
@@ -196,7 +184,7 @@ class Summary(msgspec.Struct, frozen=True):
         workloads: The comparison on each workload.
         family: The tests of the report.
         overall: The comparison over all workloads; None for one workload, or if no two strategies ran on all of them.
-        answers: To the registered contrasts, in the order of the study.
+        answers: The answers to the registered contrasts, in the order of the study.
     """
 
     target: float
@@ -218,8 +206,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain dicts, lists, strings and finite numbers."""
-        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
-        return plain
+        return dict(msgspec.to_builtins(self, enc_hook=Row.to_json))
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,10 +20,9 @@ from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from .measures import AREA, StrategySummary
 from .model import Summary
-from .stats.family import RESERVED
 from .stats.inference import FEWEST_WORKLOADS
 from .stats.intervals import DECIMALS
-from .stats.ranks import ALPHA
+from .stats.ranks import ALPHA, RESERVED
 
 MOST = 100_000  # seeds or workloads that nobody exceeds
 NEW = "a new policy"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from .contrasts import Key, PageTests, contrasts, p_values, registered_pairs, untested, with_adjusted
+from .contrasts import Key, PageTests, contrasts, p_values, registered_pairs, tested, untested, with_adjusted
 from .measures import AREA, TRIALS, OverallStrategy, StrategySummary
 from .model import (
     NO_NOISE,
@@ -43,13 +43,13 @@ def summarize(comparison: ComparedRuns) -> Summary:
     """Summarise what :func:`~searchlab.analysis.read.read_runs` has read; equal logs give equal numbers."""
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     found = together(list(drafts.values()))
-    tested = [
+    pairs = [
         pair
         for draft in drafts.values()
         for pair in combinations([row.strategy for row in draft.strategies if not row.one_run], 2)
     ]
     of_all = found.p if found else {}
-    tests = PageTests.of(tested, [(first, second) for _, _, first, second in of_all], registered_pairs(comparison))
+    tests = PageTests.of(pairs, [(first, second) for _, _, first, second in of_all], registered_pairs(comparison))
     contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
     p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
     adjusted = tests.adjusted(p | of_all)
@@ -223,11 +223,7 @@ def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -
         return Pair(found, means, untested(about, why, *samples))
     apart = np.round(np.concatenate(known), DECIMALS)
     share = share_interval(float((apart > 0).sum() + (apart == 0).sum() / 2), len(apart))
-    contrast = about(
-        test=PAIRED_T, runs=len(apart), improvement=share.value, lower=share.lower, upper=share.upper,
-        effect=found.value, p=found.on_these.p, note=share.note,
-    )  # fmt: skip
-    return Pair(found, means, contrast)
+    return Pair(found, means, tested(about, PAIRED_T, len(apart), share, found.value, found.on_these.p))
 
 
 def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:

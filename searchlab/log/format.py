@@ -5,7 +5,7 @@ fastest trials, measured again. The run may still be extended after them. A log 
 ``*.jsonl.gz``. Reading a log executes nothing in it.
 
 All readers use :func:`scan`: :func:`read_log` raises at the first problem, :func:`searchlab.log.writer.examine`
-collects all problems, and :class:`Follower` reads a log as it grows. Only :class:`~searchlab.log.writer.LogWriter`
+collects all problems, and :class:`Follower` reads a growing log. Only :class:`~searchlab.log.writer.LogWriter`
 writes one.
 """
 
@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -371,17 +372,13 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     torn: bool = False  # the last line, cut off when the run was killed
 
 
-def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
-    """Yield every line of a log, with its problem if it has one.
-
-    If the beginning of the log has been read before, ``first`` is the number of the first line of ``data``, and
-    ``trials`` the number of trials before it.
-    """
+def scan(data: bytes) -> Iterator[Line]:
+    """Yield every line of a log, with its problem if it has one."""
     *complete, rest = data.split(b"\n")
-    expected, lost = trials, 0  # index of the next trial; damaged lines before it, each of which may have been a trial
+    expected, lost = 0, 0  # index of the next trial; damaged lines before it, each of which may have been a trial
     batch = -1
     decode = _ITEMS.decode
-    for number, line in enumerate(complete, first):
+    for number, line in enumerate(complete, 1):
         if number == 1:
             header = _header(line)
             if isinstance(header.item, Header) and header.item.searchlab_log == DRAFT:
@@ -406,7 +403,7 @@ def scan(data: bytes, first: int = 1, trials: int = 0) -> Iterator[Line]:
         expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem)
     if rest:
-        number = first + len(complete)
+        number = 1 + len(complete)
         remedy = "the run drops it when it resumes" if number > 1 else "the run rewrites it"
         item = None if number > 1 else _header(rest).item
         yield Line(number, rest, item, f"it is torn: its end is missing; {remedy}", torn=True)
@@ -554,101 +551,64 @@ PAUSE = 600.0
 """Seconds between two trials that mean an interruption of the run: no trial takes that long."""
 
 
+@dataclass(eq=False)
 class Follower:
-    """A log that is read as it grows; nothing is read twice."""
+    """The progress of a run, whose log is read again whenever it has changed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: tuple[int, int] | None = None  # inode, size
-        self._begin()
+    path: Path
+    header: Header | None = None  # None until it has been written
+    trials: int = 0
+    failed: int = 0  # of the trials
+    steps: list[tuple[int, float]] = field(default_factory=list)  # each trial that was the fastest so far, its seconds
+    ended: Ended | None = None
+    charged: float = 0.0  # the last value of Log.elapsed
+    waited: float = 0.0  # seconds by the clock
+    waits: int = 0  # the number of trials that took them
+    updated: float = 0.0  # time of the last trial
+    problem: str = ""  # why the log, or the rest of it, cannot be read
+    flops: int = 1
+    unit: str = ""
+    _file: tuple[int, int] | None = None  # inode and size
 
-    def _begin(self) -> None:
-        self.header: Header | None = None  # until it has been written
-        self.trials = self.failed = 0  # numbers of trials
-        self.steps: list[tuple[int, float]] = []  # each trial that was the fastest so far, and its cost in seconds
-        self.ended: Ended | None = None
-        self.charged = 0.0  # the last value of Log.elapsed
-        self.waited, self.waits = 0.0, 0  # seconds by the clock, and the number of trials that took them
-        self.updated = 0.0  # time of the last trial
-        self.problem = ""  # why the log cannot be followed
-        self.flops, self.unit = 1, ""
-        self._offset = self._lines = 0
-        self._before = 0.0  # seconds charged before the last batch
-        self._batch: list[Record] = []
-
-    def look(self) -> bool:
-        """Read what has been appended. Return whether anything has changed since the last look."""
+    def look(self) -> None:
+        """Read the log if it has changed since the last look."""
         try:
             status = os.stat(self.path)
+            now = (status.st_ino, status.st_size)
         except OSError:
-            gone = self._file is not None
-            self._file = None
-            if gone:
-                self._begin()
-            return gone
-        now = status.st_ino, status.st_size
+            now = None
         if now == self._file:
-            return False
-        if self._file is None or now[0] != self._file[0] or now[1] < self._offset or self.path.suffix == ".gz":
-            self._begin()  # the file is new, or was rewritten
-        self._file = now
+            return
+        vars(self).update(vars(Follower(self.path, _file=now)))
         try:
-            return self._read()
+            if now is not None:
+                self._read()
         except SearchlabError as error:
             self.problem = str(error)
-            return True
 
-    def _read(self) -> bool:
-        if self.problem:
-            return False
-        data = self._appended()
-        data = data[: data.rfind(b"\n") + 1]  # the rest may be half a line
-        if not data:
-            return False
-        self._offset += len(data)
+    def _read(self) -> None:
+        data = read_bytes(self.path)
         records: list[Record] = []
-        for line in scan(data, self._lines + 1, self.trials):
-            self._lines = line.number
+        for line in scan(data[: data.rfind(b"\n") + 1]):  # the rest may be half a line
             if line.problem:
                 self.problem = f"line {line.number}: {line.problem}"
                 break
             if isinstance(line.item, Header):
                 self.header = line.item
-                workload = parse_workload(line.item.workload)
-                self.flops, self.unit, self.updated = workload.flops, workload.unit, line.item.created
             elif isinstance(line.item, Record):
                 records.append(line.item)
                 self.ended = None
             elif isinstance(line.item, Ended):
                 self.ended = line.item
-        if records and self.header is not None:
-            self._take(records, self.header)
-        return True
-
-    def _appended(self) -> bytes:
-        if self.path.suffix == ".gz":
-            return read_bytes(self.path)
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(self._offset)
-                return file.read()
-        except OSError as error:
-            raise SearchlabError(f"it cannot be read: {error.strerror}") from None
-
-    def _take(self, records: list[Record], header: Header) -> None:
-        best = self.steps[-1][1] if self.steps else math.inf
-        for record in records:
-            if record.cost < best:
-                best = record.cost
-                self.steps.append((record.index, best))
-            self.failed += record.failure is not None
-            if 0 <= record.time - self.updated < PAUSE:
-                self.waited += record.time - self.updated
-                self.waits += 1
-            self.updated = record.time
-        self.trials += len(records)
-        log = Log(self.path, header, (*self._batch, *records))
-        last = log.starts[-1]
-        self.charged = self._before + float(log.elapsed[-1])
-        self._before += float(log.elapsed[last - 1]) if last else 0.0
-        self._batch = list(log.records[last:])
+        if self.header is None:
+            return
+        log = Log(self.path, self.header, tuple(records))
+        self.flops, self.unit, self.trials = log.flops, log.unit, len(records)
+        self.failed = sum(record.failure is not None for record in records)
+        lowest = [math.inf, *np.minimum.accumulate(log.costs).tolist()]
+        self.steps = [(index, cost) for index, (best, cost) in enumerate(pairwise(lowest)) if cost < best]
+        self.charged = float(log.elapsed[-1]) if records else 0.0
+        times = [self.header.created, *(record.time for record in records)]
+        self.updated = times[-1]
+        waits = [after - before for before, after in pairwise(times) if 0 <= after - before < PAUSE]
+        self.waited, self.waits = math.fsum(waits), len(waits)

@@ -288,7 +288,7 @@ class SuiteAnswer:
 
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
         """Yield each space with its tables, the mean area, and the mean difference from each baseline."""
-        spaces = {table.entry.name: table.entry.space.name for table in self.suite.tables}
+        spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
         for space in sorted(set(map(spaces.__getitem__, self.areas))):
             areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
             names = [one.second for one in self.answers]

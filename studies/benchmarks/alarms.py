@@ -30,9 +30,8 @@ from pathlib import Path
 import numpy as np
 from simulation import TABLES, Runs, lucky_runs, read_tables
 
-from searchlab.analysis.stats.family import Gate, one_family
 from searchlab.analysis.stats.inference import paired_difference
-from searchlab.analysis.stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
+from searchlab.analysis.stats.ranks import ALPHA, Gate, holm, one_family, rank_sum_test, rounded, signed_rank
 from searchlab.arrays import Floats
 
 COLUMNS = ("each verdict", "unregistered", "every test", "one gate", "three gates")

@@ -2,13 +2,13 @@
 
     python studies/tutorials/ansor_conv2d.py [--small] [--trials 64] [--out DIR] [--target native|cuda]
 
-A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It declares a convolution
-with bias and ReLU, prints its DAG and the sketches that follow from it, searches them by evolution on a cost model,
-applies, checks, times and shows the best program, and then goes on with 5 more trials. Without ``--target`` it tunes
-for the GPU of this machine, and where there is none for the CPU.
+Read this script from top to bottom, or run it cell by cell in an editor that supports ``# %%``. It declares a
+convolution with bias and ReLU, prints its DAG and the sketches that follow from it, searches them by evolution on a
+cost model, applies, checks, times and shows the best program, and then continues with 5 more trials. Without
+``--target`` it tunes for the GPU of this machine or, if there is none, for the CPU.
 
-Its full size is the last 3x3 layer of ResNet-50, which takes about a minute on two cores; on two of an AMD EPYC (Zen 5)
-it printed, among more::
+The full size is the last 3x3 layer of ResNet-50 and takes about a minute on two cores. On two idle cores of an AMD EPYC
+(Zen 5), its output included::
 
     conv2d(n, f, y, x) += (pad[n, rc, (y+ry), (x+rx)]*weight[f, rc, ry, rx])
     Sketch 0 of 3:
@@ -18,8 +18,8 @@ it printed, among more::
     69 trials in the log: 64 as they were, 5 new.
     The best now: 176.7 GFLOPS, trial 59.
 
-The fastest programs are timed again at the end of each run, hence two figures for the best. ``--target cuda`` has not
-been run on a GPU yet: its sketches were looked at, and one kernel of them compiled by nvcc.
+The fastest programs are timed again at the end of each run, hence the two figures for the best. ``--target cuda`` has
+not been run on a GPU yet: its sketches were inspected, and one of their kernels compiled with nvcc.
 """
 
 # %% Imports and options
@@ -53,15 +53,15 @@ except searchlab.SearchlabError as error:  # the GPU that was asked for is not t
     sys.exit(str(error))
 
 # %% Define the computation
-# The tutorial's: the last 3x3 layer of ResNet-50, with bias and ReLU. There is no template, and no schedule either.
+# As in the tutorial: the last 3x3 layer of ResNet-50, with bias and ReLU. There is neither a template nor a schedule.
 n, h, w, co, ci = (1, 14, 14, 16, 16) if args.small else (1, 7, 7, 512, 512)
 workload = searchlab.conv2d(n, h, w, co, ci, 3, 3, stride=1, padding=1, bias=True, relu=True)
 print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
 
 # %% Its DAG, and the sketches
-# A sketch is the structure of a program: which loops are tiled, how deep, what is inlined, cached, computed where. Its
-# numbers are left open. The sketches are derived from the computation by rules; here they are MetaSchedule's, TVM's
-# successor of Ansor. As TVM prints a sketch, ``sample_`` is what is open.
+# A sketch is the structure of a program: which loops are tiled and how deeply, and what is inlined, cached or
+# computed where. Its numbers are left open. Sketches are derived from the computation by rules; here the rules are
+# those of MetaSchedule, TVM's successor to Ansor. In a printed sketch, each ``sample_`` is an open choice.
 space = Sketch(workload, target)
 print("Computational DAG:")
 print(space.dag())
@@ -70,9 +70,10 @@ for number, sketch in enumerate(space.sketches):
     print(sketch)
 
 # %% Search
-# ``evolutionary-model`` is Ansor's search: programs are bred for some generations by what a cost model, trained on all
-# trials so far, predicts of them, and the best of them are measured. ``features="program"`` is Ansor's way too: the
-# model sees each store of the program, its loops and memory accesses, and not the knobs. The first 8 trials are random.
+# ``evolutionary-model`` searches like Ansor: programs evolve for some generations by the predictions of a cost model
+# that is trained on all trials so far, and the best of them are measured. ``features="program"`` is Ansor's choice,
+# too: the model sees the loops and memory accesses of each store of the program instead of the knobs. The first 8
+# trials are random.
 log = args.out / f"ansor_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 
@@ -101,13 +102,13 @@ print(f"\nSearch, {trials} trials:")
 result = search(trials)
 
 # %% Apply the best
-# The log alone is enough for that: it gives the schedule again, and the module that it makes, an ordinary TVM module.
+# The log is all that is needed: the schedule is recreated from it, and with it the module, an ordinary TVM module.
 schedule, module = searchlab.apply_best(log)
 print(f"\nThe best of {len(result.trials)} trials in {log}: {result.best.gflops:.1f} GFLOPS, {result.best.config}")
 
 # %% Check it, and time it
-# TVM would use half of the cores where they are hyper-threads, so it is told to use those that the trials were measured
-# on, before it runs anything in this process.
+# TVM would use half of the logical cores, so it is told to use those with which the trials were measured, before it
+# runs anything in this process.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 function = build_best(result.best).jit()
 device = device_of(target.kind)
@@ -124,8 +125,8 @@ seconds = float(np.median(timer(*arguments).results))
 print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1f} GFLOPS.")
 
 # %% Look at it
-# As TensorIR; as a Python script that makes it with TVM alone, in which what was open is decided; and as what is
-# compiled: LLVM's intermediate representation of a CPU's program, the CUDA C++ of a GPU's kernels. On the command line
+# As TensorIR; as a Python script that makes the program with TVM alone, with all choices decided; and as compiled
+# code: LLVM's intermediate representation of a CPU program, or the CUDA C++ of GPU kernels. On the command line,
 # these are ``searchlab best LOG --show tir``, ``python`` and ``source``.
 best = result.best
 print("\nTensorIR:")
@@ -137,8 +138,8 @@ print(f"\nThe first of {len(lines)} lines of {'CUDA' if target.kind == 'cuda' el
 print("\n".join(lines[:40]))
 
 # %% Go on with 5 more trials
-# Resuming a search is running it again with more ``trials``: the policy starts afresh and is told what the log holds
-# until that ends, and from there on programs are measured. What was in the log stays as it was, byte for byte.
+# To resume a search, run it again with more ``trials``: the policy starts again and is told the logged trials; then
+# programs are measured. What was in the log stays the same, byte for byte.
 before = log.read_bytes()
 done = result.trials
 print(f"\nThe search again, {trials + 5} trials:")

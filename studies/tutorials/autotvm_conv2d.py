@@ -2,12 +2,12 @@
 
     python studies/tutorials/autotvm_conv2d.py [--small] [--trials 20] [--out DIR] [--target native|cuda]
 
-A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It writes a schedule with
-its numbers left open, prints the space that this makes, searches it by 20 trials of xgb, and checks and times
-the best program. Without ``--target`` it tunes for the GPU of this machine, and where there is none for the CPU.
+Read this script from top to bottom, or run it cell by cell in an editor that supports ``# %%``. It writes a schedule
+with open numbers, prints the space that results, searches it with 20 trials of xgb, and checks and times the best
+program. Without ``--target`` it tunes for the GPU of this machine or, if there is none, for the CPU.
 
-Its full size is AutoTVM's workload, (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1)), which takes about 15 seconds on two
-cores; on two of an AMD EPYC (Zen 5) it printed, among more::
+The full size is AutoTVM's workload, (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1)), and takes about 15 seconds on two cores.
+On two idle cores of an AMD EPYC (Zen 5), its output included::
 
     ConfigSpace (len=11520, range_length=11520, space_map=
     The space of AutoTVM's tutorial has 10,454,400 configs:
@@ -16,8 +16,8 @@ cores; on two of an AMD EPYC (Zen 5) it printed, among more::
     The result is what numpy computes.
     One run takes 1.5594 ms: 148.3 GFLOPS.
 
-``--target cuda`` has not been run on a GPU yet: its space was looked at, and its published config compiled by nvcc. Of
-300 random configs of that space 71 were within the limits of an sm_90; 20 trials are few there.
+``--target cuda`` has not been run on a GPU yet: its space was inspected, and its published config compiled with nvcc.
+Of 300 random configs of that space, 71 were within the limits of an sm_90, so 20 trials are few.
 """
 
 # %% Imports and options
@@ -55,28 +55,28 @@ except searchlab.SearchlabError as error:  # the GPU that was asked for is not t
     sys.exit(str(error))
 
 # %% The workload
-# The tutorial's: the last 3x3 layer of ResNet-50. A workload is also its spelling, which names it in files and on the
-# command line.
+# As in the tutorial: the last 3x3 layer of ResNet-50. A workload also has a spelling, which names it in files and on
+# the command line.
 full = searchlab.conv2d(1, 7, 7, 512, 512, 3, 3, stride=1, padding=1)
 workload = searchlab.conv2d(1, 14, 14, 16, 16, 3, 3, stride=1, padding=1) if args.small else full
 print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
 
 
 # %% Step 1: define the search space
-# A template is a schedule that asks ``cfg`` for its numbers. First it defines its knobs, from the workload's loops:
+# A template is a schedule that asks ``cfg`` for its numbers. First it defines its knobs on the loops of the workload:
 #
-# - ``define_split``: how a loop is cut into nested ones; ``cfg[name].apply(sch, loop)`` does it, ``.size`` says how
-#   long they are. Each part is a divisor of the loop, so no iteration is wasted.
-# - ``define_reorder``: in which order loops are nested.
+# - ``define_split``: how a loop is split into nested loops. ``cfg[name].apply(sch, loop)`` splits it, and ``.size``
+#   has the lengths. Each part is a divisor of the loop, so no iteration is wasted.
+# - ``define_reorder``: the order of nested loops.
 # - ``define_annotate``: which loops are unrolled (or vectorised, with another policy).
-# - ``define_knob``: any value from a list, with which the template may do what it likes.
+# - ``define_knob``: any value of a list, which the template may use as it likes.
 #
-# The policies are AutoTVM's. Here all knobs are defined on the loops of the workload, before any is cut, and are
-# applied to those that came of them: an order of three reduction loops is the same knob, whichever parts of them it is
-# applied to. As in AutoTVM, ``define_split`` also returns the parts, for knobs about these.
+# The policies are AutoTVM's. Here all knobs are defined on the loops of the workload before any of them is split, and
+# are applied to the resulting loops: the order of three reduction loops is the same knob, whichever of their parts it
+# is applied to. As in AutoTVM, ``define_split`` also returns the parts, for knobs that concern these.
 #
-# This one is for CPUs. Channels are vectorised, ``lanes`` of them; a tile of pixels is unrolled, and kept in registers
-# while everything is summed that goes into it. The result is written in NCHW after that.
+# This template is for CPUs. Channels are vectorised, ``lanes`` of them; a tile of pixels is unrolled and kept in
+# registers during the reduction. The result is then written in NCHW.
 @template("tutorial_conv2d", op="conv2d", target="llvm")
 def tutorial_conv2d(cfg: TemplateConfig, sch: Schedule, target: searchlab.Target) -> None:
     """Direct convolution of a padded image, NCHW, tiled over channels and pixels; blocked by channels inside."""
@@ -114,18 +114,18 @@ def tutorial_conv2d(cfg: TemplateConfig, sch: Schedule, target: searchlab.Target
     sch.decompose_reduction(conv, rc_outer)
 
 
-# The decorator registers it in this process alone. In a module of its own, and named as ``"module:function"``, it is
-# also found by ``searchlab best``, which makes the programs of a log again. For CUDA the template of AutoTVM's tutorial
-# comes with searchlab, under the name that it had there.
+# The decorator registers the template in this process only. In a module of its own, named as ``"module:function"``,
+# it is also found by ``searchlab best``, which recreates the programs of a log. For CUDA, the template of AutoTVM's
+# tutorial is included in searchlab, under its original name.
 template_name = "conv2d_no_batching" if target.kind == "cuda" else "tutorial_conv2d"
 space = KnobTemplate(workload, target, template=template_name)
 print(f"The space of {template_name}:")
 print(space)
 
 # %% AutoTVM's own space
-# Every config has an index, and indices are AutoTVM's: so are those of its published logs. A space can be looked at
-# without the device it is for. This is the one of the tutorial, with the best config of the log that was published with
-# it: number 9,881,539 of 10,454,400.
+# Every config has an index, which is the same as in AutoTVM and in its published logs. A space can be inspected
+# without the device that it is for. This is the space of the tutorial, with the best config of the log that was
+# published with it: number 9,881,539 of 10,454,400.
 theirs = KnobTemplate(full, searchlab.resolve_target({"kind": "cuda", "arch": "sm_90"}), template="conv2d_no_batching")
 published = theirs.config_at(9881539)
 assert theirs.index_of(published) == 9881539 and published in theirs
@@ -134,9 +134,9 @@ print(theirs)
 print(f"Its config 9881539: {theirs.show(published)}\n")
 
 # %% Step 2: search through the space
-# ``xgb`` is AutoTVM's XGBTuner: simulated annealing on what an XGBoost model, trained on all trials so far, predicts.
-# The first 8 trials are random. Every trial is in the log when the next batch begins: run again, the script measures
-# nothing that is there, and with more ``--trials`` it goes on.
+# ``xgb`` searches like AutoTVM's XGBTuner: simulated annealing on the predictions of an XGBoost model that is trained
+# on all trials so far. The first 8 trials are random. Every trial is logged before the next batch begins: when the
+# script runs again, it does not repeat logged trials, and with more ``--trials`` it continues.
 log = args.out / f"autotvm_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 
@@ -156,15 +156,15 @@ result = searchlab.tune(
 )
 
 # %% The best config
-# Each program was checked when it was first run, and the fastest five were timed again at the end, in turn.
+# Each program was checked when it first ran, and the fastest five were timed again at the end, in turn.
 best = result.best
 print(f"\nBest config, of {len(result.trials)} trials in {log}:")
 print(space.show(best.config))
 print(f"index {space.index_of(best.config)} of {len(space)}, a member: {best.config in space}")
 
 # %% Check it, and time it
-# The program is an ordinary TVM module. TVM would use half of the cores where they are hyper-threads, so it is told to
-# use those that the trials were measured on, before it runs anything in this process.
+# The program is an ordinary TVM module. TVM would use half of the logical cores, so it is told to use those with
+# which the trials were measured, before it runs anything in this process.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 module = build_best(best).jit()
 device = device_of(target.kind)

@@ -2,13 +2,13 @@
 
     python studies/tutorials/guided_gemm.py [--small] [--trials 16] [--out DIR]
 
-A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It times a GEMM of 512 x 512
-x 512 as its definition, in blocks, packed and with a micro-kernel; shows the block sizes that follow from the caches;
-goes through packing, the six algorithms and dtypes; and ends with the GEMMs of ResNet-50 beside numpy's BLAS. It is for
-CPUs only: a GPU has none of the caches that this is about.
+Read this script from top to bottom, or run it cell by cell in an editor that supports ``# %%``. It times a 512 x 512 x
+512 GEMM as its definition, in blocks, packed, and with a micro-kernel; shows the block sizes that follow from the
+caches; varies packing, the six algorithms and data types; and ends with the GEMMs of ResNet-50 beside numpy's BLAS. It
+is for CPUs only, because a GPU does not have these caches.
 
-A search tries 16 programs in each space, 580 in all, which takes two and a half minutes on two cores; with ``--small``
-it is 20 s. On two cores of an AMD EPYC (Zen 5) it printed, among others:
+Each search tries 16 programs, 580 in all, which takes two and a half minutes on two cores, or 20 s with ``--small``. On
+two idle cores of an AMD EPYC (Zen 5), its output included:
 
     Variants, the best of 16:
       basic          nr 64                        2.764 ms     97.1 GFLOPS
@@ -52,10 +52,10 @@ print(f"{name} on {target.spec['mcpu']}, {target.cores} cores, vectors of {targe
 
 
 # %% How each question is asked
-# Sections compare spaces, or workloads. That is what a study does: each workload is searched in each space, and each
-# run is a log. What is in the logs is not measured again, nor is a program that another space of the study had already.
-# Random search is good enough here: what is left open is no more than a micro-tile, mr rows by nr columns of C that are
-# held in registers while k is summed over.
+# Each section compares spaces or workloads in a study: every workload is searched in every space, and each run has a
+# log. Logged trials are not measured again, nor are programs that another space of the study has already measured.
+# Random search is good enough here, because only the micro-tile is open: mr rows by nr columns of C that are held in
+# registers while k is summed over.
 def search(study: str, workloads: Sequence[str], spaces: Mapping[str, dict[str, Any]]) -> list[searchlab.Result]:
     """A run of ``trials`` trials for each workload and each space, which is given as label -> options."""
     settings = {
@@ -76,7 +76,7 @@ def line(label: str, result: searchlab.Result) -> str:
     return f"  {label:14} {tile:24} {1e3 * best.seconds:9.3f} ms {best.gflops:8.1f} GFLOPS"
 
 
-# All that is asked about one GEMM is one study. The default of each option is a space of its own only once.
+# All questions about one GEMM form one study, in which the default of each option needs to be a space only once.
 variants = {variant: {"variant": variant} for variant in ("basic", "blocked", "packed", "micro-kernel")}
 packing = {"neither": {"pack_a": False, "pack_b": False}, "B": {"pack_a": False}, "A": {"pack_b": False}}
 algorithms = {algorithm: {"algorithm": algorithm} for algorithm in ALGORITHMS if algorithm != "B3A2C0"}
@@ -85,24 +85,26 @@ found = dict(zip(spaces, search("spaces", [name], spaces), strict=True))
 default = found["micro-kernel"]
 
 # %% From basic to micro-kernel
-# Each variant adds one step to the one before. ``basic`` is the three loops of the definition, j vectorised.
-# ``blocked`` has five loops around them, over blocks that stay in the caches and over micro-tiles. ``packed`` first
-# copies each block into the order that it is read in. ``micro-kernel`` keeps the whole micro-tile in registers.
+# Each variant adds one step to the previous one. ``basic`` is the three loops of the definition, with j vectorised.
+# ``blocked`` adds five loops around them, over blocks that stay in the caches and over micro-tiles. ``packed`` first
+# copies each block into the order in which it is read. ``micro-kernel`` also keeps the micro-tile in registers.
 print(f"Variants, the best of {trials}:")
 for variant in variants:
     print(line(variant, found[variant]))
 
-# The program itself: the loops, from the outside, around the micro-kernel. ``ax`` loops are those that pack.
+# The program itself: the loops around the micro-kernel, from the outermost inwards. Loops named ``ax`` do the
+# packing.
 print("\nThe loops of the best program with a micro-kernel:")
 for text in default.best.schedule().mod.script().splitlines():
     if text.lstrip().startswith(("for ", "with T.sblock(")):
         print(text.removeprefix("    "))
 
 # %% What the model computes
-# mc, nc and kc are not searched. They follow from the caches alone (Low et al., "Analytical Modeling Is Enough for
-# High-Performance BLIS", 2016): a micro-panel of A, mr x kc, and one of B, kc x nr, stay in L1; a block of A, mc x kc,
-# in L2; a panel of B, kc x nc, in L3. ``kc_for``, ``mc_for`` and ``nc_for`` are the paper's formulas; ``blocking`` then
-# evens the blocks out over this problem and these cores, and takes all of k at once while the micro-panels fit in L2.
+# mc, nc and kc are not searched. They follow from the caches (Low et al., "Analytical Modeling Is Enough for
+# High-Performance BLIS", 2016): a micro-panel of A, mr x kc, and one of B, kc x nr, stay in L1; a block of A, mc x
+# kc, in L2; and a panel of B, kc x nc, in L3. ``kc_for``, ``mc_for`` and ``nc_for`` are the paper's formulas.
+# ``blocking`` then balances the blocks for this problem and these cores, and takes all of k at once as long as the
+# micro-panels fit into L2.
 gemm = searchlab.parse_workload(name)
 assert isinstance(gemm, searchlab.workload.Gemm)
 print("\nCaches:", ", ".join(f"L{i} {c.size >> 10} KiB, {c.ways} ways" for i, c in enumerate(target.caches, 1)))
@@ -117,32 +119,32 @@ for mr, nr in ((4, lanes), (8, 2 * lanes), (14, 2 * lanes), (6, 4 * lanes)):
     cut = blocking(gemm, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED}, target.cores)
     print(f"  {mr:3}  {nr:3}          {kc:4}  {mc:4}  {nc:5}          {cut.kc:4}  {cut.mc:4}  {cut.nc:4}")
 
-# Whether the model leaves much to be found can be asked: with ``blocks="knobs"`` mc, nc and kc are searched as well.
+# Does the model leave much to be found? With ``blocks="knobs"``, mc, nc and kc are searched as well.
 knobs = found["searched blocks"].best
 print(f"\nBlocks by the model, and mc, nc and kc searched too, the best of {trials}:")
 print(f"  {default.best.gflops:.1f} and {knobs.gflops:.1f} GFLOPS; the latter with {dict(knobs.config)}")
 
 # %% Packing
-# A packed copy is read in the order it lies in, without a stride that may miss the TLB or meet the same few sets of a
-# cache. It costs a pass over the operand, and pays where that is read often: that of A the more columns there are, that
-# of B the more rows. With ``"knob"`` for an option the search decides.
+# A packed copy is read sequentially, without strides that miss the TLB or compete for the same few sets of a cache.
+# Packing costs one pass over the operand, so it pays off if the operand is read often: A if there are many columns, B
+# if there are many rows. With ``"knob"`` as the value of an option, the search decides.
 print(f"\nPacked operands, the best of {trials}:")
 for label in packing:
     print(line(label, found[label]))
 print(line("both", default))
 
 # %% Algorithms
-# B3A2C0 is GotoBLAS's and BLIS's: a block of B stays in L3, one of A in L2, a micro-tile of C in registers. The others
-# of the family give these places to other operands. Where A or B is in registers, C streams through them and is written
-# at every step: the micro-tile is then kr x mr, or kr x nr.
+# B3A2C0 is the algorithm of GotoBLAS and BLIS: a block of B stays in L3, one of A in L2, and a micro-tile of C in
+# registers. The other algorithms of the family assign these places to other operands. If A or B is in registers, C
+# streams through them and is written in every step; the micro-tile is then kr x mr or kr x nr.
 print(f"\nAlgorithms, the best of {trials}:")
 print(line("B3A2C0", default))
 for algorithm in algorithms:
     print(line(algorithm, found[algorithm]))
 
 # %% Dtypes
-# The same schedule for any dtype: only how many elements a vector holds differs. int8 is summed in int32, float16 in
-# float16, which few CPUs have instructions for. For int8 a FLOP is an operation on integers.
+# The same schedule works for any data type; only the number of elements in a vector differs. int8 is summed in int32,
+# and float16 in float16, for which few CPUs have instructions. For int8, a FLOP is an operation on integers.
 dtypes = ("float32", "float64", "float16", "int8")
 print(f"\nDtypes, the best of {trials}:")
 for dtype, result in zip(
@@ -151,10 +153,10 @@ for dtype, result in zip(
     print(line(dtype, result))
 
 # %% The layers of ResNet-50
-# Each distinct GEMM that im2row makes of a convolution of ResNet-50 v1.5 at batch 1, and numpy's BLAS beside it. Ours
-# is what the search measured, numpy's is timed in this process afterwards: good enough to see what is to be expected.
-# studies/benchmarks/kernels.py times both in turn, on the same memory: see docs/results/kernels.md. Where
-# OPENBLAS_CORETYPE is set, OpenBLAS has other kernels than those for this CPU.
+# Each distinct GEMM that im2row makes of a convolution of ResNet-50 v1.5 at batch 1, beside numpy's BLAS. Our figure
+# is what the search measured; numpy is timed afterwards in this process, which is good enough to see what to expect.
+# studies/benchmarks/kernels.py times both in turn, on the same memory: see docs/results/kernels.md. If
+# OPENBLAS_CORETYPE is set, OpenBLAS does not use the kernels for this CPU.
 layers: dict[searchlab.Workload, str] = {}
 for preset in preset_names():
     if "/gemm" in preset:

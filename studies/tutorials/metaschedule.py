@@ -2,13 +2,13 @@
 
     python studies/tutorials/metaschedule.py [--small] [--trials 64] [--out DIR] [--target native|cuda]
 
-A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. It schedules a GEMM of 128 x
-128 x 128 by hand, leaves the numbers of the schedule open, searches them by hand, at random and with a cost model, has
-the whole space derived from the computation, and puts the best program back into a model. Without ``--target`` it
-tunes for the GPU of this machine, and where there is none for the CPU. It was not run on a GPU yet.
+Read this script from top to bottom, or run it cell by cell in an editor that supports ``# %%``. It schedules a 128 x
+128 x 128 GEMM by hand, leaves the numbers of the schedule open, searches them by hand, at random and with a cost model,
+lets the complete space be derived from the computation, and puts the best program back into a model. Without
+``--target`` it tunes for the GPU of this machine or, if there is none, for the CPU. It has not been run on a GPU yet.
 
-Each of six searches tries 64 programs, which takes 40 s on two cores; with ``--small`` it is 10 s. On two cores of an
-AMD EPYC (Zen 5) it printed, among others:
+Each of six searches tries 64 programs, which takes 40 s on two cores, or 10 s with ``--small``. On two idle cores of an
+AMD EPYC (Zen 5), its output included:
 
     The function as it is: 3.87 GFLOPS
     Scheduled by hand: 15.09 GFLOPS
@@ -61,8 +61,8 @@ try:
 except searchlab.SearchlabError as error:  # the GPU that was asked for is not there
     sys.exit(str(error))
 cuda = target.kind == "cuda"
-# TVM would use half of the cores where they are hyper-threads, so it is told to use those that trials are measured on,
-# before it runs anything in this process.
+# TVM would use half of the logical cores, so it is told to use those with which trials are measured, before it runs
+# anything in this process.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 
 # %% A primitive tensor function
@@ -73,7 +73,7 @@ print(workload.module.script())
 
 
 # %% A schedule by hand
-# A schedule transforms the function step by step, and what it computes stays the same.
+# A schedule transforms the function step by step without changing what it computes.
 def by_hand(sch: Schedule, width: int = 4) -> None:
     """j is split, and its inner part, ``width`` columns, goes inside of k. On a GPU a thread sums one of them."""
     block = sch.get_sblock("gemm")
@@ -112,14 +112,14 @@ manual = Schedule(workload.module)
 by_hand(manual)
 print(f"Scheduled by hand: {gflops(manual):.2f} GFLOPS\n")
 
-# Every step is in the schedule's trace, which is Python that does them again.
+# The trace of the schedule contains every step, as Python that repeats them.
 print("Its trace:")
 print(manual.trace)
 
 
 # %% A stochastic schedule
-# Why 4 columns? Here the number is drawn: ``sample_perfect_tile`` gives two factors of the loop, random variables that
-# later steps take like numbers. What was drawn is in the trace as a ``decision``.
+# Why 4 columns? Here the number is sampled: ``sample_perfect_tile`` returns two factors of the loop, random variables
+# that later steps use like numbers. The trace records the sampled values as a ``decision``.
 def stochastic(sch: Schedule) -> None:
     """As ``by_hand``, of a width that is drawn."""
     block = sch.get_sblock("gemm")
@@ -141,15 +141,15 @@ for seed in SEEDS[:2]:
     print(drawn.trace)
 
 # %% The function is a space
-# In searchlab that function is a search space: whatever it samples is a knob, and a config holds the decisions. From a
-# config the same program is made again at any time, which is what a log needs.
+# In searchlab, this function is a search space: whatever it samples is a knob, and a config contains the decisions.
+# The same program can be recreated from a config at any time, which is what a log needs.
 space = Trace(workload, target, function=stochastic)
 configs = list(space.enumerate())
 print(f"\nAs a space it has {len(configs)} configs, from {configs[0]} to {configs[-1]}")
 
 # %% Random search, by hand
-# Draw, build, time, keep the best. Nobody sees to it that a program is not drawn twice, that one that crashes does not
-# take this process along, or that the times can be trusted.
+# Sample, build, time, keep the best. Nothing prevents a program from being sampled twice, a crashing program from
+# ending this process, or unreliable times from going unnoticed.
 found: list[tuple[float, Schedule]] = []
 print("\nRandom search by hand:")
 for seed in SEEDS:
@@ -161,9 +161,9 @@ print(f"The best: {max(speed for speed, _ in found):.2f} GFLOPS")
 
 
 # %% A larger space
-# One tile is soon tried out. This function tiles all three loops; how far they are unrolled is drawn as well. On a GPU
-# the one that comes with searchlab takes its place, in which tiles are drawn from the inside out, so that threads and
-# registers suffice whatever is drawn.
+# A single tile is soon exhausted. This function tiles all three loops, and also samples how far they are unrolled. On
+# a GPU, the function that is included in searchlab takes its place; it samples tiles from the inside out, so that
+# threads and registers suffice for every sample.
 def tiled(sch: Schedule) -> None:
     """Rows and columns in three, k in two, the inner columns vectorised, the outer rows and columns in parallel."""
     block = sch.get_sblock("gemm")
@@ -182,15 +182,14 @@ def tiled(sch: Schedule) -> None:
 
 
 # %% Search, with and without a cost model, and in the automatic space
-# ``random`` draws. ``evolutionary-model`` searches as MetaSchedule does: programs evolve on what a model, trained on
-# those measured so far, predicts of them. ``sketch`` is the automatic space: MetaSchedule's rules derive it from the
-# computation, nobody writes a schedule. All of it is one study, each run of it a log: run again, the script measures
-# nothing that is there, and with more ``--trials`` it goes on. Nor is anything measured twice within the study: both
-# searches of one tile end when its few configs are known.
+# ``random`` samples. ``evolutionary-model`` searches as MetaSchedule does: programs evolve by the predictions of a
+# model that is trained on the measured ones. ``sketch`` is the automatic space, which MetaSchedule's rules derive
+# from the computation; nobody writes a schedule. All this is one study, with a log for each run: when the script runs
+# again, it does not repeat logged trials, and with more ``--trials`` it continues. Within the study, no program is
+# measured twice: both searches of the single tile end when its few configs are known.
 #
-# The log holds the name of a function, which is all that can be written down: ``__main__:tiled`` for one of a script or
-# notebook. This script can read such a log; for others to do so, put the function into a module, and name it as
-# ``"my_module:tiled"``.
+# The log contains the name of the function, ``__main__:tiled`` for one that is defined in a script or notebook. This
+# script can read such a log. For others to read it, put the function into a module and name it ``"my_module:tiled"``.
 larger = stochastic_schedule_mm_cuda if cuda else tiled
 study = searchlab.Study.from_dict({
     "workloads": [str(workload)],
@@ -218,9 +217,9 @@ print(f"\nThe best of all: {best.gflops:.1f} GFLOPS, here {gflops(best.schedule(
 print(best.schedule().trace)
 
 # %% Back into the model
-# A small network in Relax: two linear layers, bias and ReLU. Lowered to TensorIR, its first layer is a function that
-# computes the workload, whatever that is called there. ``apply_history_best`` puts the fastest program of the logs in
-# its place; the other functions stay as they are.
+# A small network in Relax: two linear layers, bias and ReLU. In TensorIR, its first layer is a function that computes
+# the workload, whatever its name. ``apply_history_best`` replaces it with the fastest program of the logs; the other
+# functions remain as they are.
 batch, classes = size, 10
 builder = relax.BlockBuilder()
 shapes = {"x": (batch, size), "w0": (size, size), "b0": (size,), "w1": (size, classes)}
@@ -240,7 +239,7 @@ for variable, function in tuned.functions.items():
         scheduled = function.attrs.get("tirx.is_scheduled", False)
         print(f"  {variable.name_hint:10} {'tuned' if scheduled else 'as it was'}")
 
-# Both models in Relax's virtual machine. On a GPU TVM gives the functions that nobody scheduled a schedule of its own.
+# Both models in Relax's virtual machine. On a GPU, TVM schedules the functions that have no schedule.
 generator = np.random.default_rng(2)
 values = [generator.standard_normal(shape).astype("float32") for shape in shapes.values()]
 tensors = [tvm.runtime.tensor(value, device) for value in values]

@@ -2,13 +2,13 @@
 
     python studies/tutorials/mlp.py [--small] [--batch 1] [--trials 64] [--space NAME] [--policy NAME] [--out DIR]
 
-A script to be read from top to bottom, or run cell by cell where an editor knows ``# %%``. The model is that of the
-course on machine learning compilation (mlc.ai, "End to End Model Execution"): 784 pixels of a digit, 128 hidden units,
-10 classes. It is trained here, in seconds, on scikit-learn's own digits made larger: nothing is downloaded. Its first
-layer, nearly all of the work, is tuned and put back in both ways: by ``searchlab.apply_history_best``, and by TVM's
-own pass from a MetaSchedule database.
+Read this script from top to bottom, or run it cell by cell in an editor that supports ``# %%``. The model comes from
+the course on machine learning compilation (mlc.ai, "End to End Model Execution"): 784 pixels of a digit, 128 hidden
+units, 10 classes. It is trained here in seconds, on the digits of scikit-learn, enlarged; nothing is downloaded. Its
+first layer, which does nearly all of the work, is tuned and put back in two ways: by ``searchlab.apply_history_best``,
+and by TVM's own pass from a MetaSchedule database.
 
-At full size, which took 18 s, it printed this on two cores of an AMD EPYC (Zen 5)::
+The full size takes 18 s. On two idle cores of an AMD EPYC (Zen 5), it printed::
 
     linear0 is gemm:1x128x784:bias: the best of 64 trials takes 1.68 us
     as it was: tuned are none of the model's functions
@@ -56,11 +56,11 @@ args = parser.parse_args([] if "ipykernel" in sys.modules else None)
 trials = (6 if args.small else 64) if args.trials is None else args.trials
 pixels, hidden, classes = 784, 128, 10
 target = searchlab.resolve_target("native")
-# TVM would use half of the cores where they are hyper-threads, so it is told to use those that trials are measured on.
+# TVM would use half of the logical cores, so it is told to use those with which trials are measured.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 
 # %% Train it
-# 1,797 digits of 8x8 pixels: each pixel becomes 3x3, in a frame of 2, as 28x28.
+# 1,797 digits of 8x8 pixels, enlarged to 28x28: each pixel becomes 3x3, with a frame of 2.
 images, labels = load_digits(return_X_y=True)
 images = np.kron(images.reshape(-1, 8, 8) / 16, np.ones((3, 3)))
 images = np.pad(images, ((0, 0), (2, 2), (2, 2))).reshape(-1, pixels).astype("float32")
@@ -70,7 +70,7 @@ w0, w1 = (one.astype("float32") for one in trained.coefs_)
 b0, b1 = (one.astype("float32") for one in trained.intercepts_)
 
 # %% The model in Relax
-# ``main(x [batch, 784]) -> [batch, 10]`` calls three functions of TensorIR: linear0, relu0, linear1.
+# ``main(x [batch, 784]) -> [batch, 10]`` calls three TensorIR functions: linear0, relu0 and linear1.
 builder = relax.BlockBuilder()
 x = relax.Var("x", relax.TensorType((args.batch, pixels), "float32"))
 
@@ -89,14 +89,14 @@ with builder.function("main", [x]):
 model = builder.get()
 
 # %% Tune linear0
-# To searchlab it is a GEMM with a bias.
+# For searchlab, this is a GEMM with a bias.
 workload = searchlab.gemm(args.batch, hidden, pixels, bias=True)
 log = args.out / f"mlp-{args.batch}-{args.space}-{args.policy}-{trials}.jsonl"
 result = searchlab.tune(workload, space=args.space, policy=args.policy, target=target, trials=trials, log=log)
 print(f"linear0 is {workload}: the best of {len(result.trials)} trials takes {result.best.seconds * 1e6:.2f} us")
 
 # %% Put it back
-# Once by searchlab, and once by TVM, from a database that anything which knows MetaSchedule can read.
+# Once with searchlab, and once with TVM, from a database that every user of MetaSchedule can read.
 with tempfile.TemporaryDirectory() as database:
     export_logs([log], "metaschedule", Path(database))
     with target.tvm:
@@ -111,7 +111,7 @@ for name, one in models.items():
     print(f"{name}: tuned are {', '.join(changed) or 'none'} of the model's functions")
 
 # %% The same predictions
-# The last batch is filled up with empty images.
+# The last batch is padded with empty images.
 machines = {name: relax.VirtualMachine(tvm.compile(one, target=target.tvm), tvm.cpu()) for name, one in models.items()}
 filled = np.pad(test, ((0, -len(test) % args.batch), (0, 0))).reshape(-1, args.batch, pixels)
 said = {
@@ -125,7 +125,7 @@ for name in models:
     print(f"{name}: {right:.1%} of {len(test)} digits right, the first are {' '.join(map(str, digits[name][:10]))}")
 
 # %% In less time
-# Each in turn, several times over, so that what else the machine does falls on all of them.
+# The models are timed in turn, several times, so that other load on the machine affects all of them.
 rounds, protocol = (2, {"min_repeat_ms": 1}) if args.small else (9, {"min_repeat_ms": 50})
 arrays = (np.ones((args.batch, pixels), "float32"), w0, b0, np.empty((args.batch, hidden), "float32"))
 operands = [tvm.runtime.tensor(array) for array in arrays]

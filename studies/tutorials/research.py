@@ -58,7 +58,8 @@ first.plot_convergence()
 # One workload only tells us about that workload. The numbers behind the curves:
 
 # %%
-print(first.strategies_frame()[["strategy", "area_median", "trials_to_target_median", "best_gflops_median"]])
+columns = ["strategy", "area_median", "trials_to_target_median", "best_gflops_median"]
+print(first.strategies_frame()[columns])
 
 # %% [markdown]
 # ## A policy of our own
@@ -100,11 +101,12 @@ print(len(checks), "checks passed")
 
 # %%
 wider = searchlab.Study.from_dict({
-    "suite": "v1/dev", "policies": [{"name": HillClimb, "label": "hill-climb"}, "evolutionary", "random"],
-    "contrasts": [["hill-climb", "random"]], "trials": 48, "seeds": 4,
+    "suite": "v1/dev", "contrasts": [["hill-climb", "random"]], "trials": 48, "seeds": 4,
+    "policies": [{"name": HillClimb, "label": "hill-climb"}, "evolutionary", "random"],
 })  # fmt: skip
 second = searchlab.compare(wider.run(OUT / "wider"))
-print(*(answer.says for answer in second.summary.answers), second.summary.overall.verdict, sep="\n")
+answers = [answer.says for answer in second.summary.answers]
+print(*answers, second.summary.overall.verdict, sep="\n")
 
 # %% [markdown]
 # There are three claims, from narrow to wide: in these runs, on these workloads (what more seeds would show), and on

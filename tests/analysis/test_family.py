@@ -8,7 +8,7 @@ from searchlab.analysis.comparison import Comparison
 from searchlab.analysis.model import Summary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import summary_table
-from searchlab.analysis.stats.family import one_family
+from searchlab.analysis.stats.ranks import one_family
 from searchlab.analysis.summary import summarize
 from searchlab.analysis.words import number_text
 from searchlab.plugins import Plugin

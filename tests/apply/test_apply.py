@@ -37,7 +37,7 @@ def cuda_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_apply_best_gives_the_winner_and_its_module(real_log: Path) -> None:
+def test_apply_best_returns_the_winner_and_its_module(real_log: Path) -> None:
     result = searchlab.load_log(real_log)
     schedule, module = applied = searchlab.apply_best(real_log)
     assert applied.schedule is schedule and structural_equal(applied.module, module)
@@ -46,7 +46,7 @@ def test_apply_best_gives_the_winner_and_its_module(real_log: Path) -> None:
     assert_right(result.space.workload, schedule, result.space.target)
 
 
-def test_each_text_is_of_that_program(real_log: Path, cuda_log: Path) -> None:
+def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> None:
     best = searchlab.load_log(real_log).best
     told = {
         "trace": "sch.split", "python": "tvm.script.from_source", "tir": "T.sblock", "lowered": "T.func_attr",
@@ -100,7 +100,7 @@ print("right")
 
 
 @pytest.mark.parametrize("name", ["best.so", "best.o"])
-def test_a_library_is_called_as_it_says_without_searchlab(
+def test_a_library_is_called_as_documented_without_searchlab(
     name: str, real_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -153,7 +153,7 @@ def test_a_library_for_cuda_holds_its_kernels(cuda_log: Path, tmp_path: Path) ->
     assert b"main_kernel" in (tmp_path / "best.so").read_bytes()
 
 
-def test_what_cannot_be_applied_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_logs_that_cannot_be_applied_are_rejected_with_one_sentence(tmp_path: Path) -> None:
     def refused(log: Path, said: str) -> None:
         with pytest.raises(SearchlabError, match=said):
             searchlab.apply_best(log)

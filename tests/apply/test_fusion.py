@@ -20,7 +20,7 @@ CUDA = {"kind": "cuda", "arch": "sm_90"}
 
 
 def columns(sch: Schedule) -> None:
-    """A block for each row, and for some columns a thread."""
+    """A block for each row, and a thread for some columns."""
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
     j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=16))

@@ -39,7 +39,7 @@ from tests.support.exchange import made_log
 
 
 @pytest.mark.parametrize(("workload", "space", "emit", "shapes"), FUSED)
-def test_what_relax_fused_is_replaced(
+def test_fused_functions_are_replaced(
     workload: str, space: str, emit: Emit, shapes: tuple[tuple[int, ...], ...], tmp_path: Path
 ) -> None:
     module = fused(emit, *shapes)
@@ -65,7 +65,7 @@ def test_what_relax_fused_is_replaced(
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int8"])
-def test_what_relax_did_not_fuse_is_replaced(dtype: str, tmp_path: Path) -> None:
+def test_functions_that_relax_did_not_fuse_are_replaced(dtype: str, tmp_path: Path) -> None:
     out = {"int8": "int32", "bfloat16": "float32"}.get(dtype, dtype)
     module = legal(lambda _, a, b: relax.op.matmul(a, b, out), (8, 20), (20, 12), dtype=dtype)
     made = apply_history_best(module, log_of(tmp_path / "a.jsonl", f"gemm:8x12x20:{dtype}"))
@@ -81,7 +81,7 @@ def two_layers(builder: relax.BlockBuilder, x: Any, w0: Any, b0: Any, w1: Any, b
 LAYERS = ((4, 24), (24, 16), (16,), (16, 8), (8,))
 
 
-def test_only_what_was_tuned_is_replaced_and_dlight_leaves_it(tmp_path: Path) -> None:
+def test_only_tuned_functions_are_replaced_and_dlight_keeps_them(tmp_path: Path) -> None:
     module = fused(two_layers, *LAYERS)
     made = apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:4x16x24:bias:relu"))
     assert scheduled(made) == {"fused_matmul_add_relu"}
@@ -166,7 +166,7 @@ def product(scale: float = 1.0, start: float = 0.0, transposed: bool = False, le
     return te.create_prim_func([a, b, c if leak is None else topi.nn.leaky_relu(c, leak)])
 
 
-def test_what_te_makes_is_replaced(tmp_path: Path) -> None:
+def test_functions_from_te_are_replaced(tmp_path: Path) -> None:
     module = called([product()], (8, 20), (20, 12), out=(8, 12))
     made = apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
     assert scheduled(made) == {"tir"}
@@ -226,7 +226,7 @@ def through_a_window(
             y[vi, vj] = y[vi, vj] + window[0, 0] * w[vk, vj]
 
 
-def test_what_is_not_lowered_as_workloads_are_is_left(tmp_path: Path) -> None:
+def test_functions_that_lower_differently_are_not_replaced(tmp_path: Path) -> None:
     module = called([through_a_window], (8, 20), (20, 12), out=(8, 12))
     unchanged(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
 
@@ -270,7 +270,7 @@ def test_logs_of_another_target_do_not_count(tmp_path: Path) -> None:
         apply_history_best(module, fast, HERE)
 
 
-def test_logs_from_machines_with_other_caches_are_of_one_target(tmp_path: Path) -> None:
+def test_logs_from_machines_with_other_caches_have_one_target(tmp_path: Path) -> None:
     fast = log_of(tmp_path / "a.jsonl", "gemm:8x12x20")
     slow = log_of(tmp_path / "b.jsonl", "gemm:8x12x20", seconds=1.0, target=HERE | {"caches": [[4096, 4], [65536, 8]]})
     assert resolve_target(load_log(slow).log.header.target) != resolve_target(HERE)
@@ -298,7 +298,7 @@ def test_logs_without_anything_to_apply_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("workload", "space", "emit", "shapes"), [FUSED[0], FUSED[3], FUSED[4], FUSED[5]])
-def test_metaschedule_puts_back_what_was_exported(
+def test_metaschedule_applies_an_exported_database(
     workload: str, space: str, emit: Emit, shapes: tuple[tuple[int, ...], ...], tmp_path: Path
 ) -> None:
     module = fused(emit, *shapes)

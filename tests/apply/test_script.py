@@ -99,12 +99,12 @@ def test_of_every_built_in_space(case: tuple[str, str, str], scripts: dict[str, 
 
 
 @pytest.mark.parametrize("trace", TRACES)
-def test_of_what_tvm_cannot_render(trace: str, scripts: dict[str, tuple[Path, tvm.IRModule]]) -> None:
+def test_instructions_that_tvm_cannot_render(trace: str, scripts: dict[str, tuple[Path, tvm.IRModule]]) -> None:
     assert_made(*scripts[trace])
 
 
 @pytest.mark.parametrize("trace", UNWRITABLE)
-def test_what_has_no_script_is_refused_in_a_sentence(trace: str) -> None:
+def test_schedules_without_a_script_are_rejected_with_one_sentence(trace: str) -> None:
     odd = Odd(parse_workload("gemm:32x32x32"), resolve_target("native"))
     with pytest.raises(SearchlabError, match="cannot write the schedule as Python: .*; use --show trace"):
         script_of(odd, Config({"trace": trace}))

@@ -94,7 +94,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     assert "beyond the noise of the repeats" in times and untuned.endswith("not in turn)")
 
 
-def test_what_is_wrong_or_crashes_is_said_and_ends_with_1(tmp_path: Path) -> None:
+def test_wrong_or_crashing_programs_are_reported_with_exit_code_1(tmp_path: Path) -> None:
     """The other programs are verified nevertheless."""
     faults = ("none", "segfaults", "is wrong")
     log = made_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
@@ -155,7 +155,7 @@ def test_of_none_nothing_is_said(real_log: Path) -> None:
             verify_log(real_log, top=top, seed=seed)
 
 
-def test_what_cannot_be_verified_here_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_logs_that_cannot_be_verified_here_are_rejected_with_one_sentence(tmp_path: Path) -> None:
     config = {"fault": "none"}
     numbers = iter(range(100))
 

@@ -1,4 +1,4 @@
-"""What is made of an error for a message."""
+"""Texts of errors for messages."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def table(path: Path) -> Path:
 # --- Kernel Tuner -------------------------------------------------------------------------------------
 
 
-def test_t4_results_hold_what_the_schema_requires(tmp_path: Path) -> None:
+def test_t4_results_conform_to_the_schema(tmp_path: Path) -> None:
     log = read_log(table(tmp_path / "a.jsonl"))
     export_logs([log.path], "kernel-tuner", tmp_path / "t4.json")
     whole = json.loads((tmp_path / "t4.json").read_text())
@@ -89,7 +89,7 @@ def test_a_cache_file_has_one_set_of_parameters(tmp_path: Path) -> None:
     export_logs([log], "kernel-tuner", tmp_path / "t4.json")
 
 
-def test_a_file_of_kernel_tuner_is_of_one_log_and_new(tmp_path: Path) -> None:
+def test_a_file_of_kernel_tuner_contains_one_log_and_is_new(tmp_path: Path) -> None:
     logs = [table(tmp_path / "logs" / name) for name in ("a.jsonl", "b.jsonl")]
     with pytest.raises(SearchlabError, match="contains one run, but 2 logs were given"):
         export_logs(logs, "kernel-tuner", tmp_path / "t4.json")
@@ -174,7 +174,7 @@ def test_optuna_loads_a_study_of_every_log(file: str, tmp_path: Path) -> None:
             assert spent == pytest.approx(charged, abs=1e-5)
 
 
-def test_optuna_goes_on_from_an_exported_study(tmp_path: Path) -> None:
+def test_optuna_continues_an_exported_study(tmp_path: Path) -> None:
     export_logs([table(tmp_path / "a.jsonl")], "optuna", tmp_path / "study.db")
     study = optuna.load_study(study_name="a", storage=f"sqlite:///{tmp_path / 'study.db'}",
                               sampler=optuna.samplers.TPESampler(seed=0))  # fmt: skip

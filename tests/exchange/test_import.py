@@ -173,13 +173,15 @@ def imported_sketch(tmp_path: Path) -> Path:
         (AUTOTVM, {"workload": "gemm:512x512x256"}, "is gemm:512x512x512, not gemm:512x512x256"),
     ],
 )
-def test_what_cannot_be_of_a_space_or_workload(path: Path, wanted: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_records_that_cannot_belong_to_a_space_or_workload(
+    path: Path, wanted: dict[str, Any], why: str, tmp_path: Path
+) -> None:
     with pytest.raises(SearchlabError, match=why):
         import_file(path, tmp_path / "a.jsonl", As(**wanted))
     assert not (tmp_path / "a.jsonl").exists()
 
 
-def test_a_target_without_what_a_space_needs_is_to_be_given(tmp_path: Path) -> None:
+def test_an_incomplete_target_must_be_given_by_the_user(tmp_path: Path) -> None:
     text = record(PAIRS[0], [[1e-3], 0, 1.0, 1.6e9]).replace(" -arch=sm_90", " -model=v100")
     (tmp_path / "old.log").write_text(text)
     log = imported(tmp_path / "old.log", tmp_path / "a.jsonl", space=TEMPLATE, target=HOPPER)
@@ -225,7 +227,7 @@ def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> 
     assert workload is None and "--workload" in said and re.search(why, said)
 
 
-def test_a_task_that_is_not_known_is_imported_as_what_the_user_says(tmp_path: Path) -> None:
+def test_an_unknown_task_is_imported_as_the_workload_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(ANSOR.read_text().replace("512, 512, 512", "512, 512, 256"))
     with pytest.raises(SearchlabError, match="--workload"):
         imported(tmp_path / "a.json", tmp_path / "a.jsonl")

@@ -175,7 +175,7 @@ def test_a_t4_file_names_its_unit(tmp_path: Path, unit: str, factor: float) -> N
 
 
 @pytest.mark.parametrize("time", ["", "RuntimeFailedConfig", None, math.nan, math.inf, 1e20])
-def test_what_is_no_time_is_a_failure(tmp_path: Path, time: Any) -> None:
+def test_an_invalid_time_is_a_failure(tmp_path: Path, time: Any) -> None:
     content = cache()
     content["cache"]["32,a"]["time"] = time
     table, _ = imported(written(tmp_path / "c.json", content), tmp_path / "t.jsonl")
@@ -215,7 +215,7 @@ def test_a_damaged_record_is_named(tmp_path: Path, field: str, value: Any) -> No
 
 @given(cut=st.integers(0, 2000))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_file_that_is_cut_anywhere_gives_its_whole_records_or_one_sentence(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_file_yields_its_complete_records_or_one_sentence(tmp_path: Path, cut: int) -> None:
     text = gzip.decompress(CACHE.read_bytes()).decode()
     path, out = tmp_path / "c.json", tmp_path / "t.jsonl"
     start = text.index('"cache"')

@@ -45,7 +45,7 @@ def back(directory: Path, out: Path, **wanted: Any) -> list[Log]:
 
 
 @pytest.mark.parametrize(("space", "workload"), SPACES)
-def test_compile_tir_gives_the_best_program_of_the_log(space: str, workload: str, tmp_path: Path) -> None:
+def test_compile_tir_returns_the_best_program_of_the_log(space: str, workload: str, tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", space, workload)
     database = database_of([log.path], tmp_path / "db")
     result = Result(log)
@@ -66,7 +66,7 @@ def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: st
     assert Result(again).best.config == Result(log).best.config
 
 
-def test_decisions_say_the_same_as_what_searchlab_noted(tmp_path: Path) -> None:
+def test_decisions_agree_with_the_notes_of_searchlab(tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", "sketch", trials=8)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     (noted,) = back(tmp_path / "db", tmp_path / "b.jsonl")
@@ -104,7 +104,7 @@ def test_several_logs_share_a_database(tmp_path: Path) -> None:
     assert [log.header for log in back(tmp_path / "db", tmp_path / "back")] == [log.header for log in logs]
 
 
-def test_what_tvm_pruned_is_still_read(tmp_path: Path) -> None:
+def test_a_database_that_tvm_pruned_is_still_read(tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", "knob-template")
     (tmp_path / "pruned").mkdir()
     database_of([log.path], tmp_path / "db").dump_pruned(JSONDatabase(work_dir=str(tmp_path / "pruned")))
@@ -129,7 +129,7 @@ def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_pat
 
 
 @pytest.mark.usefixtures("trusting")
-def test_what_came_to_no_program_is_left_out_and_nothing_is_tried_again(tmp_path: Path) -> None:
+def test_trials_without_a_program_are_left_out_and_not_retried(tmp_path: Path) -> None:
     """A schedule that raises, and schedules that would crash or hang the process."""
     faults = ["none", "schedule raises", "schedule segfaults", "schedule hangs"]
     log = tmp_path / "a.jsonl"

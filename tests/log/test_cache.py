@@ -20,7 +20,7 @@ from tests.support.analysis.logs import write
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the logs that are read from their files, from now on."""
+    """Return a list that collects the names of the logs that are read from their files."""
     names: list[str] = []
 
     def reading(path: Path, texts: Texts) -> Columns:
@@ -44,7 +44,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def check(directory: Path, read: list[str]) -> list[str]:
-    """The names of the logs that were read from their files, where all logs are as they should be."""
+    """Check all logs, and return the names of those that were read from their files."""
     paths = find_logs(directory)
     read.clear()
     found = read_logs(directory, paths, {})
@@ -52,7 +52,7 @@ def check(directory: Path, read: list[str]) -> list[str]:
     return list(read)
 
 
-def test_only_what_has_changed_is_read_again(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_logs_are_read_again(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     everything = [path.name for path in find_logs(logs)]
     assert check(logs, read) == everything and check(logs, read) == []
     changed, gone, other = find_logs(logs / "b")[:3]

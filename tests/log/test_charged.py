@@ -16,7 +16,7 @@ from tests.support.logs import HEADER
 
 
 def run(sizes: list[int], batch: int, workers: int) -> Log:
-    """A run whose policy gave batches of these sizes. A program takes 8 s to build, and 1 s to run."""
+    """Return a run with batches of these sizes. A program takes 8 s to build, and 1 s to run."""
     numbers = [number for number, size in enumerate(sizes) for _ in range(size)]
     records = tuple(
         Record(index=index, batch=number, config={}, build_seconds=8.0, run_seconds=1.0)
@@ -43,7 +43,7 @@ def test_in_the_draft_batches_are_as_large_as_the_policy_was_asked_for() -> None
 
 
 def one_by_one(batches: list[int | None], size: int) -> list[int]:
-    """Where batches begin, according to the specification of the format."""
+    """Return where batches begin, according to the specification of the format."""
     size = size if 0 < size < len(batches) else len(batches)
     numbers = [index // size if batch is None else batch for index, batch in enumerate(batches)]
     return [index for index, number in enumerate(numbers) if index == 0 or number != numbers[index - 1]]

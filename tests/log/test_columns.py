@@ -1,4 +1,4 @@
-"""Logs as arrays hold what records hold."""
+"""Logs as arrays agree with their records."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budge
         (b'"config":{"a":1}', b'"config":{"a":"\xff"}'),
     ],
 )
-def test_damage_is_told_as_by_every_reader(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_all_readers_report_the_same_damage(tmp_path: Path, old: bytes, new: bytes) -> None:
     log = Log(tmp_path / "a.jsonl", HEADER, tuple(Record(index=i, config={"a": i}, seconds=(0.5,)) for i in range(2)))
     data = lines(Log(log.path, log.header, log.records, None, Ended(trials=2)))
     assert old in data
@@ -113,7 +113,7 @@ def test_damage_is_told_as_by_every_reader(tmp_path: Path, old: bytes, new: byte
     assert str(ours.value) == str(said.value)
 
 
-def test_a_run_goes_on_after_its_notes(tmp_path: Path) -> None:
+def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     rows = [Record(index=index, config={"a": 1}, seconds=(0.5,)) for index in range(3)]
     final = Final(trials=2, finalists=(Finalist(1, (1.0,)),))

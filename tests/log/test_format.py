@@ -51,7 +51,7 @@ measurements = st.one_of(
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4), measurements)
-def test_what_is_logged_is_what_is_read(
+def test_a_log_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, config: dict, measured: Measurement
 ) -> None:  # type: ignore[type-arg]
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
@@ -77,7 +77,7 @@ def test_a_torn_last_line_is_cut_off_before_the_next_append(tmp_path: Path, lost
     assert [record.index for record in read_log(path).records] == [0, 1, 2]
 
 
-def test_a_torn_header_is_written_anew_and_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
+def test_a_torn_header_is_rewritten_and_a_foreign_file_is_not_touched(tmp_path: Path) -> None:
     header = written(tmp_path / "a.jsonl", 0)
     for keep in (0, 1, 10, len(header) - 1):
         path = tmp_path / f"torn{keep}.jsonl"
@@ -158,8 +158,8 @@ def test_two_processes_cannot_write_one_log(tmp_path: Path) -> None:
     assert len(read_log(path).records) == 1
 
 
-def test_a_full_disk_is_one_sentence_and_loses_nothing_whole(tmp_path: Path) -> None:
-    """With a real limit on the size of files, as a full disk would set one."""
+def test_a_full_disk_is_one_sentence_and_loses_no_complete_line(tmp_path: Path) -> None:
+    """A limit on the size of files acts like a full disk."""
     path = tmp_path / "a.jsonl"
     code = (
         "import resource, signal, sys\nfrom searchlab.errors import SearchlabError\n"
@@ -213,8 +213,8 @@ def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
     assert log.costs.tolist() == [1e-3, 2e-3]
 
 
-def test_what_differs_is_named_before_what_follows_from_it(tmp_path: Path) -> None:
-    """A fingerprint may depend on the target, and says nothing to a reader."""
+def test_the_cause_of_a_difference_is_named_before_its_consequences(tmp_path: Path) -> None:
+    """A fingerprint may depend on the target, and means nothing to a reader."""
     written(tmp_path / "a.jsonl", 1)
     other = msgspec.structs.replace(HEADER, target={"kind": "cuda"}, fingerprint="other")
     with pytest.raises(SearchlabError, match="its target is"):

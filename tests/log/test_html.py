@@ -1,4 +1,4 @@
-"""What notebooks show of results, studies and comparisons: compact, and no text of a log is taken for markup."""
+"""How notebooks show results, studies and comparisons: compact, and with all text of logs escaped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NASTY = st.one_of(
 
 
 class Reader(HTMLParser):
-    """Holds that all elements are known, none has an attribute but its alignment, and all are closed."""
+    """Checks that all elements are known and closed, and have no attribute except for their alignment."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -84,7 +84,7 @@ def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
     assert f"{other} / {name}" in words(compare(results)._repr_html_())
 
 
-def test_what_an_interpreter_shows_of_an_object_is_a_line(tmp_path: Path) -> None:
+def test_the_repr_of_an_object_is_one_line(tmp_path: Path) -> None:
     found = load_log(write(tmp_path, "random", 7, [1, "crash", 3] * 100))
     study = Study.from_dict({"workloads": [WORKLOAD], "spaces": ["sketch"], "policies": ["random"]})
     comparison = compare([found])
@@ -96,11 +96,11 @@ def test_what_an_interpreter_shows_of_an_object_is_a_line(tmp_path: Path) -> Non
 
 
 def lines(html: str) -> dict[str, str]:
-    """The facts in a table of them."""
+    """Return the names and values in a table."""
     return dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", html))
 
 
-def test_a_result_says_what_it_found(tmp_path: Path) -> None:
+def test_the_page_of_a_result(tmp_path: Path) -> None:
     found = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
     shown = lines(found._repr_html_())
     assert repr(found) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials>"
@@ -126,7 +126,7 @@ def test_results_are_counted_by_strategy(tmp_path: Path) -> None:
     assert words(Results()._repr_html_())[0] == "0 runs"
 
 
-def test_a_study_says_what_it_is() -> None:
+def test_the_page_of_a_study() -> None:
     shown = lines(
         Study.from_dict(
             {

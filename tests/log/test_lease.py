@@ -1,4 +1,4 @@
-"""One writer a log where locks do not reach: as two hosts see a shared directory whose locks are those of one host."""
+"""A log has one writer even without locks, as for two hosts with a shared directory whose locks are local."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.logs import HEADER, trial, written
 
 @pytest.fixture(scope="module", autouse=True)
 def no_locks() -> object:
-    """A file system that has no locks, so that these writers do not see each other, as on two hosts."""
+    """A file system without locks, so that writers do not see each other, as on two hosts."""
     patch = pytest.MonkeyPatch()
     patch.setattr(lease, "_lock", lambda file: None)
     yield
     patch.undo()
 
 
-def test_a_writer_that_was_thought_lost_stops_when_another_goes_on(tmp_path: Path) -> None:
+def test_a_writer_that_was_thought_lost_stops_when_another_continues(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     first = LogWriter(path, HEADER)
     first.append(trial(0))

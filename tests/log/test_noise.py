@@ -1,4 +1,4 @@
-"""Noise, drift, and the fastest trials measured again."""
+"""Noise, drift, and finalists."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def record(index: int, *seconds: float, sentinel: float | None = None, pruned: b
     return Record.of(Trial(index, Config({"x": index}), measured), 0.0, 0.0, sentinel=sentinel)
 
 
-def test_noise_is_the_median_spread_of_what_was_repeated(tmp_path: Path) -> None:
+def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:
     log = read_log(
         written(tmp_path / "a.jsonl", record(0, 1.0, 1.1, 1.0), record(1), record(2, 9.0), record(3, 1.0, 1.3, 1.0),
         record(4, 1.0, 1.2, 1.0))
@@ -117,7 +117,7 @@ def test_a_winner_wins_all_rounds_but_one() -> None:
 
 
 class Scripted(Remeasurer):
-    """Gives what it was made with when asked to measure again."""
+    """Returns given times when it measures again."""
 
     finalists = 3
 
@@ -149,7 +149,7 @@ def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> Non
         assert measure_finalists(Scripted({}), toys.Small(), trials) is None
 
 
-def test_best_is_the_winner_of_the_final_until_the_run_goes_on(tmp_path: Path) -> None:
+def test_best_is_the_winner_of_the_finalists_until_the_run_is_extended(tmp_path: Path) -> None:
     path = written(
         tmp_path / "a.jsonl", record(0, 1.0), record(1, 1.1),
         Final(trials=2, finalists=(Finalist(0, (1.2, 1.2)), Finalist(1, (1.1, 1.1)))),

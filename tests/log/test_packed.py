@@ -1,4 +1,4 @@
-"""Packed tables: what goes in comes out, and what is damaged is refused."""
+"""Packed tables: they keep the measurements, and damage is detected."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def unpacked(path: Path) -> Packed:
 
 @settings(max_examples=30)
 @given(st.lists(records(), min_size=1, max_size=8))
-def test_what_is_packed_is_read_as_the_log_was(rows: list[Record]) -> None:
+def test_a_packed_table_is_read_as_its_log(rows: list[Record]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = packed(Path(folder), rows)
         log: Log = read_log(path)

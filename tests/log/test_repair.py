@@ -1,4 +1,4 @@
-"""All that is wrong with a log is named, and what is whole of it is kept."""
+"""Checking and repairing logs: all problems are named, and intact trials are kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def problems(path: Path, lines: list[bytes]) -> dict[int, str]:
     return {line.number: line.problem for line in examine(path).problems}
 
 
-def test_a_whole_log_is_whole_and_untouched(tmp_path: Path) -> None:
+def test_an_intact_log_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = lines_of(path)
     final = Final(trials=8, finalists=(Finalist(3, (1e-3,)),))
@@ -91,7 +91,7 @@ def test_a_line_too_many_costs_nothing(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_whatever_is_damaged_the_repaired_log_is_read_and_every_whole_record_is_kept(
+def test_a_repaired_log_is_readable_and_keeps_every_intact_record(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "a.jsonl"

@@ -1,4 +1,4 @@
-"""Text from outside that is no Unicode: a failure keeps its trial, and bad options are refused with a sentence."""
+"""Text that is not valid Unicode: a failure is logged, and invalid options are rejected with one sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONE = "half a pair: \ud800"
 
 
 class Says(ProductSpace):
-    """Every config fails with a text that cannot be encoded."""
+    """Every config fails with a message that cannot be encoded."""
 
     more: tuple[Value, ...] = ()
 
@@ -45,7 +45,7 @@ def test_a_failure_whose_text_cannot_be_encoded_costs_its_own_trial(measurer: Lo
     assert all(r"half a pair: \ud800" in one.message for one in found)
 
 
-def test_a_study_goes_on_after_such_a_failure(tmp_path: Path) -> None:
+def test_a_study_continues_after_such_a_failure(tmp_path: Path) -> None:
     table = write_table(
         tmp_path / "table.jsonl", toys.Small(), lambda config: Measurement(failure="crash", message=LONE)
     )

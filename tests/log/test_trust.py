@@ -1,4 +1,4 @@
-"""A log from a stranger may name any code: none of it is imported unless the reader says that he trusts the log."""
+"""A log from a stranger may name any code: none is imported unless the user trusts the log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEEP = Plugin("knob-template", {"more": [{"x": ["evil_of_a_stranger:run"]}]})
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that the module of the stranger leaves when it is imported."""
+    """Return the file that the stranger's module creates when it is imported."""
     folder, mark = tmp_path / "code", tmp_path / "it ran"
     folder.mkdir()
     (folder / "evil_of_a_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
@@ -74,7 +74,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("space", [EVIL, IN_OPTIONS, DEEP], ids=["class", "option", "deep option"])
 @pytest.mark.parametrize("reader", READERS)
-def test_what_a_log_names_is_not_imported(tmp_path: Path, mark: Path, reader: str, space: Plugin) -> None:
+def test_code_that_a_log_names_is_not_imported(tmp_path: Path, mark: Path, reader: str, space: Plugin) -> None:
     log = log_of(tmp_path / "a.jsonl", space)
     with pytest.raises(SearchlabError, match="names the space.*no installed package registers.*--trust") as caught:
         READERS[reader](log)
@@ -97,7 +97,7 @@ def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
     assert mark.exists()
 
 
-def test_the_command_line_says_how_to_trust(tmp_path: Path, mark: Path) -> None:
+def test_the_command_line_explains_how_to_trust_a_log(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", IN_OPTIONS)
     shown = command("best", log, "--show", "tir")
     assert shown.returncode == 2 and "add --trust" in shown.stderr and not mark.exists()
@@ -105,8 +105,8 @@ def test_the_command_line_says_how_to_trust(tmp_path: Path, mark: Path) -> None:
     assert shown.returncode == 2 and "add --trust" not in shown.stderr and mark.exists()
 
 
-def test_a_space_that_the_user_names_is_asked_for(tmp_path: Path) -> None:
-    """The log of an earlier run in the same space may train the model: the user has named that space himself."""
+def test_a_space_that_the_user_names_is_trusted(tmp_path: Path) -> None:
+    """The log of an earlier run in the same space may train the model, since the user has named that space."""
     table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
     space, measure = "tests.support.toys:Small", {"kind": "table", "path": str(table)}
     searchlab.tune(
@@ -135,7 +135,7 @@ def test_a_space_that_the_user_names_is_asked_for(tmp_path: Path) -> None:
         (Plugin("unknown"), ""),
     ],
 )
-def test_registered_is_what_an_entry_point_of_an_installed_package_names(plugin: Plugin, registered: str) -> None:
+def test_only_entry_points_of_installed_packages_count_as_registered(plugin: Plugin, registered: str) -> None:
     found = SPACES.registered(plugin)
     assert (found.name if found else "") == registered
     assert POLICIES.registered(plugin) is None

@@ -1,4 +1,4 @@
-"""Budgets of seconds, and of trials without a gain: where runs end, how they go on, and what a report makes of it."""
+"""Budgets of seconds and of trials without a gain: where runs end, how they are extended, and how they are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCH = 4
 
 
 def charged_cost(config: Config) -> Measurement:
-    """Builds and runs take so long that what a policy takes is little beside it."""
+    """Building and running take much longer than the policy."""
     return replace(toys.flaky(config), build_seconds=3.0, run_seconds=2.0)
 
 
@@ -41,14 +41,14 @@ def table(tmp_path: Path) -> Path:
 
 
 def run(table: Path, log: Path, **given: Any) -> Log:
-    """The log after a run over the toy table, each trial of which is charged 5 s and what the policy took."""
+    """Return the log of a run over the toy table, where each trial is charged 5 s plus the time of the policy."""
     settings = {"policy": "random", "batch": BATCH, "seed": 0} | given
     tune(toys.WORKLOAD, space=toys.Small(), log=log, measure={"kind": "table", "path": str(table)}, **settings)
     return read_log(log)
 
 
 def charged(table: Path, tmp_path: Path, trials: int) -> float:
-    """Seconds of building and running that the first ``trials`` are charged: what a policy takes is on top."""
+    """Return the seconds of building and running charged for the first ``trials``, without the time of the policy."""
     log = run(table, tmp_path / f"measured-{trials}.jsonl", trials=trials)
     return float(log.charged[:, 2:].sum())
 
@@ -72,8 +72,8 @@ def test_a_run_ends_with_the_batch_in_which_its_seconds_are_spent(table: Path, t
     assert path.read_bytes() == before and len(seen) == 2 * len(log.records) and all(seen), "the budget is spent"
 
 
-def test_a_larger_budget_goes_on_to_where_one_run_would_have_ended(table: Path, tmp_path: Path) -> None:
-    """What the policy takes is no measurement of the table, so both runs are judged by the steps of one log."""
+def test_a_run_extended_to_a_larger_budget_ends_where_a_single_run_would(table: Path, tmp_path: Path) -> None:
+    """The time of the policy is not in the table, so both runs are judged by the steps of one log."""
     for name, small, large in (
         ("stop_after", 5, 40),
         ("seconds", charged(table, tmp_path, 10), 3 * charged(table, tmp_path, 30)),
@@ -110,7 +110,7 @@ def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: 
     assert len(Budget(stop_after=4).cut(by_space).records) < 120 and Budget(trials=1000).cut(by_space) is by_space
 
 
-def test_a_smaller_budget_measures_nothing_and_says_that_the_log_holds_more(table: Path, tmp_path: Path) -> None:
+def test_a_smaller_budget_measures_nothing_and_warns_that_the_log_has_more_trials(table: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     run(table, path, trials=100)
     before = path.read_bytes()
@@ -146,7 +146,7 @@ costs = st.one_of(st.just(None), st.floats(1e-6, 1.0))
 def test_the_log_of_a_smaller_budget_is_the_beginning_of_that_of_a_larger_one(
     found: list[float | None], size: int, stop_after: int, seconds: float
 ) -> None:
-    """Each trial is charged a second."""
+    """Each trial is charged one second."""
     records = []
     for index, cost in enumerate(found):
         measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
@@ -192,7 +192,7 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
     assert "where 6 trials had brought no gain over 1 %: they keep" in notes
 
 
-def test_the_command_ends_where_no_gain_comes_and_says_so(table: Path, tmp_path: Path) -> None:
+def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: Path) -> None:
     words = [
         "tune", str(toys.WORKLOAD), "--space", "tests.support.toys:Small", "--policy", "random", "--batch", BATCH,
         "--target", '{"kind": "llvm"}', "--measure", json.dumps({"kind": "table", "path": str(table)}),

@@ -1,4 +1,4 @@
-"""A run whose policy stops ends before its budget; its log and its report say so."""
+"""A run whose policy stops ends before its budget is spent; its log and its report state that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **given: Any) -> list[str]:
-    """The lines of the log after a run."""
+    """Return the lines of the log after a run."""
     tune(
         toys.WORKLOAD, space=toys.Small(), policy=policy, log=log, trials=trials, batch=4, seed=0,
         measure={"kind": "table", "path": str(table)}, **given,
@@ -34,7 +34,7 @@ def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **given: 
     return log.read_text().splitlines()
 
 
-def test_the_log_says_once_that_the_run_ended(table: Path, tmp_path: Path) -> None:
+def test_the_log_records_once_that_the_run_ended(table: Path, tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     lines = run(table, log)
     assert json.loads(lines[-1])["trials"] == 11 and len(lines) == 1 + 11 + 1

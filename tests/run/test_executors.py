@@ -1,4 +1,4 @@
-"""Runs on executors: with the logs that they would have one by one, whatever happens to the workers."""
+"""Runs on executors have the same logs as consecutive runs, even if workers are lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def one_by_one(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("executor", ["local", "threads", "elsewhere"])
 def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dict[str, Any], executor: str) -> None:
-    """Threads: any executor of the standard library will do."""
+    """A pool of threads, since any executor of the standard library is accepted."""
     executors: dict[str, Executor | None] = {
         "local": None, "threads": ThreadPoolExecutor(2), "elsewhere": Elsewhere(),
     }  # fmt: skip
@@ -53,7 +53,7 @@ def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dic
 
 
 @pytest.mark.parametrize("executor", ["local", "elsewhere"])
-def test_a_run_goes_on_from_its_log(tmp_path: Path, one_by_one: dict[str, Any], executor: str) -> None:
+def test_a_run_continues_from_its_log(tmp_path: Path, one_by_one: dict[str, Any], executor: str) -> None:
     """One log lacks its last batch and a half, one was torn in its header, one is complete."""
     out = shutil.copytree(tmp_path / "one-by-one", tmp_path / "out")
     cut, torn, whole, absent = sorted(out.rglob("*.jsonl"))
@@ -85,7 +85,7 @@ def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path, jobs: int) -> 
     assert decided_in(tmp_path / "out") == kept
 
 
-def test_the_command_line_reports_what_there_is_and_exits_1(tmp_path: Path) -> None:
+def test_the_command_line_reports_complete_runs_and_exits_with_1(tmp_path: Path) -> None:
     table_study(tmp_path)
     (tmp_path / "study.toml").write_text(
         "workloads = ['gemm:64x64x64']\nspaces = ['tests.support.toys:Small']\nseeds = 2\ntrials = 12\n"
@@ -100,7 +100,7 @@ def test_the_command_line_reports_what_there_is_and_exits_1(tmp_path: Path) -> N
 
 
 def test_a_damaged_log_is_one_runs_failure(tmp_path: Path) -> None:
-    """The log is damaged after it was looked at."""
+    """The log is damaged after it was checked."""
 
     class Damages(Elsewhere):
         def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -189,7 +189,7 @@ def test_a_wrong_executor_is_one_sentence(tmp_path: Path, executor: Any, said: s
 
 
 class Counts(RunExecutor):
-    """Calls at once, and counts the runs of each call."""
+    """Calls functions immediately, and counts the runs of each call."""
 
     jobs, batch = 1, 3
 
@@ -210,7 +210,7 @@ def test_short_runs_travel_together_unless_they_are_few(tmp_path: Path, seeds: i
 
 
 class Late(RunExecutor):
-    """Measures at once, one run after the other, and says so 1.2 s later, when the logs were looked at."""
+    """Executes runs immediately, one after the other, and completes 1.2 s later, after the logs have been read."""
 
     jobs, one_per_machine = 1, True
 
@@ -220,8 +220,8 @@ class Late(RunExecutor):
         return future
 
 
-def test_a_run_that_waited_for_a_job_is_told_of_with_that_job(tmp_path: Path) -> None:
-    """The logs of both runs are there before the first has come back."""
+def test_a_run_that_waited_for_a_job_is_reported_with_that_job(tmp_path: Path) -> None:
+    """The logs of both runs exist before the first has completed."""
     study = Study.from_dict(
         {"workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 2, "trials": 1,
          "batch": 1, "measure": {"kind": "local", "repeat": 1}},
@@ -231,7 +231,7 @@ def test_a_run_that_waited_for_a_job_is_told_of_with_that_job(tmp_path: Path) ->
     assert told == [(1, 0), (2, 0)]
 
 
-def test_what_a_killed_study_left_is_removed_and_what_a_live_one_holds_is_not(tmp_path: Path) -> None:
+def test_files_of_a_killed_study_are_removed_and_those_of_a_live_one_are_kept(tmp_path: Path) -> None:
     dead = tmp_path / ".shared-dead"
     dead.mkdir()
     live = ScratchFolder(str(tmp_path), ".shared-")

@@ -1,4 +1,4 @@
-"""A plug-in that fails ends its run with one sentence that names it; the log stays whole."""
+"""A plug-in that fails ends its run with one sentence that names it; the log stays intact."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def test_a_policy_that_fails_in_a_job_is_named_too(table: Path, tmp_path: Path) 
     assert "in ask" in str(caught.value.__cause__) and "Traceback" in str(caught.value.__cause__)
 
 
-def test_the_command_line_shows_one_sentence_and_the_traceback_where_it_is_asked_for(
-    table: Path, tmp_path: Path
-) -> None:
+def test_the_command_line_shows_one_sentence_and_on_request_the_traceback(table: Path, tmp_path: Path) -> None:
     words = [
         "tune", "gemm:64x64x64", "--space", "tests.support.toys:Small", "--policy",
         "tests.support.failing:BadPolicy,how=tell", "--log", tmp_path / "a.jsonl", "--target", '{"kind": "llvm"}',
@@ -152,7 +150,7 @@ def test_os_exit_still_ends_a_child_of_a_policy_and_whoever_is_no_plugin() -> No
 
 
 def test_only_the_process_that_opened_a_log_writes_it(table: Path, tmp_path: Path) -> None:
-    """The child of a policy that forks goes on as if it were the run."""
+    """The forked child of a policy continues as if it were the run."""
     whole, log = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
     run(table, whole, {"name": "tests.support.failing:BadPolicy", "options": {"how": "sound"}})
     code = (

@@ -1,4 +1,4 @@
-"""The copy of a study that lies beside its logs."""
+"""The copy of a study beside its logs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_study_that_is_refused_is_not_kept(file: Path, tmp_path: Path) -> None
     assert (tmp_path / "out" / TOML).read_text() == STUDY
 
 
-def test_a_study_that_a_script_made_is_kept_whole(file: Path, tmp_path: Path) -> None:
+def test_a_study_from_a_script_is_kept_completely(file: Path, tmp_path: Path) -> None:
     study = Study.from_dict({**SPEC, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "out")
     kept = json.loads((tmp_path / "out" / JSON).read_text())

@@ -49,7 +49,7 @@ def test_options_are_tried_once_for_all_seeds(study: Study, monkeypatch: pytest.
 
 
 class NoPolicy:
-    """It has the methods of a policy, but none of its facts."""
+    """It has the methods of a policy, but not its attributes."""
 
     def __init__(self, space: Space, *, seed: int) -> None:
         pass
@@ -126,6 +126,6 @@ def test_reading_takes_no_write_lock(study: Study, tmp_path: Path) -> None:
             study.run(tmp_path / "out")
 
 
-def test_a_result_is_what_its_log_holds(study: Study, tmp_path: Path) -> None:
+def test_a_result_agrees_with_its_log(study: Study, tmp_path: Path) -> None:
     for result in study.run(tmp_path / "out"):
         assert result.log == load_log(result.log.path).log

@@ -25,7 +25,7 @@ from tests.support.policies import OPTIONS, space_for, strategies
 TRIALS = 60
 SPACES = ("dependent", "small")
 STOP = ("droplet",)
-"""Policies that end although configs are left."""
+"""Policies that end before the space is exhausted."""
 
 
 def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, batch: int = 5) -> None:
@@ -40,7 +40,7 @@ def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made-up measurements of all of each space."""
+    """Synthetic measurements of each complete space."""
     folder = tmp_path_factory.mktemp("tables")
     for policy in ("random", "metaschedule"):
         for where in SPACES:
@@ -73,7 +73,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[subprocess.Popen[str]]:
-    """A process that runs a cell in a fork of itself and kills that, really, on the way."""
+    """A process that executes a run in a fork of itself and kills the fork."""
     with subprocess.Popen(
         [sys.executable, "-c", FORK_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -84,7 +84,7 @@ def server() -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize("policy", [name for name in strategies() if name.values[0] != "metaschedule"])  # minutes
 def test_killed_at_random_moments(policy: str, tables: Path, server: subprocess.Popen[str], tmp_path: Path) -> None:
     def in_fork(log: Path, size: float | None = None, delay: float = 0.0) -> int:
-        """Exit code of a run; killed ``delay`` seconds after its log has ``size`` bytes, if it still runs then."""
+        """Return the exit code of a run that is killed ``delay`` seconds after its log has ``size`` bytes."""
         assert server.stdin and server.stdout
         task = [size, delay, policy, "dependent", str(tables), str(log)]
         print(json.dumps(task), file=server.stdin, flush=True)
@@ -125,8 +125,8 @@ def test_cut_anywhere(policy: str, space: str, tables: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("policy", strategies())
-def test_a_larger_budget_goes_on(policy: str, tables: Path, tmp_path: Path) -> None:
-    """Whatever budgets a run stopped at, also within a batch, it is the run that was never stopped."""
+def test_a_larger_budget_extends_a_run(policy: str, tables: Path, tmp_path: Path) -> None:
+    """A run that stopped at any budgets, also within a batch, equals the run that was never stopped."""
     size = space_for(policy, "dependent").size()
     for trials in (1, 7, 10, 33, TRIALS):
         run(policy, "dependent", tables, tmp_path / "steps.jsonl", trials)
@@ -156,7 +156,7 @@ def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_pa
 
 
 def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path: Path) -> None:
-    """It is told which trials the log held before; a complete log is replayed too."""
+    """It receives whether the log held the trial before; a complete log is replayed, too."""
     for held, trials in ((0, 13), (13, 21), (21, 21)):
         seen: list[tuple[int, bool]] = []
         tune(
@@ -168,7 +168,7 @@ def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path
 
 
 @pytest.mark.parametrize("returned", [True, False, "stop"])
-def test_what_on_trial_returns_does_not_stop_the_run(tables: Path, tmp_path: Path, returned: object) -> None:
+def test_the_return_value_of_on_trial_does_not_stop_the_run(tables: Path, tmp_path: Path, returned: object) -> None:
     result = tune(
         toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=13, batch=5,
         measure={"kind": "table", "path": str(tables)}, on_trial=lambda trial, replayed: returned,

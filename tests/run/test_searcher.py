@@ -1,4 +1,4 @@
-"""What a policy is charged for proposing and for learning."""
+"""The time charged to a policy for proposing and learning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAITS = 0.2
 
 
 class Waits(NeverTwice):
-    """It waits, as on a machine that is busy with other work."""
+    """It waits, as on a busy machine."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         time.sleep(WAITS)

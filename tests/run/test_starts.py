@@ -1,4 +1,4 @@
-"""``starts`` of a study: whether policies that have not learned anything yet draw the same from one seed."""
+"""``starts`` of a study: whether policies that have not learned anything draw the same configs from one seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of a trial is the median or the mean of its repeats, as the study says."""
+"""The cost of a trial is the median or the mean of its repeats, as configured in the study."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Watches(NeverTwice):
-    """Random configs; it keeps the costs that it was told of any run."""
+    """Proposes random configs, and keeps the costs of all trials that it learns."""
 
     told: list[float] = []  # noqa: RUF012
 
@@ -100,7 +100,7 @@ def test_a_study_has_one_for_all_its_runs_and_a_report_goes_by_it() -> None:
         report("out", everything=True)
 
 
-def test_trials_of_another_run_are_told_at_the_cost_of_this_one() -> None:
+def test_trials_of_an_earlier_run_get_the_statistic_of_this_one() -> None:
     run("earlier.jsonl", MEAN | {"statistic": "median"}, 12)
     earlier = read_log("earlier.jsonl")
     Watches.told.clear()

@@ -1,4 +1,4 @@
-"""Studies: their cells, what their files may say, what is run again, and what their results hold."""
+"""Studies: their runs, the keys of study files, resuming, and results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def logs(out: Path) -> dict[str, Any]:
     return {str(path.relative_to(out)): decided(path) for path in sorted(out.rglob("*.jsonl"))}
 
 
-def test_a_study_runs_every_cell_and_runs_only_what_is_missing(base: dict[str, Any], tmp_path: Path) -> None:
+def test_a_study_executes_every_combination_and_only_those_that_are_missing(
+    base: dict[str, Any], tmp_path: Path
+) -> None:
     study = Study.from_dict(base, tmp_path)
     results = study.run(tmp_path / "out")
     assert len(results) == 2 * 5 * 2 and all(len(result.trials) == 20 for result in results)
@@ -81,7 +83,7 @@ def test_one_seed_one_result(base: dict[str, Any], tmp_path: Path) -> None:
     assert [trial["config"] for trial in by_seed[0]] != [trial["config"] for trial in by_seed[1]]
 
 
-def test_a_study_goes_on_with_more_trials_and_seeds(base: dict[str, Any], tmp_path: Path) -> None:
+def test_a_study_can_be_extended_by_trials_and_seeds(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict({**base, "trials": 10, "seeds": 1}, tmp_path).run(tmp_path / "steps")
     Study.from_dict(base, tmp_path).run(tmp_path / "steps")
     Study.from_dict(base, tmp_path).run(tmp_path / "whole")
@@ -112,7 +114,7 @@ OWNER = "tests.run.test_study:Owner"
 
 
 def planned(base: dict[str, Any], tmp_path: Path, policies: list[Any], **changes: Any) -> dict[str, Run]:
-    """The first run of each strategy, by label."""
+    """Return the first run of each strategy, by label."""
     runs, _ = Study.from_dict({**base, "policies": policies, **changes}, tmp_path).plan()
     return {run.strategy.label: run for run in reversed(runs)}
 
@@ -182,7 +184,7 @@ def test_an_entry_starts_from_logs_of_its_own(base: dict[str, Any], tmp_path: Pa
 
 
 def test_registered_contrasts_are_in_the_logs_of_runs_that_begin(base: dict[str, Any], tmp_path: Path) -> None:
-    """So a contrast that is added once the runs are there is not registered."""
+    """A contrast that is added after the runs is not registered."""
     small = {**base, "policies": ["random", "grid"], "spaces": base["spaces"][:1], "trials": 4}
     registered = {**small, "contrasts": [["grid", "random"]]}
     Study.from_dict(registered, tmp_path).run(tmp_path / "before")
@@ -197,7 +199,7 @@ def test_registered_contrasts_are_in_the_logs_of_runs_that_begin(base: dict[str,
     ("pair", "said"),
     [(["gird", "random"], "the strategy 'gird'.*did you mean 'grid'"), (["grid", "grid"], "two different strategies")],
 )
-def test_a_contrast_is_of_two_strategies_of_the_study(
+def test_a_contrast_names_two_strategies_of_the_study(
     base: dict[str, Any], tmp_path: Path, pair: list[str], said: str
 ) -> None:
     with pytest.raises(SearchlabError, match=said):
@@ -265,9 +267,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"workloads": ["conv2d:1x8x8x4x4x3x3"], "spaces": ["guided-gemm"]}, "no space of the study fits"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_said_before_anything_runs(
-    change: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_errors_in_a_study_are_reported_before_anything_runs(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match=said):
         Study.from_dict({**BASE, **change}, tmp_path).run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -291,7 +291,7 @@ def test_spaces_that_do_not_fit_a_workload_are_named(tmp_path: Path) -> None:
 
 
 def test_programs_measured_by_one_policy_are_not_measured_again_by_another(tmp_path: Path) -> None:
-    """For real: two policies that start from the same configs, in one study on this machine."""
+    """Two policies measure on this machine, and start from the same configs."""
     spec = {
         **BASE, "workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random", "xgb"],
         "target": "native", "trials": 6, "seeds": 1,
@@ -331,19 +331,19 @@ def test_a_log_of_more_trials_than_were_asked_for_is_said(base: dict[str, Any], 
 
 
 class Backwards(Random):
-    """A policy of a script, with an option."""
+    """A policy that is defined in a script, with an option."""
 
     def __init__(self, space: Space, *, seed: int, far: int = 1) -> None:
         super().__init__(space, seed=seed)
 
 
 class Flat(Ridge):
-    """A cost model of a script."""
+    """A cost model that is defined in a script."""
 
 
 def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path) -> None:
     class Local(Random):
-        """It can be found by no name."""
+        """A class that cannot be found by a name."""
 
     settings = TableSettings(path="tables")
     given = {
@@ -383,7 +383,7 @@ def test_a_space_that_is_given_brings_its_workload(base: dict[str, Any], tmp_pat
         Study.from_dict({**base, "spaces": [Hidden]}, tmp_path)
 
 
-def test_the_frame_of_a_study_says_what_each_run_is(base: dict[str, Any], tmp_path: Path) -> None:
+def test_the_frame_of_a_study_identifies_each_run(base: dict[str, Any], tmp_path: Path) -> None:
     results = Study.from_dict({**base, "policies": ["random", "xgb"]}, tmp_path).run(tmp_path / "out")
     frame = results.to_frame()
     assert list(frame.columns[:8]) == [
@@ -397,7 +397,7 @@ def test_the_frame_of_a_study_says_what_each_run_is(base: dict[str, Any], tmp_pa
     assert (works["repeats"].map(len) > 0).all() and len(works) < len(frame)
 
 
-def test_progress_is_shown_where_it_is_asked_for(base: dict[str, Any], tmp_path: Path, capfd: Any) -> None:
+def test_progress_is_shown_on_request(base: dict[str, Any], tmp_path: Path, capfd: Any) -> None:
     study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "a", progress=False)
     study.run(tmp_path / "b")  # no terminal here

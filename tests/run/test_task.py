@@ -1,4 +1,4 @@
-"""A run where another process still writes its log, or measures the same machine."""
+"""Runs while another process still writes their log, or measures the same machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.executing import decided_in, table_study
 
 
 def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that was thought lost, and is about to end."""
+    """A process that was thought lost, and is about to end."""
     study = table_study(tmp_path)
     study.run(tmp_path / "one-by-one")
     study.run(tmp_path / "out")
@@ -58,7 +58,7 @@ def test_one_run_measures_a_machine_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(("kept", "failing", "made"), [(False, "", 3), (True, "", 1), (True, "it failed", 3)])
-def test_what_measures_goes_on_to_the_next_run_where_it_ends_with_the_executor(
+def test_a_measurer_is_kept_for_the_next_run_if_it_ends_with_the_executor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, failing: str, made: int
 ) -> None:
     measurers: list[object] = []

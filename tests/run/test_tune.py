@@ -1,4 +1,4 @@
-"""One run, as searchlab.tune makes it: what it refuses, what it repeats, and what a script may give it."""
+"""A run by searchlab.tune: invalid arguments, resuming, and what a script may pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.logs import write_table
 
 
 class Rogue(Policy):
-    """Breaks the contract in the way it is told to."""
+    """Breaks the contract in a given way."""
 
     def __init__(self, space: Space, *, seed: int, how: str = "repeats") -> None:
         super().__init__(space, seed=seed)
@@ -57,7 +57,7 @@ def test_a_policy_that_breaks_its_contract_is_found_out(how: str, said: str, tmp
         tune(toys.WORKLOAD, space=toys.Small(), policy=policy, log=tmp_path / "a.jsonl", measure=table)
 
 
-def test_a_run_without_success_says_what_failed(tmp_path: Path) -> None:
+def test_a_run_without_a_success_lists_its_failures(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.all_invalid)
     result = tune(
         toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=5,
@@ -88,7 +88,7 @@ def test_a_space_given_as_made_is_searched_for_its_own_target_alone(tmp_path: Pa
 
 
 def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, native: Target) -> None:
-    """Two variants have the same knobs, and so a config that fits both: only the options tell them apart."""
+    """Two variants have the same knobs, so a config fits both, and only the options differ."""
     packed, other = (GuidedGemm(gemm(64, 64, 64), native, variant=variant) for variant in ("packed", "micro-kernel"))
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", packed, toys.smooth))}
     how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
@@ -120,7 +120,7 @@ print(result.log.header.space.options, result.log.header.policy.name, len(result
 
 
 def test_a_script_may_bring_its_own_policy_and_trace_function(tmp_path: Path) -> None:
-    """A script without a main guard, twice: workers must not run it again, and the log must know it again."""
+    """A script without a main guard runs twice: workers must not execute it, and the log must be resumed."""
     (tmp_path / "mine.py").write_text(SCRIPT)
     for _ in range(2):
         done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True)
@@ -137,7 +137,7 @@ def test_an_option_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_number_of_build_workers_changes_no_config(measurer: LocalMeasurer, tmp_path: Path) -> None:
-    """Measured for real, then replayed as a table with other numbers of workers and by both a new and an old run."""
+    """Real measurements, replayed as a table with other numbers of workers, by a new and an old run."""
     seen: list[list[dict[str, Any]]] = []
     first = tmp_path / "first.jsonl"
     common: dict[str, Any] = {"space": "knob-template", "policy": "grid", "trials": 12, "batch": 4}
@@ -161,7 +161,7 @@ def test_on_trial_is_given_trials(tmp_path: Path) -> None:
 
 
 def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
-    """A table that does not hold what the policy asks for leaves no log."""
+    """No log is left if the table does not contain a config that the policy asks for."""
     table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
     table.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:2]))
     common: dict[str, Any] = {"space": toys.Small(), "policy": "random", "log": tmp_path / "a.jsonl", "trials": 3}

@@ -1,4 +1,4 @@
-"""Starting from earlier runs: what is told, what is trained on, and what is refused."""
+"""Warm starts: what a policy learns, what cost models are trained on, and what is rejected."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def configs(log: Path) -> set[Any]:
 
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "xgb"])
-def test_trials_of_the_same_space_are_told_before_anything_is_asked(policy: str, table: Path, tmp_path: Path) -> None:
+def test_a_policy_learns_trials_in_its_space_before_it_proposes(policy: str, table: Path, tmp_path: Path) -> None:
     earlier = [run(table, tmp_path / f"earlier{seed}.jsonl", trials=40, seed=seed) for seed in (1, 2)]
     cold = run(table, tmp_path / "cold.jsonl", policy=policy)
     warm = run(table, tmp_path / "warm.jsonl", policy=policy, warm_start=earlier)
@@ -71,8 +71,8 @@ def test_trials_of_the_same_space_are_told_before_anything_is_asked(policy: str,
     assert configs(of_result) == configs(warm)
 
 
-def test_a_search_goes_on_where_the_earlier_one_found_something(table: Path, tmp_path: Path) -> None:
-    """A cost model that was told forty trials guides the first batch already."""
+def test_a_search_continues_around_the_best_of_an_earlier_one(table: Path, tmp_path: Path) -> None:
+    """A cost model that was trained on forty trials guides even the first batch."""
     earlier = run(table, tmp_path / "earlier.jsonl", trials=60)
     warm = read_log(run(table, tmp_path / "warm.jsonl", policy="xgb", warm_start=[earlier], trials=8))
     cold = read_log(run(table, tmp_path / "cold.jsonl", policy="xgb", trials=8))
@@ -97,7 +97,7 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
 def test_a_model_that_knows_another_workload_is_better_from_the_start(
     features: type[Features], model: str, native: Target
 ) -> None:
-    """Real programs; a made-up cost that a feature of the program, and of the knobs, decides."""
+    """Real programs with a synthetic cost that depends on a feature of the program and of the knobs."""
     spaces = {n: KnobTemplate(parse_workload(f"gemm:{n}x32x32"), native) for n in (32, 64)}
     chosen = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
 
@@ -142,7 +142,7 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
     assert usable(runs, Plugin("sketch"), other, "knob").others == ()
 
 
-def test_what_it_started_from_is_part_of_what_a_run_is(table: Path, tmp_path: Path) -> None:
+def test_the_warm_start_belongs_to_the_identity_of_a_run(table: Path, tmp_path: Path) -> None:
     earlier = [run(table, tmp_path / f"earlier{seed}.jsonl", seed=seed) for seed in (1, 2)]
     warm = run(table, tmp_path / "warm.jsonl", warm_start=[earlier[0]])
     for other in ([], [earlier[1]], earlier, earlier[::-1]):
@@ -205,7 +205,7 @@ def spec(**changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def test_each_run_of_a_study_starts_from_what_it_can_use(table: Path, tmp_path: Path) -> None:
+def test_each_run_of_a_study_starts_from_the_logs_that_it_can_use(table: Path, tmp_path: Path) -> None:
     own = run(table, tmp_path / "earlier" / "own.jsonl")
     run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
     spaces = [{"name": SMALL, "label": "small"}, {"name": DEPENDENT, "label": "dependent"}]
@@ -246,7 +246,7 @@ def test_warm_and_cold_runs_are_not_reported_as_one(table: Path, tmp_path: Path)
 # --- how good the model is, in the log --------------------------------------------------------------
 
 
-def test_a_batch_that_a_model_proposed_says_how_well_it_was_predicted(table: Path, tmp_path: Path) -> None:
+def test_a_batch_records_how_well_the_model_predicted_it(table: Path, tmp_path: Path) -> None:
     log = read_log(run(table, tmp_path / "a.jsonl", policy="xgb", trials=44))
     said = [record.model for record in log.records]
     assert [i for i, model in enumerate(said) if model] == [23, 31, 39]  # 16 at random, the last batch is not whole
@@ -261,7 +261,7 @@ def test_a_batch_that_a_model_proposed_says_how_well_it_was_predicted(table: Pat
 
 
 def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) -> None:
-    """As those of earlier versions are."""
+    """A log of an earlier version."""
     log = run(table, tmp_path / "a.jsonl", policy="xgb", trials=40)
     whole = run(table, tmp_path / "b.jsonl", policy="xgb", trials=48)
     old = [line.partition(b',"model":')[0] + b"}\n" if b',"model":' in line else line for line in

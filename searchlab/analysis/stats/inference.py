@@ -1,8 +1,8 @@
-"""The mean difference of two strategies, and what it says of other runs and workloads: functions over arrays.
+"""The mean difference of two strategies, and claims about other runs and workloads: functions over arrays.
 
-*In these runs*: the observed difference, without any claim about noise. *On these workloads*: what more seeds on the
-same workloads would give. *On workloads like these*: what other workloads would give, of which these are a random
-draw; two or three workloads cannot support that, however many seeds they have.
+*In these runs*: the observed difference, without any claim about noise. *On these workloads*: the difference that more
+seeds on the same workloads would show. *On workloads like these*: the difference on other workloads from the same
+population; two or three workloads cannot support that, however many seeds they have.
 """
 
 from __future__ import annotations
@@ -18,24 +18,17 @@ from scipy.special import stdtr
 from ...arrays import Floats
 from .intervals import DECIMALS, Interval, satterthwaite, t_interval
 
-FEWEST_WORKLOADS = 11
-"""Workloads that a claim about others takes: with fewer, no test over ten strategies can be significant, because
-2 / 2^10 is more than 0.05 / 45."""
+FEWEST_WORKLOADS = 11  # for a claim about others: with fewer, no test over ten strategies can be significant
 ROPE = 0.01  # region of practical equivalence: differences of the area under the curve up to this do not matter
 DRAWS = 20_000  # from the posterior: the standard error of a probability is 0.004 at most
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The mean difference as one question asks for it.
-
-    Attributes:
-        difference: The estimate.
-        p: Two-sided, for no difference; None if there is no interval.
-    """
+    """An estimate of the mean difference, and its test."""
 
     difference: Interval
-    p: float | None = None
+    p: float | None = None  # two-sided, for no difference; None if there is no interval
 
 
 @dataclass(frozen=True)
@@ -134,13 +127,11 @@ class Equivalence:
     worse: float
 
 
-def bayesian_signed_rank(
-    differences: Floats, rope: float = ROPE, *, prior: float = 0.5, draws: int = DRAWS
-) -> Equivalence:
+def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int = DRAWS) -> Equivalence:
     """Return the Bayesian signed-rank test of the mean differences on workloads, first less second.
 
-    The differences on workloads have a Dirichlet process as their prior, with weight ``prior`` at 0. For each draw
-    w_0 ... w_n from the posterior Dirichlet(prior, 1, ... 1), with z_0 = 0 and z_i the differences,
+    The differences on workloads have a Dirichlet process as their prior, with weight 1/2 at 0. For each draw
+    w_0 ... w_n from the posterior Dirichlet(1/2, 1, ... 1), with z_0 = 0 and z_i the differences,
 
         better = sum_ij w_i w_j [z_i + z_j > 2 rope],   worse = sum_ij w_i w_j [z_i + z_j < -2 rope],
 
@@ -151,12 +142,11 @@ def bayesian_signed_rank(
     Args:
         differences: Shape (workloads,).
         rope: Half the width of the region of practical equivalence; 0 for none.
-        prior: See above.
-        draws: From the posterior.
+        draws: Number of draws from the posterior.
     """
     z = np.concatenate(([0.0], differences))
     sums = z[:, np.newaxis] + z
-    weights = _posterior(len(differences), prior, draws)
+    weights = _posterior(len(differences), draws)
     better, worse = (
         np.einsum("di,di->d", weights @ np.heaviside(region - 2 * rope, 0.5), weights) for region in (sums, -sums)
     )
@@ -166,5 +156,5 @@ def bayesian_signed_rank(
 
 
 @lru_cache(maxsize=2)  # every pair of a report has the same number of workloads
-def _posterior(number: int, prior: float, draws: int) -> Floats:
-    return np.random.default_rng(0).dirichlet([prior, *[1.0] * number], draws)
+def _posterior(number: int, draws: int) -> Floats:
+    return np.random.default_rng(0).dirichlet([0.5, *[1.0] * number], draws)

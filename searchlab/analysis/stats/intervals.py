@@ -29,19 +29,12 @@ _TWO_SIDED_NORMAL = float(ndtri(1 - _TAIL))
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % interval.
-
-    Attributes:
-        value: The estimate.
-        lower: The lower end; None if there is no interval.
-        upper: The upper end, likewise.
-        note: Why there is no interval.
-    """
+    """An estimate with its 95 % interval."""
 
     value: float
-    lower: float | None
+    lower: float | None  # None if there is no interval, like upper
     upper: float | None
-    note: str = ""
+    note: str = ""  # why there is no interval
 
     @classmethod
     def none(cls, value: float, note: str) -> Interval:
@@ -90,11 +83,10 @@ def mean_intervals(values: Floats) -> Floats:
     """
     runs = len(values)
     rows = np.ascontiguousarray(values.T)  # so that sums equal those of single columns, to the last bit
-    means = rows.mean(axis=1)
-    if runs < 2:
-        return np.stack((means, np.full(len(means), np.nan), np.full(len(means), np.nan)))
-    half = float(stdtrit(runs - 1, 1 - _TAIL)) * np.sqrt(rows.var(axis=1, ddof=1) / runs)
-    half[np.round(np.ptp(rows, axis=1), DECIMALS) == 0] = np.nan
+    means, half = rows.mean(axis=1), np.full(len(rows), np.nan)
+    if runs > 1:
+        half = float(stdtrit(runs - 1, 1 - _TAIL)) * np.sqrt(rows.var(axis=1, ddof=1) / runs)
+        half[np.round(np.ptp(rows, axis=1), DECIMALS) == 0] = np.nan
     return np.stack((means, means - half, means + half))
 
 

@@ -10,9 +10,7 @@ import numpy as np
 
 from ...arrays import Floats
 
-PART = 0.96
-"""The part of the way from its median to the optimum that random search goes until a score ends, as in the published
-methodology."""
+PART = 0.96  # of the way from median to optimum, which random search goes until a score ends, as in the methodology
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
@@ -58,7 +56,7 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
     """Return :func:`expected_best` for draws that take a remaining config with probability proportional to its weight.
 
     This is successive sampling, as by a policy that draws until it has a new config. As in :func:`expected_best`, the
-    expectation is the lowest value and, for each step to the next, its height times the probability that all configs
+    expectation is the lowest value plus, for each step to the next, its height times the probability that all configs
     below it were missed. To compute that, let each config arrive after an exponential time of rate w (Rosen,
     "Asymptotic theory for successive sampling with varying probabilities without replacement", Annals of Mathematical
     Statistics 43(2), 1972). With W the weight of those below, the t-th of the others arrives before all of these with
@@ -96,7 +94,7 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
 
 
 def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
-    """Return times until ``trials`` configs, or all, have almost surely arrived, with weights; the last has none."""
+    """Return times until ``trials`` configs, or all, have almost surely arrived, and their weights, the last 0."""
     end, most = 1.0, 40 / rates.min()
     wanted = trials + 10 * np.sqrt(trials)
     while end < most and (1 - np.exp(-rates * end)).sum() < wanted:

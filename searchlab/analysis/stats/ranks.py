@@ -1,4 +1,4 @@
-"""Rank tests, Holm's correction, and comparisons of several strategies: functions over arrays.
+"""Rank tests, one family of all tests of a report, and comparisons of several strategies: functions over arrays.
 
 The numbers that strategies are compared by have many ties: some seeds reach a target in the random trials that all
 strategies share, and some never reach it. The tests therefore use mid-ranks and the exact distribution given the ties,
@@ -8,12 +8,14 @@ approximation with its correction for ties, which agrees at those sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
+from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from ...arrays import Floats, Ints
@@ -23,6 +25,10 @@ ALPHA = 0.05  # probability, at most, of calling any two equal strategies of a f
 EXACT_RANK_SUM = 100  # most runs of two strategies together for which the rank-sum test is exact
 EXACT_SIGNED_RANK = 200  # most pairs for which the signed-rank test is exact
 MOST_DECIMALS = 300  # powers of ten up to this one are finite
+RESERVED = 0.8  # part of the error rate of a report that goes to the contrasts registered before the runs
+EPSILON = 1e-6  # part of a test's weight that leaves its gate: it matters once every test of that gate is rejected
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def rounded(values: Floats, digits: int = 12) -> Floats:
@@ -116,28 +122,138 @@ def _two_sided(ways: Floats, seen: int, mean: float) -> float:
     return float(min(1.0, ways[far].sum() / ways.sum()))
 
 
-def holm(p: Floats, weights: Floats | None = None) -> Floats:
+def holm(p: Floats) -> Floats:
     """Return the adjusted p-values of a family of tests.
 
     Rejecting those of at most alpha keeps the probability of any false rejection at alpha, however the tests depend on
     each other (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
-    6(2), 1979; with ``weights`` above 0, section 4 there).
+    6(2), 1979).
     """
-    weights = np.ones(len(p)) if weights is None else weights
-    order = np.argsort(p / weights, kind="stable")
-    left = np.cumsum(weights[order][::-1])[::-1]  # the weight of tests that are not rejected yet
-    steps = np.maximum.accumulate(p[order] / weights[order] * left)
+    order = np.argsort(p, kind="stable")
     adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(steps, 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     return adjusted
 
 
-def average_ranks(scores: Floats) -> Floats:
-    """Return the mean rank of each strategy over workloads, 1 for the best; ties share their mean rank.
+@dataclass(frozen=True)
+class Gate(Generic[Key]):
+    """A registered contrast: ``first`` is tested first, and the tests behind it only once it is rejected."""
+
+    first: Key | None  # test over all workloads; None if there is none: then the tests behind it are tested first
+    behind: Sequence[Sequence[Key]] = ()  # groups of tests that open together, with equal parts of the weight
+
+    @property
+    def keys(self) -> list[Key]:
+        return [*([] if self.first is None else [self.first]), *(key for group in self.behind for key in group)]
+
+    def shares(self) -> dict[Key, float]:
+        """Return the part of the weight of the gate that each test behind it gets when the gate opens."""
+        groups = [group for group in self.behind if group]
+        return {key: 1 / len(groups) / len(group) for group in groups for key in group}
+
+
+def one_family(p: Mapping[Key, float], gates: Sequence[Gate[Key]] = ()) -> dict[Key, float]:
+    """Adjust the p-values of all tests of a report so that it calls any two equal strategies different in at most 5 %.
+
+    Without gates this is Holm's procedure. Otherwise, the gates share ``RESERVED`` of the error rate and are tested by
+    a graphical procedure (see :func:`graphical`): a rejected first test passes half of its weight to the other gates
+    and half to the tests behind it (all of it if there is no other gate). All other tests are exploratory: they share
+    the rest by Holm's procedure, and get the complete error rate once every gated test is rejected.
 
     Args:
-        scores: Shape (workloads, strategies), higher is better.
+        p: The p-value of every test that a reader may take for a claim.
+        gates: The registered contrasts. A test may belong to one gate only.
+
+    Raises:
+        ValueError: If a gate names a test that is not in ``p``, or if two gates share a test.
     """
+    gated = [key for gate in gates for key in gate.keys]
+    if missing := [key for key in gated if key not in p]:
+        raise ValueError(f"registered, but not tested: {', '.join(map(str, missing))}")
+    if len(set(gated)) < len(gated):
+        raise ValueError("a test belongs to two gates; name each registered contrast once")
+    others = [key for key in p if key not in set(gated)]
+    if not gated:
+        return dict(zip(others, holm(np.array([p[key] for key in others])).tolist(), strict=True))
+    share = RESERVED if others else 1.0
+    first = np.minimum(graphical([p[key] for key in gated], *_graph(gates, gated)) / share, 1.0)
+    adjusted = dict(zip(gated, first.tolist(), strict=True))
+    if others:
+        alone = holm(np.array([p[key] for key in others]))
+        after = np.minimum(np.minimum(alone / (1 - RESERVED), 1.0), np.maximum(alone, first.max()))
+        adjusted |= zip(others, after.tolist(), strict=True)
+    return {key: adjusted[key] for key in p}
+
+
+def _graph(gates: Sequence[Gate[Key]], keys: Sequence[Key]) -> tuple[Floats, Floats]:
+    """Return initial weights and transitions for :func:`one_family`, shapes (tests,) and (tests, tests)."""
+    place = {key: i for i, key in enumerate(keys)}
+    opens = [{gate.first: 1.0} if gate.first is not None else gate.shares() for gate in gates]
+    weights, transitions = np.zeros(len(keys)), np.zeros((len(keys), len(keys)))
+    for number, gate in enumerate(gates):
+        rest = [other for i, other in enumerate(opens) if i != number and other]
+        for key, share in opens[number].items():
+            weights[place[key]] = share / sum(map(bool, opens))
+        behind = gate.shares()
+        if gate.first is not None:
+            _pass(transitions[place[gate.first]], place, behind, rest, 0.5 if behind and rest else float(not behind))
+        for key in behind:
+            siblings = {other: 1 / (len(behind) - 1) for other in behind if other != key}
+            _pass(transitions[place[key]], place, siblings, rest, EPSILON if siblings and rest else float(not siblings))
+    return weights, transitions
+
+
+def _pass(
+    row: Floats, place: Mapping[Key, int], own: Mapping[Key, float], gates: Sequence[Mapping[Key, float]], away: float
+) -> None:
+    """Write one row of the transitions: ``away`` goes to the other gates in equal parts, the rest to ``own``."""
+    for key, share in own.items():
+        row[place[key]] = (1 - away) * share
+    for gate in gates:
+        for key, share in gate.items():
+            row[place[key]] = away * share / len(gates)
+
+
+def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Floats:
+    """Return the adjusted p-values of the sequentially rejective graphical procedure.
+
+    Algorithm 2 of Bretz, Maurer, Brannath and Posch, "A graphical approach to sequentially rejective multiple test
+    procedures", Statistics in Medicine 28(4), 2009. It controls the family-wise error rate in the strong sense,
+    however the tests depend on each other.
+
+    Args:
+        p: p-values, shape (n,).
+        weights: The part of the error rate that each test begins with, shape (n,), with a sum of at most 1.
+        transitions: The part of its weight that each test (row) passes to each other one (column) when it is rejected,
+            shape (n, n), with a zero diagonal and row sums of at most 1.
+
+    Example:
+        Three tests in a fixed order: the second counts only if the first is rejected.
+
+        >>> graphical([0.01, 0.04, 0.03], [1, 0, 0], [[0, 1, 0], [0, 0, 1], [0, 0, 0]]).tolist()
+        [0.01, 0.04, 0.04]
+    """
+    values, weight, graph = (np.array(each, dtype=np.float64) for each in (p, weights, transitions))
+    adjusted, reached = np.ones(len(values)), 0.0
+    left = np.ones(len(values), dtype=bool)
+    while left.any():
+        ratio = np.divide(values, weight, out=np.full(len(values), np.inf), where=left & (weight > 0))
+        j = int(ratio.argmin())
+        if not ratio[j] < 1:
+            break
+        adjusted[j] = reached = max(reached, float(ratio[j]))
+        left[j] = False
+        weight += weight[j] * graph[j]
+        back = 1 - graph[:, j] * graph[j]  # the part that does not return to the same test
+        through = graph + np.outer(graph[:, j], graph[j])
+        graph = np.divide(through, back[:, None], out=np.zeros_like(graph), where=back[:, None] > 0)
+        np.fill_diagonal(graph, 0.0)
+        graph[j], graph[:, j], weight[j] = 0.0, 0.0, 0.0
+    return np.maximum(adjusted, values)  # weights may exceed 1 by rounding
+
+
+def average_ranks(scores: Floats) -> Floats:
+    """Return the mean rank of each strategy over workloads, 1 for the best, from shape (workloads, strategies)."""
     ranks: Floats = _ranks_of_rows(-scores).mean(axis=0)
     return ranks
 
@@ -168,25 +284,15 @@ def _ranks_of_rows(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """Two strategies on the workloads of a multiple comparison matrix.
-
-    Attributes:
-        row: The first strategy.
-        column: The second.
-        difference: The mean over workloads of the score of ``row`` less that of ``column``.
-        wins: Workloads on which the score of ``row`` is higher.
-        ties: Workloads on which both are the same.
-        losses: Workloads on which the score of ``row`` is lower.
-        p: Of the signed-rank test over workloads, not corrected: it ranks pairs, and no claim rests on it.
-    """
+    """Two strategies on the workloads of a multiple comparison matrix."""
 
     row: str
     column: str
-    difference: float
-    wins: int
+    difference: float  # mean over workloads of the score of ``row`` less that of ``column``
+    wins: int  # workloads on which the score of ``row`` is higher
     ties: int
     losses: int
-    p: float
+    p: float  # signed-rank test over workloads, not corrected: it ranks pairs, and no claim rests on it
 
 
 def comparison_matrix(strategies: Sequence[str], scores: Floats) -> list[MatrixCell]:
@@ -197,7 +303,7 @@ def comparison_matrix(strategies: Sequence[str], scores: Floats) -> list[MatrixC
     stable under manipulation of the comparate set", arXiv 2305.11921, 2023).
 
     Args:
-        strategies: Their names.
+        strategies: Names of the strategies.
         scores: Shape (workloads, strategies), higher is better.
     """
     columns = dict(zip(strategies, scores.T, strict=True))

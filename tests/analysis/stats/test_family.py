@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.stats.family import RESERVED, Gate, graphical, one_family
-from searchlab.analysis.stats.ranks import holm
+from searchlab.analysis.stats.ranks import RESERVED, Gate, graphical, holm, one_family
 
 pages = st.dictionaries(st.integers(0, 50), st.floats(0, 1), min_size=1, max_size=12)
 
