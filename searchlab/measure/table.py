@@ -77,7 +77,14 @@ class TableSettings(
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
         """Return the target of the logs as their headers record it. Raises SearchlabError if they have several."""
-        return one_target({path: header.target for path, header in self.headers(base).items()})
+        (first, header), *rest = self.headers(base).items()
+        for path, other in rest:
+            if other.target != header.target:
+                raise SearchlabError(
+                    f"{first} and {path} were measured for different targets, {json.dumps(header.target)} and "
+                    f"{json.dumps(other.target)}; give the target, or only name logs for one"
+                )
+        return header.target
 
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
         """Return the workload and the fingerprint of the space of each log."""
@@ -115,18 +122,6 @@ class TableSettings(
     @cached_property
     def _headers(self) -> dict[Path, Mapping[Path, Header]]:
         return {}
-
-
-def one_target(targets: Mapping[Path, dict[str, Any]]) -> dict[str, Any]:
-    """Return the common target of logs, by path. Raises SearchlabError if they have several."""
-    (first, target), *rest = targets.items()
-    for path, other in rest:
-        if other != target:
-            raise SearchlabError(
-                f"{first} and {path} were measured for different targets, {json.dumps(target)} and "
-                f"{json.dumps(other)}; give the target, or only name logs for one"
-            )
-    return target
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:

@@ -135,5 +135,5 @@ def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, moment: str, num
     assert not psutil.wait_procs(workers, timeout=20)[1]
     assert not list(scratch.iterdir())
     if moment == "running":
-        assert "everything measured is kept" in said
+        assert "all measurements are kept" in said
         assert read_log(log).records
