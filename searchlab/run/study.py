@@ -34,7 +34,7 @@ from ..schema import explained
 from ..space import SPACES, Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
+from .execute import execute, warn_of_a_busy_machine, warn_of_results
 from .plan import (
     EarlierRun,
     OnRun,
@@ -567,8 +567,7 @@ class Study:
                 place = ends.enter_context(started(plugin, exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or (lambda *_: None)))
             logs = execute(runs, self.base, on_each, place, ready) if runs else {}
-        warn_of_more(runs, logs)
-        warn_of_disagreement(logs.values())
+        warn_of_results(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
