@@ -462,10 +462,11 @@ def plan_hypertune(
             f'set measure = {{ kind = "table", path = ... }}'
         )
     entry = _entry(study, policy)
-    budget = spec.budget(entry)
-    if budget.seconds is not None or budget.stop_after is not None:
+    limits = [getattr(one, name) for one in (entry, spec) for name in ("trials", "seconds", "stop_after")]
+    if any(limits[index] is not None for index in (1, 2, 4, 5)) or any(isinstance(limit, str) for limit in limits):
         raise SearchlabError(
-            "options are judged by runs of a fixed number of trials; set trials, and omit seconds and stop_after"
+            "options are judged by runs of a fixed number of trials; set trials to a number, and omit seconds and "
+            "stop_after"
         )
     cls = POLICIES.load(entry.name)
     ranges = parse_options(options, entry.name, cls)

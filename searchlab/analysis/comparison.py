@@ -197,17 +197,20 @@ class Comparison:
         """Return a row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` does."""
         return study_frame([run.log for item in self.runs.values() for run in item.runs])
 
-    def curves_frame(self) -> pd.DataFrame:
-        """Return a row for each trial of each run: trials and seconds from its start, and the best GFLOPS then."""
-        return self._frame("curves")
+    def curves_frame(self, *, every_trial: bool = True) -> pd.DataFrame:
+        """Return a row for each trial of each run: trials and seconds from its start, and the best GFLOPS then.
+
+        Without ``every_trial``, only for the trials that found something faster, and the last of each run.
+        """
+        return self._frame("curves", every_trial=every_trial)
 
     def programs_frame(self) -> pd.DataFrame:
         """Return a row for the best program of each run that has one: its GFLOPS, config and log."""
         return self._frame("programs")
 
-    def _frame(self, name: str) -> pd.DataFrame:
+    def _frame(self, name: str, *, every_trial: bool = False) -> pd.DataFrame:
         programs = (program for program, _ in run_programs(self.runs))
-        return number_tables(self.summary, self.runs, programs)[name].frame()
+        return number_tables(self.summary, self.runs, programs, every_trial=every_trial)[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
         """Plot the best GFLOPS so far by "trials" or "seconds", median and quartiles over seeds."""

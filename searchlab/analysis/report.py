@@ -36,7 +36,7 @@ from ..log.traces import TRUST, TraceReply, TraceRequest
 from ..plugins import Plugin, trusts
 from ..space import SPACES
 from . import measures
-from .charts.figures import Figure, all_figures
+from .charts.figures import Figure, all_figures, steps
 from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, at
 from .model import Program, Summary
 from .page.render import page
@@ -53,7 +53,11 @@ BUDGET = 20.0  # seconds that a report spends on traces, from its start
 
 
 def report(
-    *where: str | Path, out: str | Path | None = None, traces: float = BUDGET, everything: bool = False
+    *where: str | Path,
+    out: str | Path | None = None,
+    traces: float = BUDGET,
+    everything: bool = False,
+    every_trial: bool = False,
 ) -> Summary:
     """Compare the runs in logs, and write a page, pictures and files of numbers.
 
@@ -63,7 +67,8 @@ def report(
     - ``contrasts.csv``: a row for each pair of strategies by each measure on each workload; over all if that is empty.
     - ``overall.csv``, ``claims.csv``, ``matrix.csv``: over several workloads, a row for each strategy, for the best and
       each other, and for each ordered pair.
-    - ``curves.csv``: a row for each trial: trials and seconds from the start of the run, and the best GFLOPS then.
+    - ``curves.csv``: a row for each trial that found something faster, and for the last trial of each run: trials and
+      seconds from the start of the run, and the best GFLOPS then, which hold up to the next row.
     - ``figures.json``, ``figures.csv``: the numbers of the charts.
     - ``programs.json``: the best program of each strategy on each workload, with its schedule trace (see
       :class:`Traces`). ``programs.csv``: the best program of every run.
@@ -76,6 +81,7 @@ def report(
         traces: Seconds that schedule traces may take; 0 for no traces.
         everything: Whether to report on all logs in the directory of a study, and not only on the runs and trials that
             the study has now.
+        every_trial: Whether ``curves.csv`` has a row for each trial.
 
     Returns:
         All numbers of the report.
@@ -86,10 +92,11 @@ def report(
     """
     paths = [Path(place) for place in where]
     directory = report_directory(*paths, out=out)
-    return write_report(read_runs(*paths, everything=everything, readings=False), directory, traces)
+    comparison = read_runs(*paths, everything=everything, readings=False)
+    return write_report(comparison, directory, traces, every_trial=every_trial)
 
 
-def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET) -> Summary:
+def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET, *, every_trial: bool = False) -> Summary:
     """Write the report on ``comparison`` to ``out``, see :func:`report`."""
     from .charts.pictures import draw_all  # here, because matplotlib is slow to import
 
@@ -101,7 +108,8 @@ def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET) ->
             figures = all_figures(summary, comparison)
             write_json(out / "summary.json", summary)
             write_json(out / "figures.json", figures)
-            tables = number_tables(summary, comparison, (program for program, _ in programs))
+            best_of_runs = (program for program, _ in programs)
+            tables = number_tables(summary, comparison, best_of_runs, every_trial=every_trial)
             for name, rows in (tables | {"figures": figure_rows(figures)}).items():
                 if summary.overall or name not in OVER_ALL:
                     rows.write(out / f"{name}.csv")
@@ -237,7 +245,9 @@ _PROGRAM: dict[str, Any] = {
 OVER_ALL = ("overall", "claims", "matrix")  # the tables over all workloads, empty for one workload
 
 
-def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable[Program] = ()) -> dict[str, Rows]:
+def number_tables(
+    summary: Summary, comparison: ComparedRuns, programs: Iterable[Program] = (), *, every_trial: bool = False
+) -> dict[str, Rows]:
     """Return the rows of each CSV file by name, but for the figures, see :func:`report`."""
 
     def values(one: Any, paths: Mapping[str, Any]) -> list[Any]:
@@ -248,10 +258,11 @@ def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable
     strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
     contrasts = [*((item.workload, item.contrasts) for item in items), *([("", overall.contrasts)] if overall else [])]
     curves = (
-        (run.workload, run.strategy, run.seed, trials, seconds, best)
+        (run.workload, run.strategy, run.seed, trial + 1, seconds, best)
         for item in comparison.values()
         for run in item.runs
-        for trials, (seconds, best) in enumerate(zip(run.elapsed.tolist(), run.curve.tolist(), strict=False), 1)
+        for at in [np.arange(len(run.curve)) if every_trial else steps(run)]
+        for trial, seconds, best in zip(at.tolist(), run.elapsed[at].tolist(), run.curve[at].tolist(), strict=True)
     )
     over_all = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
     return {

@@ -12,6 +12,8 @@ from typer import Argument, Option
 from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis import report as write_report
 from ..analysis.power import power_plan
+from ..analysis.publish import Published, publish, study_result
+from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.format import find_logs
 from ..log.plan import write_plan
@@ -41,6 +43,22 @@ def report(
     everything: Annotated[
         bool, Option("--all", help="Include runs and trials that are no longer part of the study.")
     ] = False,
+    every_trial: Annotated[
+        bool, Option("--csv", help="Write every trial to curves.csv, not only those that found something faster.")
+    ] = False,
+    site: Annotated[
+        Path | None,
+        Option(
+            "--publish",
+            help="Write a static site to DIR instead, with an index, and with the page, the data, and how to cite and "
+            "verify each PATH, which is the directory of a study or one that `suite run --out` wrote. Results that "
+            "the site already has stay.",
+            metavar="DIR",
+        ),
+    ] = None,
+    suite: Annotated[
+        str, Option(help="With --publish, the suite of such a directory if it is not found by its name.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: print tables; write a page, report.html, charts, CSV and JSON to the directory of the report.
@@ -48,9 +66,15 @@ def report(
     Every log that is named counts, and every log in a directory that is named. In the directory of a study, only its
     present runs count: those of the last time it was run, or of the study file if that is named.
     """
+    if site:
+        if directory or everything or every_trial or as_json:
+            raise SearchlabError("--publish excludes --out, --all, --csv and --json; write a report for those")
+        cards = publish(site, [_result(place, suite) for place in where])
+        say(f"the site: {site / 'index.html'}, with {counted(len(cards), 'result')}")
+        return
     if any(path.suffix == ".toml" for path in where):
         where = [_directory_of_study(where)]
-    summary = write_report(*where, out=directory, everything=everything)
+    summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial)
     if as_json:
         say_json(summary.to_json())
         return
@@ -58,6 +82,24 @@ def report(
     for place in where:
         if place.is_dir() and any(map(is_locked, find_logs(place))):
             say(Watched(place).state().says)
+
+
+def _result(directory: Path, suite: str) -> Published:
+    """Return what to publish from the directory of a study, or from one that ``suite run --out`` wrote."""
+    from ..suite.compare import against_baselines  # here, since reports do not need suites
+    from ..suite.trajectories import read_trajectories
+    from ..suite.verify import RESULT
+
+    file = directory / RESULT
+    if not file.is_file():
+        return study_result(directory)
+    result = read_trajectories(file)
+    comparison, own = against_baselines(file, suite)
+    trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
+    return Published(
+        f"{own} on {result.suite}", [f"searchlab suite verify .{trust}"], comparison, files=[file], machine=result.host,
+        cite=[f"Cite the suite {result.suite} too: its directory has a CITATION.cff."],
+    )  # fmt: skip
 
 
 def _directory_of_study(where: Sequence[Path]) -> Path:

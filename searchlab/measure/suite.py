@@ -19,6 +19,7 @@ from ..records import Statistic
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
+from ..workload import parse_workload
 from .table import TableSettings
 
 FILE = "suite.toml"
@@ -50,13 +51,12 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workload: str
     space: SuiteSpace
     threads: Count = 1  # of its programs
-    group: str = ""  # of tables that are alike, such as those of one kernel; "" if the table stands alone
     file: str = ""  # the file that `searchlab suite build` imports it from; "" if it was measured with searchlab
 
     @property
     def family(self) -> str:
-        """The key by which results are summarised: the group, or the space."""
-        return self.group or self.space.name
+        """The key by which results are summarised: the kernel that was measured on several devices, or the space."""
+        return parse_workload(self.workload).cluster or self.space.name
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

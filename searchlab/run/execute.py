@@ -13,7 +13,7 @@ import traceback
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -147,8 +147,11 @@ def _recall(run: Run, known: KnownPrograms, here: bool) -> Log | None:
     return log
 
 
-def warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
-    """Warn if logs hold more trials than the budgets of their runs: no trial is removed from a log."""
+def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
+    """Warn about logs with more trials than the budgets of their runs, and about doubtful times of the best programs.
+
+    No trial is removed from a log.
+    """
     within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
     more = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if more:
@@ -159,6 +162,10 @@ def warn_of_more(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
             SearchlabWarning,
             stacklevel=3,
         )
+    doubts = [(path, text) for path, log in logs.items() if (text := disagreement(log))]
+    if doubts:
+        others = f"; so did the best of {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
+        warnings.warn(f"{doubts[0][0]}: {doubts[0][1]}{others}", SearchlabWarning, stacklevel=3)
 
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
@@ -167,14 +174,6 @@ def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
         return
     if text := busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1):
         warnings.warn(text, SearchlabWarning, stacklevel=3)
-
-
-def warn_of_disagreement(logs: Iterable[Log]) -> None:
-    """Warn about runs whose best took a different time when it was measured again."""
-    doubts = [(log.path, text) for log in logs if (text := disagreement(log))]
-    if doubts:
-        others = f"; so did the best of {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
-        warnings.warn(f"{doubts[0][0]}: {doubts[0][1]}{others}", SearchlabWarning, stacklevel=3)
 
 
 class Measurers:

@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
@@ -318,24 +317,15 @@ PATIENCE = 60.0
 LOOK_SECONDS = 1.0
 
 
-@dataclass(eq=False)
-class _Call:
-    """A call of a policy that has not returned."""
-
-    what: str
-    since: float = field(default_factory=time.monotonic)
-    warned: bool = False
-
-
-_calls: list[_Call] = []
+_calls: list[tuple[str, float]] = []  # calls of policies that have not returned, and when each began
 _watch: threading.Thread | None = None
 
 
 def busy(least: float = 0.0) -> str:
     """Return a sentence about a policy of this process that has been busy for ``least`` seconds; empty if none is."""
-    for call in _calls[-1:]:
-        if (seconds := time.monotonic() - call.since) >= least:
-            return f"{call.what} has taken {seconds:.0f} s"
+    for what, since in _calls[-1:]:
+        if (seconds := time.monotonic() - since) >= least:
+            return f"{what} has taken {seconds:.0f} s"
     return ""
 
 
@@ -346,7 +336,7 @@ def taking(policy: str, method: str) -> Iterator[None]:
     if _watch is None or not _watch.is_alive():  # it ends with its process, and a fork has none
         _watch = threading.Thread(target=_look, daemon=True)
         _watch.start()
-    _calls.append(call := _Call(f"{method} of policy {policy!r}"))
+    _calls.append(call := (f"{method} of policy {policy!r}", time.monotonic()))
     try:
         yield
     finally:
@@ -354,10 +344,11 @@ def taking(policy: str, method: str) -> Iterator[None]:
 
 
 def _look() -> None:
+    warned = None
     while True:
         time.sleep(LOOK_SECONDS)
         for call in _calls[-1:]:
-            if not call.warned and (said := busy(PATIENCE)):
-                call.warned = True
+            if call != warned and (said := busy(PATIENCE)):
+                warned = call
                 text = f"{said}, and it may never end; Ctrl-C ends the run and keeps what was measured"
                 warnings.warn(text, SearchlabWarning, stacklevel=1)

@@ -8,23 +8,25 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from rich.console import Console
 
+from ..analysis.stats.random_search import difficulty
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
 from ..log.format import Log, read_held
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
+from ..measure.contract import Whole
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Count, checked
@@ -34,7 +36,7 @@ from ..schema import explained
 from ..space import SPACES, Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
+from .execute import execute, warn_of_a_busy_machine, warn_of_results
 from .plan import (
     EarlierRun,
     OnRun,
@@ -55,6 +57,9 @@ OF_SUITE = ("workloads", "spaces", "target", "measure")
 """The keys of a study that the tables of a suite provide."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
+
+Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
+"""``difficulty``, or a part or multiple of it such as ``0.5 difficulty``: as many trials as a table is difficult."""
 
 FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar", "curve"]
 """The features of a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
@@ -115,7 +120,7 @@ class NamedPolicy(Named, frozen=True):
     """
 
     batch: Count | None = None
-    trials: Count | None = None
+    trials: Count | Difficulty | None = None
     seconds: Seconds | None = None
     stop_after: Count | None = None
     cost_model: str | NamedPlugin | None = None
@@ -151,6 +156,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         cost_models: Cost models by name, or with options. A policy that takes a cost model runs with each of them.
         seeds: A list of seeds, or the number of seeds, from 0 on.
         trials: The maximum number of trials of a run. 64 by default, or unlimited with ``seconds`` or ``stop_after``.
+            Over complete tables also ``"difficulty"``, or a part or multiple of it such as ``"0.5 difficulty"``: as
+            many as random search is expected to take for 95 % of the way from the median to the optimum of each table.
         seconds: The charged time (proposing, training, building, running) after which a run ends.
         stop_after: A run ends after this many trials without a gain of more than 1 % in throughput. It ends when the
             first of these limits is reached; for seconds and stop_after, at the end of a batch. A study with larger
@@ -177,7 +184,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suite: str | NamedSuite | None = None
     cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
     seeds: int | list[int] = 1
-    trials: Count | None = None
+    trials: Count | Difficulty | None = None
     seconds: Seconds | None = None
     stop_after: Count | None = None
     batch: Count = 8
@@ -215,11 +222,33 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def cost_model_entries(self) -> list[NamedCostModel]:
         return [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
 
-    def budget(self, entry: NamedPolicy) -> Budget:
-        """Return the budget of the runs of ``entry``."""
+    def budget(self, entry: NamedPolicy, whole: Callable[[], Whole | None] = lambda: None) -> Budget:
+        """Return the budget of the runs of ``entry`` in a space.
+
+        Args:
+            entry: The policy.
+            whole: Returns all costs of the space, if a complete table answers. It is called if the number of trials
+                depends on the difficulty of the space.
+
+        Raises:
+            SearchlabError: If the number of trials depends on the difficulty, which is not known.
+        """
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
+        if isinstance(trials, str):
+            trials = _trials_of(trials, whole())
         return budget_of(trials, seconds, stop_after)
+
+
+def _trials_of(text: str, whole: Whole | None) -> int:
+    """Return the number of trials that :data:`Difficulty` stands for."""
+    if whole is None:
+        raise SearchlabError(
+            f"trials = {text!r} needs a complete table of each space: only there is it known how many random draws "
+            f"come close to the optimum; give a number of trials"
+        )
+    factor = float(text.removesuffix("difficulty") or 1)
+    return max(1, min(math.ceil(factor * difficulty(whole.costs, whole.weights)), len(whole.costs)))
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
@@ -405,6 +434,7 @@ class Study:
         for group in self._places(left_out):
             planned: list[Run] = []
             for folder, searched, settings in group:
+                whole = cache(partial(self._whole, searched, settings))
                 for entry, strategy in strategies:
                     sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                     if sources not in earlier:
@@ -412,7 +442,7 @@ class Study:
                     log = folder / _slug(strategy.label)
                     try:
                         run = plan_run(
-                            searched, strategy, settings, spec.budget(entry), seed=spec.seed_list[0],
+                            searched, strategy, settings, spec.budget(entry, whole), seed=spec.seed_list[0],
                             batch=entry.batch or spec.batch, log=log, earlier=earlier[sources], base=self.base,
                         )  # fmt: skip
                     except UnsupportedSpace as error:
@@ -429,6 +459,13 @@ class Study:
         for sources, used in warm.items():
             check_used(earlier[sources], used)
         return runs, left_out
+
+    def _whole(self, searched: Searched, settings: Settings) -> Whole | None:
+        """Return the costs of all configs of a space, if a complete table answers."""
+        if not settings.replays:
+            return None
+        with settings.make(searched.space.target, {}, self.base) as measurer:
+            return measurer.whole(searched.space)
 
     def _places(self, left_out: list[str]) -> Iterator[list[tuple[Path, Searched, Settings]]]:
         """Yield groups of spaces, each space with the directory of its logs and the measurement.
@@ -567,8 +604,7 @@ class Study:
                 place = ends.enter_context(started(plugin, exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or (lambda *_: None)))
             logs = execute(runs, self.base, on_each, place, ready) if runs else {}
-        warn_of_more(runs, logs)
-        warn_of_disagreement(logs.values())
+        warn_of_results(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
@@ -576,8 +612,10 @@ class Study:
             return ", ".join(one if isinstance(one, str) else one.label or one.name for one in entries)
 
         spec = self.spec
-        budget = budget_of(spec.trials, spec.seconds, spec.stop_after)
-        trials = "any number" if budget.trials == UNLIMITED else budget.trials
+        trials: int | str | None = spec.trials
+        if not isinstance(trials, str):
+            trials = budget_of(trials, spec.seconds, spec.stop_after).trials
+            trials = "any number" if trials == UNLIMITED else trials
         where = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.spaces)}
         facts = {
             **({"suite": spec.named_suite.name} if spec.named_suite else where),

@@ -18,7 +18,7 @@ from ..space import Space
 from ..store import Store
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute_one, warn_of_a_busy_machine, warn_of_disagreement, warn_of_more
+from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
 from .plan import OnTrial, Searched, Source, Strategy, as_begun, check_used, earlier_runs, plan_run
 from .progress import shown
 from .study import budget_of
@@ -118,6 +118,5 @@ def tune(
     warn_of_a_busy_machine([run])
     with shown(progress, [run], lambda *_: on_trial) as on_run:
         complete = execute_one(run, Path(), on_run)
-    warn_of_more([run], {run.log: complete})
-    warn_of_disagreement([complete])
+    warn_of_results([run], {run.log: complete})
     return Result(complete, run.space)

@@ -68,6 +68,11 @@ class Workload(ABC):
         return "GFLOPS"
 
     @property
+    def cluster(self) -> str:
+        """What this workload shares with others that resemble it, such as a kernel; empty if it stands for itself."""
+        return ""
+
+    @property
     @abstractmethod
     def reduction(self) -> int:
         """The number of products that are summed for one element of the result."""

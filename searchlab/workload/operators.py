@@ -293,6 +293,12 @@ class Kernel(Workload):
         return "GFLOPS" if self.operations else "runs/s"
 
     @property
+    def cluster(self) -> str:
+        """The kernel, if the name has a device: ``convolution``."""
+        name, at, _ = self.name.partition("@")
+        return name if at else ""
+
+    @property
     def reduction(self) -> int:
         self._refuse()
 

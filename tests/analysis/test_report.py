@@ -68,6 +68,9 @@ def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path, undraw
 def test_tables_of_numbers(tmp_path: Path, undrawn: None) -> None:
     report(study(tmp_path))
     curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
+    assert [row["trials"] for row in curves] == ["1", "2", "3", "4", "1", "2", "3", "4", "1", "2", "4", "1", "2", "4"]
+    report(tmp_path, every_trial=True)
+    curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
     assert len(curves) == 16
     last = curves[-1]
     assert (last["workload"], last["strategy"], last["seed"], last["trials"]) == (WORKLOAD, "random", "1", "4")

@@ -48,11 +48,11 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def check_toml(block: Block) -> None:
-    """Read it, and plan the study that it is, unless it is marked as a fragment."""
+    """Read a study file and plan it, unless it is marked as a fragment, or as one whose files do not exist."""
     read = tomllib.loads(block.text)
     if block.test != "fragment":
-        runs, _ = Study.from_dict(read).plan()
-        assert runs, block
+        study = Study.from_dict(read)
+        assert block.test == "keys" or study.plan()[0], block
 
 
 def run(words: list[str], block: Block) -> None:

@@ -300,7 +300,10 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
     assert {problem.run.strategy.cost_model.name for problem in plan.problems if problem.run.strategy.cost_model} == {
         "ridge"
     }
-    assert spelled(plan.ranges["epsilon"]) == "0.0125..0.2:log" and plan.others == {"predictions": None}
+    assert spelled(plan.ranges["epsilon"]) == "0.0125..0.2:log" and plan.others == {
+        "predictions": None,
+        "failures": "score",
+    }
     first, second = plan.notes
     assert "only the first of the study's cost models is used: ridge" in first and "logs of warm_start" in second
     assert "the same from every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]

@@ -19,7 +19,7 @@ from searchlab.machine.host import busy_cores, busy_warning
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
 from searchlab.run import execute
-from searchlab.run.execute import warn_of_disagreement
+from searchlab.run.execute import warn_of_results
 from searchlab.run.loop import measure_finalists
 from searchlab.run.tune import tune
 from searchlab.space import Config
@@ -70,7 +70,7 @@ def test_a_best_that_takes_another_time_when_it_is_measured_again_is_doubted(tmp
         if doubted:
             assert "trial 1, the best, took 1000 ms during the search" in said
             with pytest.warns(SearchlabWarning, match="the machine was busy or unsteady"):
-                warn_of_disagreement([log])
+                warn_of_results([], {log.path: log})
     assert disagreement(read_log(written(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
 
 

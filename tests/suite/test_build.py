@@ -27,17 +27,15 @@ seeds = 3
 [[tables]]
 name = "gemm-t4"
 split = "dev"
-workload = "kernel:gemm-a:1769472flop"
+workload = "kernel:gemm@a:1769472flop"
 space = { name = "parameters" }
-group = "gemm"
 file = "gemm_t4.json.gz"
 
 [[tables]]
 name = "gemm-cache"
 split = "test"
-workload = "kernel:gemm-b:1769472flop"
+workload = "kernel:gemm@b:1769472flop"
 space = { name = "parameters" }
-group = "gemm"
 file = "gemm_cache.json.gz"
 """
 

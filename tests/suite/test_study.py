@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from searchlab.analysis import read_runs, summarize
@@ -35,6 +36,38 @@ def test_each_table_brings_all_but_the_policies(bare: Path) -> None:
     assert {run.space.target.cores for run in runs} == {1, 2}
     fewer, _ = study(str(bare / "test"), trials=5, seeds=[7]).plan()
     assert [(str(run.log), run.trials) for run in fewer] == [(f"{name}/random/seed7.jsonl", 5) for name in TEST]
+
+
+def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Path) -> None:
+    """As many as random draws take, in the mean, to the goal: here drawn 2,000 times where all are equally likely."""
+    tables = find_suite(bare).tables
+    known = {
+        factor: {run.log.parent.parent.name: run.trials for run in study(str(bare), trials=text).plan()[0]}
+        for factor, text in ((1, "difficulty"), (0.5, "0.5 difficulty"), (1000, "1000 difficulty"))
+    }
+    assert known[1].keys() == known[0.5].keys() == set(TABLES) and len(set(known[1].values())) > 1
+    rng = np.random.default_rng(0)
+    for table in tables:
+        costs = read_log(table.path).costs
+        best, middle = costs.min(), np.median(costs[np.isfinite(costs)])
+        good = costs <= best + 0.05 * (middle - best)
+        first = np.mean([np.argmax(rng.permutation(good)) + 1 for _ in range(2000)])
+        name = table.entry.name
+        if table.entry.space.name == "knob-template":
+            assert known[1][name] == pytest.approx(first, rel=0.1, abs=1)
+        assert known[0.5][name] == pytest.approx(known[1][name] / 2, abs=1)
+        assert known[1000][name] == len(costs), "no run has more"
+    with pytest.raises(SearchlabError, match="'difficulty' needs a complete table of each space"):
+        Study.from_dict(
+            {
+                "workloads": ["gemm:16x16x16"],
+                "spaces": ["knob-template"],
+                "policies": ["random"],
+                "trials": "difficulty",
+            }
+        ).plan()
+    with pytest.raises(SearchlabError, match="trials"):
+        study(str(bare), trials="hard")
 
 
 def test_a_suite_is_found_by_name_by_path_and_beside_the_study(

@@ -131,6 +131,12 @@ def shorten(values: Floats) -> list[float]:
     return [shortened[value] for value in every]
 
 
+def steps(run: LoggedRun) -> Ints:
+    """Return the trials, from 0, at which a run found something faster, and its last trial."""
+    faster = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
+    return np.union1d(faster, [len(run.curve) - 1] if len(run.curve) else []).astype(np.int64)
+
+
 class Metric(NamedTuple):
     """A field of :class:`~searchlab.costmodel.quality.ModelQuality`."""
 

@@ -39,6 +39,7 @@ from ..charts.figures import (
     failure_bars,
     short,
     shorten,
+    steps,
     time_bars,
 )
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
@@ -70,19 +71,11 @@ def page(
         programs: The best programs.
         out: The directory that the page is for: links to logs start there.
     """
-    assets = files(__package__) / "assets"
-    style, script = ((assets / name).read_text("utf-8") for name in ("report.css", "report.js"))
     looks = Looks.of(summary, comparison)
     numbers = {name: number for number, name in enumerate(looks.names)}
     several, packed = len(summary.workloads) > 1, len(summary.workloads) > INLINE
-    loader = FunctionLoader(lambda name: (assets / name).read_text("utf-8"))
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
-        "number": number_text, "p": p_text, "json": json.dumps, "percent": lambda value: f"{100 * value:.0f} %",
-    }  # fmt: skip
-    environment.globals |= {
+    templates = environment()
+    templates.globals |= {
         "numbers": numbers, "colours": len(COLOURS), "own": looks.own, "rope": ROPE, "parts": TIME_PARTS,
         "measures": StrategySummary.compared_by(), "target": summary.target, "several": several,
         "forests": [_forest(reference, gaps) for reference, gaps in differences(summary).items()],
@@ -90,25 +83,18 @@ def page(
     sections = []
     for number, item in enumerate(summary.workloads):
         fields = _section(item, comparison[item.workload], figures[item.workload], programs, f"w{number}", out)
-        text = environment.get_template("section.html.jinja").render(fields)
+        text = templates.get_template("section.html.jinja").render(fields)
         sections.append({
             "id": f"w{number}", "item": item, "figures": figures[item.workload],
             "html": Markup(text), "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
             "spark": _spark(figures[item.workload][0].views[0], looks) if item.strategies else (),
         })  # fmt: skip
-    # The style and the script of this page, by their hashes, and nothing else: no request, no script from a log.
-    allowed = "; ".join((
-        "default-src 'none'", f"style-src {_digest(style)}", f"script-src {_digest(script)}",
-        "base-uri 'none'", "form-action 'none'",
-    ))  # fmt: skip
     overall = summary.overall
     lit = [numbers[name] for name in looks.lit]
     data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.own or ""), "colours": len(COLOURS)}
     runs = [run for item in comparison.values() for run in item.runs]
-    return environment.get_template("report.html.jinja").render(
-        allowed=allowed,
-        style=Markup(style),
-        script=Markup(script),
+    return templates.get_template("report.html.jinja").render(
+        **styled("report.js"),
         data=embedded(data),
         summary=summary,
         names=looks.names,
@@ -129,6 +115,32 @@ def page(
             for path, text in kept_studies(run.log.path for run in runs)
         ],
     )
+
+
+def environment() -> Environment:
+    """Return what renders the templates of pages."""
+    loader = FunctionLoader(_asset)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {
+        "number": number_text, "p": p_text, "json": json.dumps, "percent": lambda value: f"{100 * value:.0f} %",
+    }  # fmt: skip
+    return made
+
+
+def styled(script: str = "") -> dict[str, str]:
+    """Return the style of a page, its script, and the policy that allows these two, by their hashes, and nothing else:
+    no request, no script from a log.
+    """
+    style, code = _asset("report.css"), _asset(script) if script else ""
+    scripts = _digest(code) if script else "'none'"
+    allowed = (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}; base-uri 'none'; form-action 'none'"
+    )
+    return {"allowed": allowed, "style": Markup(style), "script": Markup(code)}
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text("utf-8")
 
 
 def _section(
@@ -256,8 +268,7 @@ def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list
 
 def _trace(run: LoggedRun) -> tuple[list[int], list[float], list[float]]:
     """Return the trials at which a run found something faster, and its last; the throughputs and the seconds then."""
-    at = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
-    at = np.union1d(at, [len(run.curve) - 1]).astype(np.int64)
+    at = steps(run)
     return (at + 1).tolist(), shorten(run.curve[at]), shorten(run.elapsed[at])
 
 

@@ -148,6 +148,23 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
     return int(np.argmax(there)) + 1 if there.any() else len(baseline)
 
 
+def difficulty(costs: Floats, weights: Floats, part: float = PART) -> float:
+    """Return the expected number of random draws until one goes ``part`` of the way from the median to the optimum.
+
+    In seconds, as in Willemsen et al. (2024), whose budget ends there: see :func:`score_curve`.
+
+    Args:
+        costs: The seconds of every config of a space, infinite for a failure, at least one finite: shape (N,).
+        weights: How often each is drawn, of any sum: shape (N,).
+    """
+    works = np.isfinite(costs)
+    best = costs.min()
+    good = costs <= best + (1 - part) * (weighted_median(costs[works], weights[works]) - best)
+    if np.ptp(weights) == 0:
+        return expected_draws(len(costs), int(good.sum()))
+    return float(weights.sum() / weights[good].sum())
+
+
 def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
     """Return P_t = (R_t - S_t) / (R_t - best) at every trial: 0 equals random search, 1 the best from the start.
 

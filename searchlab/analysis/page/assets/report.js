@@ -330,7 +330,10 @@ function refresh(paper) {
   for (const button of all("[data-view]")) press(button, button.dataset.view === chosen.view);
   for (const button of all("[data-scale]")) press(button, (button.dataset.scale === "regret") === chosen.regret);
   for (const button of all("[data-seeds]")) press(button, chosen.seeds);
-  for (const button of all("#only")) press(button, chosen.only);
+  for (const button of all("#only")) {
+    press(button, chosen.only);
+    button.hidden = !grey.length;
+  }
   for (const chart of charts) {
     const { views } = chart.figure;
     chart.view = views.find(({ key }) => key === chosen.view) || (views.includes(chart.own) ? chart.own : views[0]);
@@ -489,9 +492,11 @@ function arrange() {
 let width = 0;
 new ResizeObserver(() => {
   if (document.body.clientWidth === width) return;
+  const opened = !width;
   width = document.body.clientWidth;
   const bar = wide.matches ? 0 : document.getElementById("side").offsetHeight;
   document.documentElement.style.scrollPaddingTop = `${bar + 12}px`;
+  if (opened) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   refresh();
 }).observe(document.body);
 window.addEventListener("beforeprint", () => {
