@@ -171,10 +171,15 @@ class _Batch(Batch[_Task]):
         wanted = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
         is_running = any(turn.job for turn in self.busy.values())
-        if now - self.looked > LOOK_SECONDS and self.requested and not is_running:
-            self.looked = now
-            self._look()
+        absent = ""
         try:
+            if now - self.looked > LOOK_SECONDS and self.requested and not is_running:
+                self.looked = now
+                devices = registered(self.settings.tracker)
+                if self.settings.key in devices:
+                    self.missed = None
+                else:
+                    absent = _no_device(self.settings, devices)
             if wanted and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
             while self.tracker and self.requested < wanted:
@@ -182,6 +187,11 @@ class _Batch(Batch[_Task]):
                 self.requested += 1
         except (OSError, SearchlabError) as error:
             self._tracker_gone(error)
+        if absent:
+            self._miss(
+                f"{absent}, and had none for {self.settings.device_timeout:g} s; start a server there with `searchlab "
+                f"fleet server` and run this again: all measurements are kept"
+            )
         return [self.tracker] if self.tracker and self.requested else []
 
     def _lent(self) -> None:
@@ -198,37 +208,24 @@ class _Batch(Batch[_Task]):
         process.send(RunOn(address, task.built.objects, self.best))
         self.begin(process, task, self.settings.connect_timeout)
 
-    def _look(self) -> None:
-        try:
-            devices = registered(self.settings.tracker)
-        except (OSError, SearchlabError) as error:
-            self._tracker_gone(error)
-            return
-        if self.settings.key in devices:
-            self.missed = None
-        elif self._missed_for_long():
-            raise SearchlabError(
-                f"{_no_device(self.settings, devices)}, and had none for {self.settings.device_timeout:g} s; start a "
-                f"server there with `searchlab fleet server` and run this again: all measurements are kept"
-            )
-
     def _tracker_gone(self, error: Exception) -> None:
         """Wait for the tracker to come back, at most as long as for a device."""
         if self.tracker:
             self.tracker.close()
         self.tracker, self.requested = None, 0
-        if self._missed_for_long():
-            raise SearchlabError(
-                f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: all "
-                f"measurements are kept"
-            )
+        self._miss(
+            f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: all "
+            f"measurements are kept"
+        )
         time.sleep(min(LOOK_SECONDS, self.settings.device_timeout))
 
-    def _missed_for_long(self) -> bool:
+    def _miss(self, text: str) -> None:
+        """Raise SearchlabError with ``text`` if there has been no device for too long."""
         now = time.monotonic()
         if self.missed is None:
             self.missed = now
-        return now - self.missed > self.settings.device_timeout
+        if now - self.missed > self.settings.device_timeout:
+            raise SearchlabError(text)
 
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connecting is not None
