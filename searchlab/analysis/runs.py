@@ -244,6 +244,11 @@ class WorkloadRuns:
         """The unit of throughput: GFLOPS, or runs/s if the FLOPs are unknown."""
         return self.runs[0].log.unit
 
+    @property
+    def cluster(self) -> str:
+        """See :attr:`searchlab.workload.Workload.cluster`."""
+        return self.runs[0].log.workload.cluster
+
     @cached_property
     def horizon(self) -> int:
         """The number of trials that every strategy has (:func:`reach`), over which all are compared.

@@ -74,7 +74,8 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
     """Summarise a workload, without contrasts and verdict: these depend on the numbers of all workloads."""
     rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
     return WorkloadSummary(
-        workload=item.workload, flops=item.flops, unit=item.unit, horizon=item.horizon, best=item.best,
+        workload=item.workload, flops=item.flops, unit=item.unit, cluster=item.cluster, horizon=item.horizon,
+        best=item.best,
         target_gflops=item.target if item.best else None, strategies=rows, contrasts=[], verdict="",
         notes=_length_notes(item, rows) + footing_notes(item.runs),
     )  # fmt: skip
@@ -192,7 +193,9 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     strategies.sort(key=lambda strategy: -strategy.area.value)
     pairs = {
         (first.strategy, second.strategy): _pair(
-            [row[first.strategy] for row in rows], [row[second.strategy] for row in rows]
+            [row[first.strategy] for row in rows],
+            [row[second.strategy] for row in rows],
+            [item.cluster for item in workloads],
         )
         for first, second in combinations(strategies, 2)
     }
@@ -201,10 +204,10 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     return Together(workloads, strategies, pairs)
 
 
-def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> Pair:
-    """Compare two strategies, given their rows on each workload."""
+def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]) -> Pair:
+    """Compare two strategies, given their rows on each workload, and its cluster."""
     ours, theirs = paired_areas(first, second)
-    found = paired_difference(ours, theirs)
+    found = paired_difference(ours, theirs, clusters)
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     known = [values[~np.isnan(values)] for values in differences]
     means = np.array([float(values.mean()) if len(values) else math.nan for values in known])
@@ -294,7 +297,7 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
     names, difference = (pair.contrast.first, pair.contrast.second), pair.corrected(adjusted)
     says = claims(*names, difference)
     equivalence = None
-    if difference.workloads >= FEWEST_WORKLOADS:
+    if difference.workloads >= FEWEST_WORKLOADS and not difference.clusters:  # the test takes workloads as independent
         equivalence = bayesian_signed_rank(pair.means)
         says.append(equivalence_claim(*names, equivalence, ROPE))
     known = difference if difference.workloads else None

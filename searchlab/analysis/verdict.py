@@ -280,8 +280,18 @@ def claims(first: str, second: str, difference: Difference) -> list[str]:
         f"In these runs the area under the curve of {first} is {more or 'the same as'} that of {second}, on average "
         f"over {over} ({tally}).",
         _answer("On these workloads", difference.on_these, first, second),
-        _answer("On workloads like these, if these are a fair sample of them,", difference.on_others, first, second),
+        _answer(_others(difference), difference.on_others, first, second),
     ]
+
+
+def _others(difference: Difference) -> str:
+    """Return what a claim about other workloads is about."""
+    if not difference.clusters:
+        return "On workloads like these, if these are a fair sample of them,"
+    return (
+        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (which "
+        f"{difference.clusters} kernels are not of all kernels),"
+    )
 
 
 def headline(first: str, second: str, difference: Difference) -> str:
@@ -329,7 +339,8 @@ def answer(first: str, second: str, word: str, difference: Difference) -> str:
     interval = difference.on_these.difference
     ends = "" if interval.lower is None else f", 95 % interval {_ends(interval)}"
     these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
-    tested = [(f"on {these}", difference.on_these), ("on workloads like these", difference.on_others)]
+    others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
+    tested = [(f"on {these}", difference.on_these), (others, difference.on_others)]
     p = "; ".join(f"{p_equals(answer.p)} {where}" for where, answer in tested if answer.p is not None)
     return (
         f"{first} is {WORDS[word]} {second}: area under the curve {signed(difference.value)}{ends}"
