@@ -65,9 +65,7 @@ def import_(
         say(f"{len(log.records):,} trials of {log.header.workload}, {use}: {log.path}")
         if log.left_out:
             line, why = log.left_out[0]
-            say(
-                f"left out: {len(log.left_out):,} records that are not configs of that space; first, line {line}: {why}"
-            )
+            say(f"left out: {len(log.left_out):,} of its records, not configs of that space; first, line {line}: {why}")
     if any(log.header.measure.items() >= imports.IMPORTED.items() for log in logs):
         say(f"not carried over: {imports.READERS[format or imports.detect(file)].lost}")
 

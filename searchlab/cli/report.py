@@ -44,20 +44,19 @@ def report(
         bool, Option("--all", help="Include runs and trials that are no longer part of the study.")
     ] = False,
     every_trial: Annotated[
-        bool, Option("--csv", help="Write every trial to curves.csv, not only those that found something faster.")
+        bool, Option("--csv", help="Write all trials to curves.csv, not only those that improved on the best.")
     ] = False,
     site: Annotated[
         Path | None,
         Option(
             "--publish",
-            help="Write a static site to DIR instead, with an index, and with the page, the data, and how to cite and "
-            "verify each PATH, which is the directory of a study or one that `suite run --out` wrote. Results that "
-            "the site already has stay.",
+            help="Instead, publish each PATH (the directory of a study, or of `suite run --out`) on a static site in "
+            "DIR: its page, its data, and how to cite and verify it. Results that are already on the site are kept.",
             metavar="DIR",
         ),
     ] = None,
     suite: Annotated[
-        str, Option(help="With --publish, the suite of such a directory if it is not found by its name.")
+        str, Option(help="With --publish: the suite of a directory of `suite run --out`, if it is not found by name.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +67,9 @@ def report(
     """
     if site:
         if directory or everything or every_trial or as_json:
-            raise SearchlabError("--publish excludes --out, --all, --csv and --json; write a report for those")
+            raise SearchlabError(
+                "--publish cannot be combined with --out, --all, --csv or --json; run `report` again for those"
+            )
         cards = publish(site, [_result(place, suite) for place in where])
         say(f"the site: {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
