@@ -52,9 +52,7 @@ KINDS: dict[str, PluginKind[Any]] = {
 }  # fmt: skip
 
 
-def list_(
-    kind: Annotated[Kind | None, Argument(help="List only these.", metavar="KIND")] = None, as_json: AsJson = False
-) -> None:
+def list_(kind: Annotated[Kind | None, Argument(help="List only these.")] = None, as_json: AsJson = False) -> None:
     """List the installed spaces, policies, cost models and executors, and the named workloads, one per line.
 
     `searchlab list policies` also names the published algorithm behind each policy. `searchlab show policy NAME`
@@ -99,7 +97,7 @@ def _first_sentence(value: str) -> str:
 
 
 def show(
-    kind: Annotated[Shown, Argument(help="What to explain.", metavar="KIND")],
+    kind: Annotated[Shown, Argument(help="What to explain.")],
     name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
 ) -> None:
     """Explain a policy, a space, a cost model or a workload: what it does, its options, and its origin."""
@@ -166,7 +164,7 @@ def space_(
 
 
 def check(
-    kind: Annotated[Contract, Argument(help="The kind of the plug-in.", metavar="KIND")],
+    kind: Annotated[Contract, Argument(help="The kind of the plug-in.")],
     name: Annotated[str, Argument(help="A name from `searchlab list`, or `module:Class`.", metavar="NAME")],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
     option: Options = None,
