@@ -115,7 +115,7 @@ def test_a_smaller_budget_measures_nothing_and_warns_that_the_log_has_more_trial
     run(table, path, trials=100)
     before = path.read_bytes()
     for budget in ({"stop_after": 12, "trials": 120}, {"seconds": charged(table, tmp_path, 9), "trials": 120}):
-        with pytest.warns(SearchlabWarning, match="holds 100 trials, more than the .. that were asked"):
+        with pytest.warns(SearchlabWarning, match="has 100 trials, more than the .. requested"):
             run(table, path, **budget)
         assert path.read_bytes() == before
 
