@@ -111,7 +111,7 @@ def _checked(runs: Runs) -> Runs:
         (one, here), (other, there) = list(searched.items())[:2]
         raise SearchlabError(
             f"there is nothing to compare: no two strategies searched the same workload, such as {one!r} ({here}) and "
-            f"{other!r} ({there}); a mapping gives runs of one strategy labels of their own"
+            f"{other!r} ({there}); a mapping labels the runs of one strategy"
         )
     return runs
 

@@ -23,11 +23,8 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .database import opened, transaction
 
-VARIABLE = "SEARCHLAB_STORE"
-"""The environment variable that names the default store."""
-
-WORD = "store"
-"""The entry of a warm start that means the default store; ``store:PATH`` means the store at that path."""
+VARIABLE = "SEARCHLAB_STORE"  # the environment variable that names the default store
+WORD = "store"  # the warm start from the default store; store:PATH is the store at that path
 
 TargetSpec = str | Mapping[str, Any] | Target
 Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
@@ -48,10 +45,11 @@ SELECT id, lines, seconds FROM runs
 WHERE workload = ? AND target = ? AND machine = ? AND space = ? AND fingerprint = ?
 ORDER BY seconds IS NULL, seconds, id
 """
+_LINES = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
-    """What was measured, and where. Programs with different keys are never compared."""
+    """A workload, a space and where they were measured. Programs with different keys are never compared."""
 
     workload: str
     target: str  # see spelled_target
@@ -71,7 +69,7 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """What a store holds for one :class:`Key`."""
+    """The content of a store for one :class:`Key`."""
 
     key: Key
     runs: int
@@ -100,19 +98,12 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass
 class Added:
-    """The result of :meth:`Store.add`.
+    """The result of :meth:`Store.add`."""
 
-    Attributes:
-        runs: Number of new runs.
-        trials: Number of new trials.
-        known: Number of logs that had no new trial.
-        left_out: The logs that were not added, with the reasons.
-    """
-
-    runs: int = 0
-    trials: int = 0
-    known: int = 0
-    left_out: dict[Path, str] = field(default_factory=dict)
+    runs: int = 0  # new runs
+    trials: int = 0  # new trials
+    known: int = 0  # logs without a new trial
+    left_out: dict[Path, str] = field(default_factory=dict)  # logs that were not added, with the reasons
 
 
 @dataclass(frozen=True, init=False)
@@ -236,9 +227,8 @@ class Store:
             names = {one.key.machine for one in held if one.key.target == spelled_target(resolved)}
             matching = {name for name in names if machine.lower() in name.lower()}
             if machine not in matching and len(matching) > 1:
-                raise SearchlabError(
-                    f"{machine!r} is part of the names of several machines: {'; '.join(sorted(matching))}"
-                )
+                several = "; ".join(sorted(matching))
+                raise SearchlabError(f"{machine!r} is part of the names of several machines: {several}")
             machine = machine if machine in matching or not matching else matching.pop()
         for run, lines in self._fastest(held, resolved, machine):
             if log is not None:
@@ -252,7 +242,7 @@ class Store:
             yield Result(self._log(run, lines))
 
     def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
-        """Say that ``held``, the programs of ``workload``, has none for ``target`` on ``machine`` (by default this)."""
+        """Return the message that ``held`` has no program of ``workload`` for ``target`` on ``machine``."""
         where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
         said = f"the store {self.path} holds no program of {workload} that runs, for {where}"
         if held:
@@ -270,11 +260,9 @@ class Store:
         return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
 
     def log_of(self, digest: str) -> Log | None:
-        """Return the log that had this digest when it was added, without what it has gained since; None if unknown."""
-        sql = "SELECT digest, lines, run FROM states WHERE digest = ?"
-        for _, lines, run in self._rows(sql, [digest], _StateRow):
-            return self._log(run, lines)
-        return None
+        """Return the log that had this digest when it was added, as it was then; None if unknown."""
+        rows = self._rows("SELECT digest, lines, run FROM states WHERE digest = ?", [digest], _StateRow)
+        return self._log(rows[0][2], rows[0][1]) if rows else None
 
     def _held(self, workload: str | Workload | None = None) -> list[Held]:
         held = self._rows(_HELD, [None if workload is None else str(parse_workload(workload))], Held)
@@ -307,8 +295,7 @@ class Store:
         return log
 
     def _lines(self, run: int, count: int) -> list[bytes]:
-        sql = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
-        return [line for (line,) in self._rows(sql, [run, count], tuple[bytes])]
+        return [line for (line,) in self._rows(_LINES, [run, count], tuple[bytes])]
 
     def _rows(self, sql: str, values: list[Any], kind: Any) -> list[Any]:
         """Return the rows of a query. Raises SearchlabError if one is not of type ``kind``."""
@@ -327,7 +314,7 @@ class Store:
 
 
 def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
-    """Add a log in one transaction. Return whether its run is new, and the number of new trials.
+    """Add a log in one transaction; return whether its run is new, and the number of new trials.
 
     Raises SearchlabError if the log cannot be read, or if nothing was measured in it.
     """
@@ -345,7 +332,7 @@ def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
 
 
 def _key(log: Log) -> Key:
-    """Return what ``log`` measured. Raises SearchlabError if it measured nothing."""
+    """Return the key of ``log``. Raises SearchlabError if it measured nothing."""
     header, path = log.header, log.path
     if header.measure.get("kind") == "table":
         raise SearchlabError(f"{path} measured nothing: a table answered")
@@ -386,23 +373,21 @@ def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]
 def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
     """Return the run whose log begins with ``lines``, and its numbers of lines and trials; None, 0, 0 if unknown."""
     for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
-        held = database.execute(
-            "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number", [run, len(lines)]
-        ).fetchall()
-        if [line for (line,) in held] == lines[: len(held)]:
+        held = [line for (line,) in database.execute(_LINES, [run, len(lines)])]
+        if held == lines[: len(held)]:
             return run, known, trials
     return None, 0, 0
 
 
 def _program(item: object) -> str | None:
-    """Return what identifies the program of a line of a log; None if it has no program."""
+    """Return the identity of the program of a line of a log; None if it has no program."""
     if not isinstance(item, Record):
         return None
     return item.program or (msgspec.json.encode(item.config).decode() if item.failure is None else None)
 
 
 def _digest(lines: list[bytes]) -> str:
-    """Return the digest of a log with these lines, as the header of a run that started from it records it."""
+    """Return the digest of a log, as the header of a run that started from it records it."""
     return hashlib.sha256(_joined(lines)).hexdigest()[:32]
 
 

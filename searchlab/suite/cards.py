@@ -68,16 +68,12 @@ class Card:
         """Return the figures as plain data; ``after_draws`` is :attr:`distances`."""
         entry = self.table.entry
         return {
-            "table": self.table.name,
-            **msgspec.to_builtins(entry),
-            "configs": self.configs,
-            "failures": self.info.failures,
-            "gflops": self.best,
-            "noise": self.info.noise,
+            "table": self.table.name, **msgspec.to_builtins(entry), "configs": self.configs,
+            "failures": self.info.failures, "gflops": self.best, "noise": self.info.noise,
             "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
             "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
             "sha256": self.table.digest,
-        }
+        }  # fmt: skip
 
     def text(self) -> str:
         """Return the card as Markdown."""
