@@ -487,6 +487,7 @@ function follow() {
 
 function arrange() {
   toc.open = wide.matches;
+  follow();
 }
 
 let width = 0;
