@@ -144,7 +144,7 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
     return int(np.argmax(there)) + 1 if there.any() else len(baseline)
 
 
-def difficulty(costs: Floats, weights: Floats, part: float = PART) -> float:
+def difficulty(costs: Floats, weights: Floats, part: float = 0.95) -> float:
     """Return the expected number of random draws until one goes ``part`` of the way from the median to the optimum.
 
     In seconds, as in Willemsen et al. (2024), whose budget ends there: see :func:`score_curve`.
