@@ -14,7 +14,7 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..log.columns import Columns, Texts
 from ..log.result import Result, html_paragraphs, html_table, study_frame
-from .charts.figures import BY_TRIALS, Looks, View, all_figures, differences
+from .charts.figures import BY_TRIALS, Looks, all_figures, differences
 from .charts.figures import Figure as LineChart
 from .measures import AREA, Shown, StrategySummary, table
 from .model import Overall, Summary, WorkloadSummary
@@ -111,7 +111,7 @@ def _checked(runs: Runs) -> Runs:
         (one, here), (other, there) = list(searched.items())[:2]
         raise SearchlabError(
             f"there is nothing to compare: no two strategies searched the same workload, such as {one!r} ({here}) and "
-            f"{other!r} ({there}); a mapping gives runs of one strategy labels of their own"
+            f"{other!r} ({there}); a mapping labels the runs of one strategy"
         )
     return runs
 
@@ -257,9 +257,7 @@ class Comparison:
         """
         from .charts.pictures import pairwise_picture
 
-        measures = StrategySummary.compared_by()
-        if measure not in measures:
-            raise SearchlabError(f"there is no measure {measure!r}{did_you_mean(str(measure), measures)}")
+        _pick(StrategySummary.compared_by(), measure, "measure")
         return pairwise_picture(self._begun(workload), measure)
 
     def plot_profile(self, *, by: str = BY_TRIALS) -> Figure:
@@ -290,9 +288,7 @@ class Comparison:
         if not found:
             raise SearchlabError("there are no differences: no two strategies ran on every workload")
         name = next(iter(found)) if reference is None else reference
-        if name not in found:
-            raise SearchlabError(f"there is no strategy {name!r} in this comparison{did_you_mean(name, found)}")
-        return gaps_picture(name, found[name], self._looks)
+        return gaps_picture(name, _pick(found, name, "strategy"), self._looks)
 
     def plot_matrix(self) -> Figure:
         """Plot the multiple comparison matrix: the difference of the mean area, for each pair over all workloads."""
@@ -327,12 +323,9 @@ class Comparison:
 
     def _item(self, workload: object) -> WorkloadSummary:
         items = {item.workload: item for item in self.summary.workloads}
-        name = str(workload) if workload is not None else next(iter(items)) if len(items) == 1 else None
-        if name is None:
+        if workload is None and len(items) != 1:
             raise SearchlabError(f"there are {len(items)} workloads, name one of them{did_you_mean('', items)}")
-        if name not in items:
-            raise SearchlabError(f"there is no workload {name!r} in this comparison{did_you_mean(name, items)}")
-        return items[name]
+        return _pick(items, next(iter(items)) if workload is None else str(workload), "workload")
 
     def _begun(self, workload: object) -> WorkloadSummary:
         item = self._item(workload)
@@ -341,42 +334,39 @@ class Comparison:
         return item
 
     def _overall(self) -> Overall:
-        return _there(
-            self.summary.overall,
-            "ranks and the matrix compare strategies over several workloads, and this comparison has no two strategies "
-            "with several workloads in common; run the study on more of them, or look at one with plot_convergence()",
-        )
+        if self.summary.overall is None:
+            raise SearchlabError(
+                "ranks and the matrix compare strategies over several workloads, and this comparison has no two "
+                "strategies with several workloads in common; run the study on more of them, or look at one with "
+                "plot_convergence()"
+            )
+        return self.summary.overall
 
-    def _line_chart(self, workload: str, key: str, view: str, best: float = 0.0) -> Figure:
+    def _line_chart(self, workload: str, key: str, by: str, best: float = 0.0) -> Figure:
         from .charts.pictures import line_picture
 
-        figure = self._figure(workload, key)
-        picture = line_picture(workload, figure, self._view(figure, view), self._looks, best=best)
-        return _there(picture, f"no strategy has found a program for {workload} in half of its seeds")
-
-    def _figure(self, workload: str, key: str) -> LineChart:
-        figures = {figure.key: figure for figure in self._figures[workload]}
-        if key not in figures:
+        figure = next((figure for figure in self._figures[workload] if figure.key == key), None)
+        if figure is None:
             raise SearchlabError(_WITHOUT[key].format(workload=workload))
-        return figures[key]
-
-    def _view(self, figure: LineChart, key: str) -> View:
         views = {view.key: view for view in figure.views}
-        if key not in views:
-            raise SearchlabError(f"{figure.title.lower()} is not drawn by {key!r}{did_you_mean(str(key), views)}")
-        return views[key]
+        if by not in views:
+            raise SearchlabError(f"{figure.title.lower()} is not drawn by {by!r}{did_you_mean(str(by), views)}")
+        picture = line_picture(workload, figure, views[by], self._looks, best=best)
+        if picture is None:
+            raise SearchlabError(f"no strategy has found a program for {workload} in half of its seeds")
+        return picture
 
 
 _WITHOUT = {
     "convergence": "no trial of {workload} has been measured yet",
     "ecdf": "no trial of {workload} has succeeded yet",
-    "score": "there is no score on {workload}: no complete table answered, and no run is of the policy random",
+    "score": "there is no score on {workload}: no complete table answered, and no run used the policy random",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
 """Why a line chart is missing."""
 
 
-def _there(value: T | None, why_not: str) -> T:
-    if value is None:
-        raise SearchlabError(why_not)
-    return value
+def _pick(known: Mapping[str, T], name: str, kind: str) -> T:
+    if name not in known:
+        raise SearchlabError(f"there is no {kind} {name!r} in this comparison{did_you_mean(name, known)}")
+    return known[name]

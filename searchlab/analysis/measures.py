@@ -1,9 +1,9 @@
 """The columns of reports, each declared once.
 
-A :class:`Measure` is one number of a strategy, or several that belong together. :class:`StrategySummary` declares those
-of a strategy on one workload, :class:`OverallStrategy` those over all workloads. A declaration says what the measure
-means, how to compute it from the runs, and its :class:`Column` objects. The tables of the terminal, the page and
-notebooks, the CSV files, ``summary.json`` and the pandas frames are all derived from these declarations.
+A :class:`Measure` is one number of a strategy, or several that belong together. :class:`StrategySummary` declares the
+measures on one workload, :class:`OverallStrategy` those over all workloads. A declaration holds the meaning of the
+measure, a function that computes it from the runs, and its :class:`Column` objects. The tables of the terminal, the
+page and notebooks, the CSV files, ``summary.json`` and the pandas frames are derived from these declarations.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
 
 import msgspec
@@ -41,7 +42,7 @@ TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
 
 
 class Shown(Flag):
-    """The tables for people that have a column. CSV files and frames have every column with a name."""
+    """The tables for people that show a column. CSV files and frames have every column with a name."""
 
     NOWHERE = 0
     TERMINAL = auto()  # the ranking in the terminal and in notebooks
@@ -90,12 +91,12 @@ class Measure(Generic[Source, V]):
     """One entry of a report: an attribute of the rows that declare it, and a key of their JSON.
 
     Args:
-        meaning: What it is, in one sentence.
-        of: Computes it from the runs.
+        meaning: A definition in one sentence.
+        of: Computes the measure from the runs.
         *columns: Its columns in tables; none if only ``summary.json`` has it.
-        unit: Of its numbers.
-        compared_by: Its name where strategies are compared by it; empty if they are not. Such a measure has a number
-            for each seed, ``by_seed``.
+        unit: Unit of its numbers.
+        compared_by: Its name in comparisons of strategies; empty if they are not compared by it. Such a measure has a
+            number for each seed, ``by_seed``.
         better: ``max`` or ``min``.
     """
 
@@ -192,12 +193,9 @@ class Table(NamedTuple):
 
 
 def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
-    """Return the columns of the table ``shown``, without those whose measure is None in every row.
+    """Return the table ``shown`` of ``rows`` of one class; ``words`` are filled into its titles.
 
-    Args:
-        rows: Of one class.
-        shown: One of the tables.
-        **words: What is filled into titles.
+    Columns whose measure is None in every row are left out.
     """
     heads: list[Head] = []
     columns: list[list[Cell]] = []
@@ -212,18 +210,13 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
         best = column.best(known) if column.best and known and len(rows) > 1 else None
         are_words = any(isinstance(number, str) for number in known)
         heads.append(Head(column.title.format(**words), column.meaning or measure.meaning, measure.unit, are_words))
-        columns.append(
-            [
-                Cell(
-                    "-" if number is None else column.text(number),
-                    column.beside(value, row) if column.beside and value is not None else "",
-                    column.detail(value) if column.detail and value is not None else "",
-                    column.missing if number is None else "",
-                    best is not None and number == best,
-                )
-                for row, value, number in zip(rows, values, numbers, strict=True)
-            ]
-        )
+        cells = []
+        for row, value, number in zip(rows, values, numbers, strict=True):
+            text, missing = ("-", column.missing) if number is None else (column.text(number), "")
+            beside = column.beside(value, row) if column.beside and value is not None else ""
+            detail = column.detail(value) if column.detail and value is not None else ""
+            cells.append(Cell(text, beside, detail, missing, best is not None and number == best))
+        columns.append(cells)
     return Table(heads, [(row.strategy, [cells[place] for cells in columns]) for place, row in enumerate(rows)])
 
 
@@ -242,7 +235,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What each seed took to reach the target; None for one whose run ended before (censored), and for infinity."""
+    """What each seed took to reach the target; None if its run ended before (censored), and in place of infinity."""
 
     reached: int  # seeds that reached the target
     median: float | None  # over all seeds, censored ones infinite
@@ -255,23 +248,18 @@ class Reached(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
-        """Summarise what each seed took and spent; ``more_*`` are of interrupted runs, which only ERT can use."""
+        """Summarise what each seed took and spent; ``more_*`` come from interrupted runs, which only ERT can use."""
         interval = median_interval(values)
         ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
+        median, lower, upper, expected = map(_finite, (interval.value, interval.lower, interval.upper, ert))
         return cls(
-            reached=int(np.isfinite(values).sum()),
-            median=_finite(interval.value),
-            lower=_finite(interval.lower),
-            upper=_finite(interval.upper),
-            expected=_finite(ert),
-            penalised=penalised_average(values, budget),
-            by_seed=[_finite(value) for value in values.tolist()],
-            note=interval.note,
-        )
+            int(np.isfinite(values).sum()), median, lower, upper, expected, penalised_average(values, budget),
+            list(map(_finite, values.tolist())), interval.note,
+        )  # fmt: skip
 
     @property
     def censored(self) -> str:
-        """How many seeds reached the target, in brackets; empty if all did."""
+        """The number of seeds that reached the target, in brackets; empty if all did."""
         seeds = len(self.by_seed)
         return "" if self.reached == seeds else f" ({self.reached} of {seeds})"
 
@@ -303,42 +291,30 @@ def interval_text(interval: Interval, digits: int) -> str:
 def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any) -> tuple[Column, ...]:
     """Return the columns of an estimate: its value, in no table without a ``title``, and the ends of its interval."""
     value = Column(name, title, Shown.TABLES if title else Shown.NOWHERE, digits, "value", **look)
-    return value, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
+    return value, *_ends(name)
 
 
-def _hits(runs: StrategyRuns) -> Floats:
-    """Return the trials to the target, infinite if not reached: shape (runs, 1)."""
-    return hitting_times(runs.curves, np.array([runs.workload.target]))
-
-
-def _interrupted(runs: StrategyRuns, *, seconds: bool) -> tuple[Floats, Floats]:
-    """Return what each interrupted run took to the target, and what it spent, in trials or seconds."""
+def _to_target(runs: StrategyRuns, *, seconds: bool) -> Reached:
+    """Return the trials or seconds to the target."""
     target = np.array([runs.workload.target])
-    hits = [hitting_times(run.curve[np.newaxis], target) for run in runs.interrupted]
     ends = [run.elapsed if seconds else np.arange(1.0, len(run.curve) + 1) for run in runs.interrupted]
-    took = [seconds_of_hits(hit, end[np.newaxis])[0, 0] for hit, end in zip(hits, ends, strict=True)]
-    return np.array(took), np.array([end[-1] for end in ends])
-
-
-def _trials_to_target(runs: StrategyRuns) -> Reached:
+    took = [
+        seconds_of_hits(hitting_times(run.curve[np.newaxis], target), end[np.newaxis])[0, 0]
+        for run, end in zip(runs.interrupted, ends, strict=True)
+    ]
+    interrupted = np.array(took), np.array([end[-1] for end in ends])
+    hits = hitting_times(runs.curves, target)
+    if seconds:
+        values = seconds_of_hits(hits, runs.elapsed)[:, 0]
+        return Reached.of(values, runs.elapsed[:, -1], runs.workload.longest, *interrupted)
     spent = np.array([float(min(run.log.trials, runs.horizon)) for run in runs.compared])
-    return Reached.of(_hits(runs)[:, 0], spent, runs.horizon, *_interrupted(runs, seconds=False))
-
-
-def _seconds_to_target(runs: StrategyRuns) -> Reached:
-    seconds = seconds_of_hits(_hits(runs), runs.elapsed)[:, 0]
-    return Reached.of(seconds, runs.elapsed[:, -1], runs.workload.longest, *_interrupted(runs, seconds=True))
-
-
-def _area(runs: StrategyRuns) -> Spread:
-    return Spread.of(area_under_curve(runs.curves, runs.workload.best_gflops).tolist())
+    return Reached.of(hits[:, 0], spent, runs.horizon, *interrupted)
 
 
 def _anytime(runs: StrategyRuns) -> Spread:
     best = runs.workload.best_gflops
-    if not best:
-        return Spread.of([0.0] * len(runs.compared))
-    return Spread.of(anytime(runs.lowest, runs.workload.flops / best / 1e9).tolist())
+    areas = anytime(runs.lowest, runs.workload.flops / best / 1e9).tolist() if best else [0.0] * len(runs.compared)
+    return Spread.of(areas)
 
 
 def _complete(runs: StrategyRuns) -> bool:
@@ -362,14 +338,14 @@ def _failed(failures: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in failures.items() if count) or "none"
 
 
-def _quartiles(name: str) -> tuple[Column, Column]:
-    return Column(f"{name}_q1", of="lower"), Column(f"{name}_q3", of="upper")
+def _ends(name: str, lower: str = "lower", upper: str = "upper") -> tuple[Column, Column]:
+    return Column(f"{name}_{lower}", of="lower"), Column(f"{name}_{upper}", of="upper")
 
 
 def _reached(name: str, title: str, **look: Any) -> tuple[Column, ...]:
     """Return the columns of a measure up to the target, the first with other fields ``look``."""
     median = Column(f"{name}_median", title, Shown.TABLES, of="median", best=min, missing="not reached", **look)
-    return median, Column(f"{name}_lower", of="lower"), Column(f"{name}_upper", of="upper")
+    return median, *_ends(name)
 
 
 class OnWorkload(Measure[StrategyRuns, V]):
@@ -405,7 +381,7 @@ class StrategySummary(Row):
         lambda runs: runs.one_run,
     )
     trials = OnWorkload(
-        "The most trials that at least half of the runs have; a + says that seeds have different numbers.",
+        "The most trials that at least half of the runs have; a + marks seeds with different numbers.",
         lambda runs: runs.trials,
         Column("trials", "trials", Shown.TABLES, 0, beside=lambda _, row: "" if row.complete else "+"),
     )
@@ -427,12 +403,12 @@ class StrategySummary(Row):
             "best_gflops_median", "{unit}\n[quartiles]", Shown.TABLES, 1, "median", max,
             beside=lambda best, _: f" [{number_text(best.lower, 1)}, {number_text(best.upper, 1)}]",
         ),
-        *_quartiles("best_gflops"),
+        *_ends("best_gflops", "q1", "q3"),
         unit="GFLOPS",
     )  # fmt: skip
     trials_to_target = OnWorkload(
         "Median trials to the target, and how many seeds reached it where not all did.",
-        _trials_to_target,
+        partial(_to_target, seconds=False),
         Column("seeds_that_reached_target", of="reached"),
         *_reached("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
         Column(
@@ -445,7 +421,7 @@ class StrategySummary(Row):
     )  # fmt: skip
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
-        _seconds_to_target,
+        partial(_to_target, seconds=True),
         *_reached("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
         Column("seconds_ert", of="expected"),
         Column("seconds_par10", of="penalised"),
@@ -454,9 +430,9 @@ class StrategySummary(Row):
     )
     area = OnWorkload(
         "Area under the convergence curve, as a part of the best known: median over seeds.",
-        _area,
+        lambda runs: Spread.of(area_under_curve(runs.curves, runs.workload.best_gflops).tolist()),
         Column("area_median", "area", Shown.TABLES, 3, "median", max),
-        *_quartiles("area"),
+        *_ends("area", "q1", "q3"),
         compared_by="area under the curve",
         better=max,
     )
@@ -517,7 +493,7 @@ class StrategySummary(Row):
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):
-    """A measure of a strategy over all workloads, from its summary on each; only seeds vary in an interval."""
+    """A measure over all workloads, from the summary on each; in intervals only the seeds vary."""
 
 
 def _score_over_all(rows: Sequence[StrategySummary]) -> Interval | None:

@@ -89,6 +89,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     workload: str
     flops: int  # floating-point operations of one run; 10^9 if they are unknown
     unit: str = "GFLOPS"  # of throughput; "runs/s" if the FLOPs are unknown
+    cluster: str = ""  # see searchlab.workload.Workload.cluster
     horizon: int  # number of trials that every strategy has, over which all are compared
     best: BestKnown | None
     target_gflops: float | None  # throughput that counts as converged; None while nothing has succeeded

@@ -30,15 +30,15 @@ NEW = "a new policy"
 
 @dataclass(frozen=True)
 class Variation:
-    """How paired differences vary: standard deviations in the unit of the measure."""
+    """The standard deviations of paired differences, in the unit of the measure."""
 
-    seeds: float  # from one pair of runs to another on the same workload
-    workloads: float | None  # of the true difference from one workload to another; None for fewer than 2 workloads
+    seeds: float  # between pairs of runs on the same workload
+    workloads: float | None  # of the true difference between workloads; None for fewer than 2 workloads
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one pair of strategies takes; None where that is more than anyone can run."""
+    """What one pair of strategies takes; None if it is more than anyone can run."""
 
     first: str
     second: str
@@ -77,12 +77,12 @@ def power_plan(
 
     Args:
         summary: The existing runs.
-        difference: Between the areas of two strategies.
-        power: The probability to see it.
-        tests: How many tests the correction covers; by default all of the report, or the part of them that corresponds
-            to the pairs of ``strategy``.
-        strategy: Only its pairs with the others; all pairs if empty.
-        registered: The number of registered contrasts that a pair is one of, in place of ``tests``.
+        difference: The difference between the areas of two strategies.
+        power: The probability of seeing it.
+        tests: The number of tests that the correction covers; by default all tests of the report, or the part of them
+            that corresponds to the pairs of ``strategy``.
+        strategy: Consider only the pairs of this strategy; all pairs if empty.
+        registered: The number of registered contrasts that include the pair, in place of ``tests``.
         new: Whether to add a pair of ``strategy`` and a policy that has no run yet, which varies as the median pair.
 
     Raises:

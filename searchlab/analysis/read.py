@@ -20,7 +20,7 @@ from ..log.plan import PLAN, Budget, read_plan
 from ..log.result import largest_drift
 from ..log.writer import is_locked
 from .runs import ComparedRuns, LoggedRun, WorkloadRuns
-from .words import listed
+from .words import counted, listed
 
 REPORT = "report"
 """Directory of a report, beside its logs. Logs in a directory of this name are read only if they are named."""
@@ -36,12 +36,11 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     """Read logs, and all logs in directories, as runs to compare.
 
     For the directory of a study, only the runs and trials that the study has now are read; other logs and trials there
-    are left out with a SearchlabWarning. Each table of a suite is a workload of its own. A log that is named twice is
+    are left out with a SearchlabWarning. Each table of a suite is a separate workload. A log that is named twice is
     read once. Many logs in one directory get a cache there, see :mod:`searchlab.log.columns`.
 
     Args:
-        *where: Logs and directories. For one directory, a report names each log relative to it; otherwise by its path
-            as given.
+        *where: Logs and directories. For one directory, a report names each log relative to it; otherwise by its path.
         everything: Whether to read all logs and trials in the directory of a study.
         readings: False if :func:`~searchlab.log.columns.read_logs` can skip them.
 
@@ -148,8 +147,8 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
 
 
 def _warn(paths: Sequence[Path], what: str) -> None:
-    logs = "1 log" if len(paths) == 1 else f"{len(paths)} logs"
-    warnings.warn(f"{what}: {logs}, such as {paths[0]} (--all reports on everything there)", SearchlabWarning, 4)
+    logs = f"{counted(len(paths), 'log')}, such as {paths[0]}"
+    warnings.warn(f"{what}: {logs} (--all reports on everything there)", SearchlabWarning, 4)
 
 
 def _strategy(log: Columns, several_spaces: bool) -> str:
@@ -165,35 +164,31 @@ def _workload(log: Columns) -> str:
         raise SearchlabError(f"{log.path} is damaged: {error}") from None
 
 
-def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, LoggedRun] | None:
-    """Return the first header field in which two of ``runs`` differ, and those two."""
+def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, Any, Any] | None:
+    """Return the first header field in which a run differs from the first run, that run, and both values."""
     for field in fields:
         first = getattr(runs[0].log.header, field)
         for run in runs[1:]:
-            if getattr(run.log.header, field) != first:
-                return field, runs[0], run
+            if (value := getattr(run.log.header, field)) != first:
+                return field, run, msgspec.to_builtins(first), msgspec.to_builtins(value)
     return None
-
-
-def _plain(run: LoggedRun, field: str) -> Any:
-    return msgspec.to_builtins(getattr(run.log.header, field))
 
 
 def _check_footing(runs: Sequence[LoggedRun]) -> None:
     if difference := _difference(runs, _FOOTING):
-        field, one, other = difference
+        field, other, first, second = difference
         raise SearchlabError(
-            f"{one.file} and {other.file} measured {one.workload} in different ways: their {field} is "
-            f"{_plain(one, field)} and {_plain(other, field)}; report on each alone"
+            f"{runs[0].file} and {other.file} measured {other.workload} in different ways: their {field} is {first} "
+            f"and {second}; report on each alone"
         )
 
 
 def _check_strategy(runs: Sequence[LoggedRun]) -> None:
     if difference := _difference(runs, _STRATEGY):
-        field, one, other = difference
+        field, other, first, second = difference
         raise SearchlabError(
-            f"{one.file} and {other.file} are both called {one.strategy!r}, but their {field} differs "
-            f"({_plain(one, field)} and {_plain(other, field)}); give each a label of its own"
+            f"{runs[0].file} and {other.file} are both called {other.strategy!r}, but their {field} differs ({first} "
+            f"and {second}); give each a label of its own"
         )
     for one, other in pairwise(runs):
         if one.seed == other.seed:
@@ -204,13 +199,13 @@ def _check_strategy(runs: Sequence[LoggedRun]) -> None:
 
 
 def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
-    """Return what a reader should know about the logs of a workload, a sentence each.
+    """Return what a reader should know about the logs of a workload, in sentences.
 
-    In what the logs differ, how far the machine drifted, whether fastest trials were measured again, which strategies
-    could not use their options as given, and for how many trials a table answered with another config.
+    They cover differences between the logs, drift of the machine, whether fastest trials were measured again, which
+    strategies could not use their options as given, and for how many trials a table answered with another config.
     """
     notes = [
-        f"The logs differ in their {difference[0]} ({difference[1].file} and {difference[2].file}): compare seconds "
+        f"The logs differ in their {difference[0]} ({runs[0].file} and {difference[1].file}): compare seconds "
         f"with care."
         for field in _NOTED
         if (difference := _difference(runs, (field,)))
@@ -223,10 +218,9 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
             f"The machine drifted during {most}{run.file}: its first program once took {ratio:.2f} times as long."
         )
     if again := sum(run.log.final is not None for run in runs):
-        whose = "1 run" if again == 1 else f"{again} runs"
         notes.append(
-            f"The fastest trials of {whose} were measured again after the search. The best programs have these times; "
-            f"the comparison uses the trials as they were measured during the search."
+            f"The fastest trials of {counted(again, 'run')} were measured again after the search. The best programs "
+            f"have these times; the comparison uses the trials as they were measured during the search."
         )
     by_strategy: dict[str, list[LoggedRun]] = {}
     for run in runs:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, fields
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
@@ -107,7 +107,7 @@ def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET, *,
             summary = summarize(comparison)
             figures = all_figures(summary, comparison)
             write_json(out / "summary.json", summary)
-            write_json(out / "figures.json", figures)
+            (out / "figures.json").write_bytes(msgspec.json.encode(figures) + b"\n")
             best_of_runs = (program for program, _ in programs)
             tables = number_tables(summary, comparison, best_of_runs, every_trial=every_trial)
             for name, rows in (tables | {"figures": figure_rows(figures)}).items():
@@ -279,15 +279,17 @@ def number_tables(
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
-    """Return a row for each point of each line of the line charts."""
+    """Return a row for each point of each line of the line charts; of steps, where they change, and the last."""
     rows = (
         (workload, figure.key, view.key, line.strategy, *point)
         for workload, charts in figures.items()
         for figure in charts
         for view in figure.views
         for line in view.series
-        for point in zip(view.x, line.y, line.lower or repeat(None), line.upper or repeat(None), strict=False)
-        if point[1] is not None
+        for edges in [zip(view.x, line.y, line.lower or repeat(None), line.upper or repeat(None), strict=False)]
+        for points in [[point for point in edges if point[1] is not None]]
+        for before, point in pairwise([(), *points])
+        if not figure.step or point[1:] != before[1:] or point is points[-1]
     )
     return Rows(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), rows)
 

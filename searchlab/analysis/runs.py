@@ -1,7 +1,4 @@
-"""The runs of a comparison, and the arrays derived from them.
-
-Each array is computed once, when it is first used. The summary, the charts and the page all use these.
-"""
+"""The runs of a comparison, and arrays derived from them, each computed once, when it is first used."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ TARGET = 0.95  # the part of the best known throughput that counts as converged
 
 
 class BestKnown(msgspec.Struct, frozen=True):
-    """The fastest program of a workload: the optimum of complete tables, or the fastest in any log.
-
-    Fields with a default describe the run that found it, the first by file name if several are equally fast.
-    """
+    """The fastest program of a workload, and the run that found it, the first by file name; the optimum of a table."""
 
     gflops: float
     seconds: float
@@ -49,7 +43,7 @@ class BestKnown(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """One run of one strategy on one workload with one seed, read from a log."""
+    """A run of a strategy on a workload with a seed, read from a log."""
 
     workload: str
     strategy: str
@@ -85,7 +79,7 @@ class LoggedRun:
         return self.log.elapsed
 
     def reaches(self, trials: int) -> bool:
-        """Whether its best after ``trials`` is known: it has that many, or it ended earlier and never gets more."""
+        """Whether the best after ``trials`` is known: the run has that many trials, or has ended."""
         return self.log.trials >= trials or self.log.ended is not None
 
 
@@ -93,7 +87,7 @@ class LoggedRun:
 class StrategyRuns:
     """The runs of one strategy on one workload, by seed: at least one, each with a trial.
 
-    A run that ended before the horizon of the workload holds its last values from there on.
+    A run that ended before the horizon of the workload keeps its last values up to the horizon.
     """
 
     runs: Sequence[LoggedRun]
@@ -116,7 +110,7 @@ class StrategyRuns:
     def space(self) -> str:
         return self.runs[0].space
 
-    @cached_property
+    @property
     def lengths(self) -> list[int]:
         """The number of trials of each run."""
         return [run.log.trials for run in self.runs]
@@ -128,7 +122,7 @@ class StrategyRuns:
 
     @cached_property
     def one_run(self) -> bool:
-        """Whether it makes the same proposals from every seed: its runs are then one run, not a sample."""
+        """Whether the strategy makes the same proposals from every seed: its runs are then one run, not a sample."""
         complete = [run.log.configs for run in self._complete]
         return len(complete) > 1 and alike(complete) == min(map(len, complete))
 
@@ -186,14 +180,14 @@ class StrategyRuns:
 
 
 def held(values: Sequence[Floats], trials: int) -> Floats:
-    """Return the first ``trials`` of each of ``values``, holding the last if there are fewer: shape (runs, trials)."""
+    """Return the first ``trials`` of each of ``values``, repeating the last if there are fewer: (runs, trials)."""
     return np.array([one[np.minimum(np.arange(trials), len(one) - 1)] for one in values])
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
-    """Return the most trials that at least half of the unended runs have; 0 if all have a line that ended them.
+    """Return the most trials that at least half of the runs that have not ended reach; 0 if all have ended.
 
-    So a few interrupted runs do not shorten the others.
+    A few interrupted runs therefore do not shorten the others.
     """
     return _of_half([run.log.trials for run in runs if not run.log.ended])
 
@@ -208,7 +202,7 @@ def alike(runs: Sequence[Array]) -> int:
     for place, configs in enumerate(zip(*runs, strict=False)):
         if len(set(configs)) > 1:
             first, *others = map(msgspec.json.decode, configs)
-            if any(config != first for config in others):  # and not one config with its knobs in another order
+            if any(config != first for config in others):  # and not one config with its knobs in different orders
                 return place
     return min(map(len, runs), default=0)
 
@@ -244,11 +238,16 @@ class WorkloadRuns:
         """The unit of throughput: GFLOPS, or runs/s if the FLOPs are unknown."""
         return self.runs[0].log.unit
 
+    @property
+    def cluster(self) -> str:
+        """See :attr:`searchlab.workload.Workload.cluster`."""
+        return self.runs[0].log.workload.cluster
+
     @cached_property
     def horizon(self) -> int:
         """The number of trials that every strategy has (:func:`reach`), over which all are compared.
 
-        The length of the longest run if all runs of all strategies ended before they had all trials.
+        If all runs of all strategies ended early, the length of the longest.
         """
         reached = [trials for group in self.strategies.values() if (trials := reach(group.runs))]
         return min(reached, default=max((run.log.trials for run in self.runs), default=0))
@@ -262,8 +261,8 @@ class WorkloadRuns:
     def best(self) -> BestKnown | None:
         """The best known program; None while nothing has succeeded, unless an optimum is known.
 
-        If a table answered with ``noise``, a lucky draw is no faster program: then the optimum counts, even if trials
-        are faster, or otherwise the least median over the runs of the times of a config.
+        If a table answered with ``noise``, a lucky draw is not a faster program: then the optimum counts, even if
+        trials are faster, or, without one, the least median over runs of the times of a config.
         """
         succeeded = [run for run in self.runs if run.log.trials and run.curve[-1] > 0]
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
@@ -310,17 +309,14 @@ class WorkloadRuns:
 
     @cached_property
     def random_search(self) -> dict[str, RandomSearch]:
-        """Random search by space, from a complete table or else from its runs; only where one of these exists."""
+        """Random search by space, from a complete table, or else from its runs, if either exists."""
         searches: dict[str, RandomSearch] = {}
         for space, groups in self._by_space.items():
             runs = [run for group in groups for run in group.runs]
             costs = np.concatenate([run.log.costs for run in runs])
             working = costs[np.isfinite(costs)]
-            if not len(working):
-                continue
-            best = min(float(working.min()), least_optimum(runs))
-            draws = _draws_of_table(runs) or _draws_of_runs(runs, self.horizon, float(working.max()))
-            if draws:
+            if len(working) and (draws := _draws(runs, self.horizon, float(working.max()))):
+                best = min(float(working.min()), least_optimum(runs))
                 searches[space] = RandomSearch.of(draws, best, self.horizon, _of_half(_shares(groups).values()))
         return searches
 
@@ -328,8 +324,8 @@ class WorkloadRuns:
     def shared_start(self) -> tuple[int, list[str]]:
         """The length of the random start that strategies share, and the strategies that begin with it.
 
-        It is shared by at least half of the strategies that begin as random search does from the same seed; 0 if none
-        does. Of several spaces the shortest counts.
+        At least half of the strategies that begin as random search does from the same seed share it; 0 if none does.
+        The shortest counts if there are several spaces.
         """
         starts = []
         for groups in self._by_space.values():
@@ -348,14 +344,11 @@ class WorkloadRuns:
 
     @cached_property
     def score_curves(self) -> dict[str, Floats]:
-        """Score against random search at each trial up to the cutoff, by strategy: shape (runs, trials).
-
-        Strategies in whose space random search is unknown are left out.
-        """
+        """Score against random search at each trial up to the cutoff, by strategy if it is known: (runs, trials)."""
         return {
-            name: self.random_search[group.space].score_curves(group.lowest)
+            name: search.score_curves(group.lowest)
             for name, group in self.strategies.items()
-            if group.space in self.random_search
+            if (search := self.random_search.get(group.space))
         }
 
 
@@ -368,21 +361,15 @@ def least_optimum(runs: Sequence[LoggedRun]) -> float:
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
-def _draws_of_table(runs: Sequence[LoggedRun]) -> Draws | None:
-    """Return what random search finds according to the complete table that answered; None if none did."""
-    known = [run.log.header.random for run in runs if run.log.header.random]
-    if not known:
-        return None
-    most = max(known, key=lambda random: len(random.expected))
-    return Draws(np.array(most.expected), most.median, most.slowest)
+def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | None:
+    """Return what random search finds: from the complete table that answered, or estimated from all draws of its runs.
 
-
-def _draws_of_runs(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | None:
-    """Return what random search finds, estimated from all draws of its runs; None if none of them work.
-
-    A config that several runs measured counts at its median, weighted by the number of runs that drew it: a space whose
-    knobs depend on each other draws some configs more often than others.
+    In an estimate, a config that several runs measured counts at its median, weighted by the number of runs that drew
+    it: a space whose knobs depend on each other draws some configs more often than others. None if no draw works.
     """
+    if known := [run.log.header.random for run in runs if run.log.header.random]:
+        most = max(known, key=lambda random: len(random.expected))
+        return Draws(np.array(most.expected), most.median, most.slowest)
     costs = list(by_config([run for run in runs if run.is_random]).values())
     sample = np.array([np.median(of_one) for of_one in costs])
     if not np.isfinite(sample).any():
@@ -414,5 +401,5 @@ def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
 
 
 def strategy_order(comparison: ComparedRuns) -> list[str]:
-    """Return every strategy in the order that gives it the same look in all pictures and charts."""
+    """Return every strategy in alphabetical order, which decides its look in all pictures and charts."""
     return sorted({strategy for item in comparison.values() for strategy in item.by_strategy})

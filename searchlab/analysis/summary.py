@@ -74,7 +74,8 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
     """Summarise a workload, without contrasts and verdict: these depend on the numbers of all workloads."""
     rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
     return WorkloadSummary(
-        workload=item.workload, flops=item.flops, unit=item.unit, horizon=item.horizon, best=item.best,
+        workload=item.workload, flops=item.flops, unit=item.unit, cluster=item.cluster, horizon=item.horizon,
+        best=item.best,
         target_gflops=item.target if item.best else None, strategies=rows, contrasts=[], verdict="",
         notes=_length_notes(item, rows) + footing_notes(item.runs),
     )  # fmt: skip
@@ -106,22 +107,19 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     """Return sentences on runs that are left out, on the budget, and on strategies that are one run."""
     notes = []
     if waiting := [run.file for run in item.waiting]:
-        has, are = ("has", "is") if len(waiting) == 1 else ("have", "are")
-        notes.append(f"{listed(waiting)} {has} no trial yet and {are} not counted.")
+        notes.append(f"Not counted, because without a trial yet: {listed(waiting)}.")
     if running := [run.file for run in item.runs if run.running]:
-        are, their = ("is", "its trials") if len(running) == 1 else ("are", "their trials")
-        notes.append(f"{listed(running)} {are} still running: this covers {their} up to now.")
+        notes.append(f"Still running, and covered up to now: {listed(running)}.")
     for row in rows:
-        ends: dict[tuple[str, bool], list[int]] = {}  # trials of the runs that ended for one reason
+        ends: dict[str, list[int]] = {}  # trials of the runs that ended for one reason
         for run in item.by_strategy[row.strategy]:
-            if ended := run.log.ended:
-                ends.setdefault((ended.reason, ended.by_policy), []).append(run.log.trials)
-        for (reason, by_policy), lengths in ends.items():
-            keep, selves = ("it keeps its", "itself") if len(lengths) == 1 else ("they keep their", "themselves")
+            if run.log.ended:
+                ends.setdefault(run.log.ended.reason, []).append(run.log.trials)
+        for reason, lengths in ends.items():
             span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
             notes.append(
-                f"{counted(len(lengths), 'run')} of {row.strategy} ended{f' by {selves}' * by_policy} after {span} of "
-                f"{item.horizon} trials, where {reason}: {keep} best from there on."
+                f"{counted(len(lengths), 'run')} of {row.strategy} ended after {span} of {item.horizon} trials, where "
+                f"{reason}: the best found counts from there on."
             )
     if len({row.trials for row in rows}) > 1:
         longer = listed([f"{row.strategy} has {row.trials}" for row in rows if row.trials > item.horizon])
@@ -129,12 +127,9 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     for row in rows:
         if row.interrupted:
             runs = item.strategies[row.strategy].interrupted
-            was, it_is = ("were", "they are") if len(runs) > 1 else ("was", "it is")
-            end = "did not come to" if any(run.running for run in runs) else f"{was} stopped before"
-            notes.append(
-                f"{listed([run.file for run in runs])} {end} trial {item.horizon}: {it_is} left out of the comparison, "
-                f"except for ERT."
-            )
+            end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
+            files = listed([run.file for run in runs])
+            notes.append(f"{end} trial {item.horizon}, and left out except for ERT: {files}.")
         if row.one_run:
             notes.append(
                 f"{row.strategy} makes the same run from each of {len(row.trials_by_seed)} seeds: it counts as one "
@@ -192,7 +187,9 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     strategies.sort(key=lambda strategy: -strategy.area.value)
     pairs = {
         (first.strategy, second.strategy): _pair(
-            [row[first.strategy] for row in rows], [row[second.strategy] for row in rows]
+            [row[first.strategy] for row in rows],
+            [row[second.strategy] for row in rows],
+            [item.cluster for item in workloads],
         )
         for first, second in combinations(strategies, 2)
     }
@@ -201,10 +198,10 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     return Together(workloads, strategies, pairs)
 
 
-def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> Pair:
-    """Compare two strategies, given their rows on each workload."""
+def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]) -> Pair:
+    """Compare two strategies, given their rows on each workload, and its cluster."""
     ours, theirs = paired_areas(first, second)
-    found = paired_difference(ours, theirs)
+    found = paired_difference(ours, theirs, clusters)
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     known = [values[~np.isnan(values)] for values in differences]
     means = np.array([float(values.mean()) if len(values) else math.nan for values in known])
@@ -294,7 +291,7 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
     names, difference = (pair.contrast.first, pair.contrast.second), pair.corrected(adjusted)
     says = claims(*names, difference)
     equivalence = None
-    if difference.workloads >= FEWEST_WORKLOADS:
+    if difference.workloads >= FEWEST_WORKLOADS and not difference.clusters:  # the test takes workloads as independent
         equivalence = bayesian_signed_rank(pair.means)
         says.append(equivalence_claim(*names, equivalence, ROPE))
     known = difference if difference.workloads else None
@@ -306,9 +303,9 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> lis
     rows = [item.by_strategy[name] for item in workloads for name in names]
     said = []
     if stopped := [row for row in rows if row.interrupted]:
-        number = sum(len(row.interrupted) for row in stopped)
+        runs = counted(sum(len(row.interrupted) for row in stopped), "run")
         whose = listed(list(dict.fromkeys(row.strategy for row in stopped)))
-        said.append(f"{counted(number, 'run')} of {whose} stopped early, and {'are' if number > 1 else 'is'} left out.")
+        said.append(f"Left out, because stopped early: {runs} of {whose}.")
     if unequal := [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]:
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
         said.append(f"Strategies have unequal trials, and are compared over those that all have: {budgets}.")

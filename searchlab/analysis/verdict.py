@@ -1,4 +1,4 @@
-"""The sentences of a report: which strategy converges fastest, whether that is noise, and what can be claimed."""
+"""The sentences of a report: which strategy converges fastest, whether that is noise, and what the runs support."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def verdict(
     """Return the verdict on one workload.
 
     If no test separates the leader from another strategy, it begins with "No winner" and names all that are tied with
-    the leader. The measure is the median number of trials to the target, with its interval; if no strategy reaches the
-    target in most of its seeds, it is the area under the curve. A further sentence names another leader in seconds.
+    the leader. It gives the median number of trials to the target, with its interval; if no strategy reaches the target
+    in most of its seeds, the median area under the curve. A further sentence names the leader in seconds, if different.
 
     Args:
-        rows: As :func:`ranked` orders them.
-        contrasts: Of the workload; those by area decide.
+        rows: The strategies in the order of :func:`ranked`.
+        contrasts: The contrasts of the workload; those by area decide.
         target: The part of the best known throughput that counts as converged.
-        tests: Of the report.
+        tests: The tests of the report.
         in_start: A clause on what the first trials that two strategies share had found.
-        so_far: Whether a run has yet to begin. The verdict then begins with "So far", as it does if seeds differ in
-            their trials.
+        so_far: Whether a run has yet to begin. The verdict then begins with "So far", as it does if the seeds have
+            different numbers of trials.
     """
     if not rows:
         return "No trial has been measured yet."
@@ -62,15 +62,16 @@ def verdict(
     names = [row.strategy for row in rows]
     reached = rows[0].trials_to_target.median is not None
     found = standing(names, contrasts, AREA, tests, by="by area under the curve " if reached else "")
-    if not reached:
+    if reached:
+        sentence = _reaches(rows, goal, "trial", lambda row: row.trials_to_target) + in_start
+    else:
         first, second = (number_text(row.area.median, DIGITS) for row in rows[:2])
         leads = "has the largest median area" if found.tied else "converges fastest by median area"
         sentence = f"{names[0]} {leads} under the curve ({first}, {names[1]} {second})"
-        said = f"{found.opening()}{found.says}. {sentence}." if found.tied else f"{sentence}; {found.says}."
-        return f"{_so_far(said, so_far)} No strategy reaches {goal} in most of its seeds."
-    sentence = _reaches(rows, goal, "trial", lambda row: row.trials_to_target) + in_start
     said = f"{found.opening()}{found.says}. {sentence}." if found.tied else f"{sentence}; {found.says}."
-    said = _so_far(said, so_far)
+    said = f"So far, {said.replace('No winner', 'no winner', 1)}" if so_far else said
+    if not reached:
+        return f"{said} No strategy reaches {goal} in most of its seeds."
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:
         reaches = _reaches(timed, "it", "s", lambda row: row.seconds_to_target)
@@ -119,10 +120,9 @@ class Standing:
     """How the leader compares with the others by one measure."""
 
     leader: str
-    tied: list[str]  # that no test separates from it
+    tied: list[str]  # strategies that no test separates from the leader
     behind: list[str]
-    ahead: list[str]
-    says: str  # all this in a clause
+    says: str  # a clause with all of this
 
     def opening(self, over: str = "", *, none: bool = True) -> str:
         """Return the beginning of a verdict without a winner.
@@ -171,7 +171,7 @@ def standing(
     if not compared:
         whom = "the difference" if others and len(names) == 2 else leader
         said = f"there is no test of {whom} ({about[names[1]].test})"
-        return Standing(leader, list(names[1:]), [], [], said)
+        return Standing(leader, list(names[1:]), [], said)
     behind = [name for name in compared if about[name].ahead(leader, name)]
     ahead = [name for name in compared if about[name].ahead(name, leader)]
     tied = [] if ahead else [name for name in compared if name not in behind]
@@ -185,7 +185,7 @@ def standing(
         whose = "the difference" if others and len(behind) == 1 else f"its difference from {each}"
         said = f"{by}{whose} is significant, {_most(about[name] for name in behind)}"
     said += f"; there is no test of {' and '.join(without)}" if without else ""
-    return Standing(leader, tied, behind, ahead, said)
+    return Standing(leader, tied, behind, said)
 
 
 def _no_difference(
@@ -215,20 +215,14 @@ def _no_difference(
     return said
 
 
-def _so_far(said: str, so_far: bool) -> str:
-    return f"So far, {said.replace('No winner', 'no winner', 1)}" if so_far else said
-
-
 def _most(about: Iterable[Contrast]) -> str:
     """Return the largest p-value of the contrasts."""
     values = [contrast.adjusted for contrast in about if contrast.adjusted is not None]
     return _p(max(values), "=" if len(values) == 1 else "at most")
 
 
-def _p(value: float, relation: str = "=") -> str:
-    return (
-        "p < 0.001" if value < 0.001 else f"p {relation} {value:.1g}" if value < 0.01 else f"p {relation} {value:.2g}"
-    )
+def _p(value: float, relation: str) -> str:
+    return "p < 0.001" if value < 0.001 else f"p {relation} {value:.{1 if value < 0.01 else 2}g}"
 
 
 def _reaches(
@@ -265,7 +259,7 @@ def _or_inf(value: float | None) -> float:
 
 
 def claims(first: str, second: str, difference: Difference) -> list[str]:
-    """Return three sentences, the narrowest claim first; where the runs do not support a claim, they say why.
+    """Return three sentences, the narrowest claim first; the reason replaces a claim that the runs do not support.
 
     The p-values of ``difference`` are corrected for all tests of a report; its intervals are for this difference alone.
     """
@@ -280,8 +274,18 @@ def claims(first: str, second: str, difference: Difference) -> list[str]:
         f"In these runs the area under the curve of {first} is {more or 'the same as'} that of {second}, on average "
         f"over {over} ({tally}).",
         _answer("On these workloads", difference.on_these, first, second),
-        _answer("On workloads like these, if these are a fair sample of them,", difference.on_others, first, second),
+        _answer(_others(difference), difference.on_others, first, second),
     ]
+
+
+def _others(difference: Difference) -> str:
+    """Return what a claim about other workloads is about."""
+    if not difference.clusters:
+        return "On workloads like these, if these are a fair sample of them,"
+    return (
+        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (which "
+        f"{difference.clusters} kernels are not of all kernels),"
+    )
 
 
 def headline(first: str, second: str, difference: Difference) -> str:
@@ -329,7 +333,8 @@ def answer(first: str, second: str, word: str, difference: Difference) -> str:
     interval = difference.on_these.difference
     ends = "" if interval.lower is None else f", 95 % interval {_ends(interval)}"
     these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
-    tested = [(f"on {these}", difference.on_these), ("on workloads like these", difference.on_others)]
+    others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
+    tested = [(f"on {these}", difference.on_these), (others, difference.on_others)]
     p = "; ".join(f"{p_equals(answer.p)} {where}" for where, answer in tested if answer.p is not None)
     return (
         f"{first} is {WORDS[word]} {second}: area under the curve {signed(difference.value)}{ends}"

@@ -31,16 +31,16 @@ COMMANDS = {
     "space": ("plugins:space_", "Show the knobs of a space."),
     "check": ("plugins:check", "Check a plug-in against its contract."),
     "schema": ("plugins:schema", "Print the JSON Schema of study files."),
-    "import": ("exchange:import_", "Convert a file of another tuner to logs."),
-    "export": ("exchange:export", "Write logs in the format of another tool, or build the best program."),
+    "import": ("exchange:import_", "Convert another tuner's file to logs."),
+    "export": ("exchange:export", "Export logs to another tool's format, or build the best program."),
     "power": ("report:power", "Estimate how many seeds and workloads it takes to detect a difference."),
-    "hypertune": ("hypertune:hypertune", "Search the options of a policy on recorded tables."),
-    "table": ("logs:table", "Recorded measurements that stand in for the machine."),
-    "suite": ("suite:suites", "Suites of tables that a claim about policies can rest on."),
-    "fleet": ("fleet:fleet", "Devices to measure on, behind TVM's RPC tracker."),
-    "store": ("store:store", "Measurements of all studies, by workload."),
+    "hypertune": ("hypertune:hypertune", "Tune the options of a policy on recorded tables."),
+    "table": ("logs:table", "Record tables of measurements that stand in for the machine."),
+    "suite": ("suite:suites", "Compare policies on suites of tables, with registered baselines."),
+    "fleet": ("fleet:fleet", "Measure on remote devices behind TVM's RPC tracker."),
+    "store": ("store:store", "Measurements from all studies, by workload."),
     "log": ("logs:log", "Check and repair the logs of runs."),
-    "costmodel": ("logs:costmodel", "Cost models, apart from any search."),
+    "costmodel": ("logs:costmodel", "Evaluate cost models without a search."),
 }
 """Where each subcommand is, and what the help lists about it."""
 
@@ -75,10 +75,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
     help="Which search strategy finds a fast tensor program soonest?",
-    epilog="Start with `searchlab run studies/quickstart.toml`. Invalid input ends with one sentence and exit code 2, "
-    "runs that fail with exit code 1; `--traceback`, with any command, also shows where in the code of a plug-in an "
-    "error was raised. `--trust`, with any command, imports the plug-ins that a log names even if no installed package "
-    "registers them: use it for logs that you trust.",
+    epilog="Start with `searchlab run studies/quickstart.toml`. The exit code is 2 for invalid input, and 1 if a run "
+    "or check fails. Two options work with every command: `--traceback` shows where an error was raised, also in the "
+    "code of a plug-in; `--trust` imports the plug-ins that a log names even if no installed package registers them: "
+    "use it only with logs that you trust.",
 )
 
 

@@ -1,8 +1,7 @@
-"""``searchlab import`` and ``searchlab export``: the files of other tuners, and a program as a library."""
+"""``searchlab import`` and ``export``: convert from and to other tools' formats, and build libraries."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,22 +11,7 @@ from ..apply.best import export_library
 from ..errors import SearchlabError
 from ..exchange import exports, imports
 from ..plugins import Plugin
-from .terminal import Logs, SpaceOptions, TargetOrOwn, plugin, say
-
-Source = StrEnum(
-    "Source",
-    {
-        "autotvm": "autotvm", "ansor": "ansor", "metaschedule": "metaschedule", "kernel_tuner": "kernel-tuner",
-        "kernel_tuner_cache": "kernel-tuner-cache",
-    },
-)  # fmt: skip
-Destination = StrEnum(
-    "Destination",
-    {
-        "metaschedule": "metaschedule", "kernel_tuner": "kernel-tuner", "kernel_tuner_cache": "kernel-tuner-cache",
-        "iohprofiler": "iohprofiler", "optuna": "optuna", "library": "library",
-    },
-)  # fmt: skip
+from .terminal import NATIVE, Logs, SpaceOptions, plugin, say
 
 
 def import_(
@@ -41,27 +25,32 @@ def import_(
     ],
     to: Annotated[
         Path,
-        Option("--out", help="The log to write, `*.jsonl` or `*.jsonl.gz`; or a directory, for one log per task."),
+        Option(
+            "--out",
+            help="The log to write, `*.jsonl`, `*.jsonl.gz` or `*.packed`; or a directory, for one log per task.",
+        ),
     ],
-    format: Annotated[Source | None, Option(help="The tuner that wrote the file [default: detected].")] = None,
+    format: Annotated[
+        str | None, Option(help=f"The format of the file: {', '.join(imports.READERS)} [default: detected].")
+    ] = None,
     workload: Annotated[
-        str | None, Option(help="The workload of the file, if it does not name one that searchlab knows.")
+        str | None, Option(help="The workload, if the file does not name one that searchlab knows.")
     ] = None,
     space: Annotated[
         str | None,
         Option(
-            help="The space that its configs belong to, as `knob-template` [default: for Kernel Tuner, the parameters "
-            "of the file; else none, for analysis only]."
+            help="The space that the configs belong to, such as `knob-template` [default: for Kernel Tuner, the "
+            "parameters in the file; otherwise none, for analysis only]."
         ),
     ] = None,
     option: SpaceOptions = None,
-    target: TargetOrOwn = None,
+    target: Annotated[str | None, Option(help=f"The target: {NATIVE} [default: that of the file].")] = None,
     seed: Annotated[
-        int, Option(min=0, help="The seed in the logs: it tells several logs of one tuner apart in a report.")
+        int, Option(min=0, help="The seed in the logs, to tell several runs of one tuner apart in a report.")
     ] = 0,
     label: Annotated[str, Option(help="The name of the tuner in a report [default: the name of the format].")] = "",
 ) -> None:
-    """Convert a file of another tuner to logs: to compare it; with `--space`, also as a table or to start a search.
+    """Convert another tuner's file to logs, to compare it; with `--space`, also to use it as a table or a warm start.
 
     A file of Kernel Tuner becomes a table without `--space`.
     """
@@ -76,10 +65,7 @@ def import_(
         say(f"{len(log.records):,} trials of {log.header.workload}, {use}: {log.path}")
         if log.left_out:
             line, why = log.left_out[0]
-            say(
-                f"left out: {len(log.left_out):,} of its records, which are no configs of that space; the first, line "
-                f"{line}: {why}"
-            )
+            say(f"left out: {len(log.left_out):,} of its records, not configs of that space; first, line {line}: {why}")
     if any(log.header.measure.items() >= imports.IMPORTED.items() for log in logs):
         say(f"not carried over: {imports.READERS[format or imports.detect(file)].lost}")
 
@@ -91,19 +77,19 @@ def export(
         Option(
             "--out",
             help="A new directory for metaschedule and iohprofiler; a file for kernel-tuner (`*.json`), optuna "
-            "(`*.db`, or a journal, `*.log`) and a library (`*.so`; or `*.o`, which needs no compiler).",
+            "(`*.db`, or `*.log` for a journal) and a library (`*.so`; or `*.o`, which needs no compiler).",
         ),
     ],
     to: Annotated[
-        Destination | None, Option(help="The format to write [default: a library, for `*.so` and `*.o`].")
+        str | None, Option(help=f"The format: {', '.join(exports.LOST)} or library [default for `*.so` and `*.o`].")
     ] = None,
 ) -> None:
-    """Write logs in the format of MetaSchedule, Kernel Tuner, IOHprofiler or Optuna; or build the best program."""
+    """Export logs to MetaSchedule, Kernel Tuner, IOHprofiler or Optuna; or build the best program as a library."""
     if to is None and place.suffix not in (".so", ".o"):
         raise SearchlabError(
-            f"--to must name the format of {place}: {', '.join(Destination)}; only a library, *.so or *.o, needs none"
+            f"--to must name the format of {place}: {', '.join(exports.LOST)}; only a library, *.so or *.o, needs none"
         )
-    if to in (None, Destination.library):
+    if to is None or to == "library":
         made = export_library(logs, place)
         say(f"built {place}; with TVM alone, on arrays from tvm.runtime.tensor: {made.call}")
         if made.setting:
@@ -112,9 +98,8 @@ def export(
                 f"the cores by default"
             )
         return
-    assert to is not None
     count, notes = exports.export_logs(logs, to, place)
     for note in notes:
         say(f"note: {note}")
-    say(f"exported to {place}, logs: {count:,}")
+    say(f"exported {count:,} log{'s' * (count != 1)} to {place}")
     say(f"not carried over: {exports.LOST[to]}")

@@ -1,4 +1,4 @@
-"""``searchlab fleet``: devices to measure on, behind TVM's RPC tracker."""
+"""``searchlab fleet``: devices behind TVM's RPC tracker."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .terminal import AsJson, StudyFile, duration, out, say, say_json, say_table
 
 fleet = typer.Typer(
     no_args_is_help=True,
-    help="Devices to measure on, behind TVM's RPC tracker. Neither the tracker nor a server asks for a password, and "
-    "anyone who can reach one can run any code there: let them listen only on a private network.",
+    help="Measure on remote devices behind TVM's RPC tracker. The tracker and the servers have no authentication: "
+    "anyone who can reach them can run code there, so let them listen only on a private network.",
 )
 
 TrackerAddress = Annotated[str, Option("--tracker", help="The address of the tracker, as `10.0.0.1:9190`.")]
-Host = Annotated[str, Option(help="The address to listen on: this machine's address in a private network.")]
+Host = Annotated[str, Option(help="The address to listen on: that of this machine in a private network.")]
 
 
 @fleet.command(name="tracker")
@@ -29,20 +29,20 @@ def fleet_tracker(
     host: Host = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 for any.")] = 9190,
 ) -> None:
-    """Run the tracker, which lends devices to those who measure. One tracker is enough for all keys."""
+    """Run the tracker, which lends devices to studies. One tracker can serve all keys."""
     run_tracker(host, port, lambda at: _ready(f"tracker at {at}"))
 
 
 @fleet.command(name="server")
 def fleet_server(
     tracker: TrackerAddress,
-    key: Annotated[str, Option(help="The name of this device at the tracker; identical devices share a name.")],
+    key: Annotated[str, Option(help="The kind of this device, such as cortex-a72; identical devices share a key.")],
     host: Host = "127.0.0.1",
     port: Annotated[
         int | None, Option(min=0, max=65535, help="The port to listen on; 0 for any [default: a free one].")
     ] = None,
 ) -> None:
-    """Lend this machine as a device. The server survives programs that crash, and waits for an absent tracker."""
+    """Offer this machine as a device. The server survives programs that crash, and waits if the tracker is down."""
     if key.split() != [key]:
         raise SearchlabError(f"--key must be one word, as cortex-a72, not {key!r}")
     tracker_host, _, tracker_port = tracker.rpartition(":")
@@ -63,7 +63,7 @@ def _ready(text: str) -> None:
 
 @fleet.command(name="list")
 def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
-    """List the devices of a tracker."""
+    """List the devices that are registered with a tracker."""
     with Tracker(tracker) as connected:
         devices = connected.devices()
         queues = connected.summary()["queue_info"]
@@ -79,7 +79,7 @@ def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
         say_table(("key", "devices", "free", "waiting", "at"), rows)
 
 
-_NUMBERS = "A number, several (`1,4,16`), or a range, which stands for its ends and the powers of two (`1..1000`)."
+_NUMBERS = "One number, several (`1,4,16`), or a range (`1..1000`), which means its ends and the powers of two between."
 
 
 @fleet.command(name="plan")
@@ -88,22 +88,23 @@ def fleet_plan(
     logs: Annotated[
         list[Path] | None,
         Option(
-            help="A log, or a directory of logs, of this study, with fewer seeds and trials if you like. May be "
-            "repeated [default: results/STUDY]."
+            help="A log of this study, or a directory of its logs; a few seeds and trials are enough. May be repeated "
+            "[default: results/STUDY]."
         ),
     ] = None,
     devices: Annotated[str, Option(help=f"The number of devices. {_NUMBERS}", metavar="NUMBERS")] = "1..16",
     builders: Annotated[
-        str, Option(help="The number of cores of the machine that builds and proposes.", metavar="NUMBERS")
+        str, Option(help="The number of cores of the host, which builds and proposes.", metavar="NUMBERS")
     ] = "1..16",
-    jobs: Annotated[str, Option(help="Concurrent runs, as for `searchlab run`.", metavar="NUMBERS")] = "1",
+    jobs: Annotated[str, Option(help="The number of concurrent runs.", metavar="NUMBERS")] = "1",
     batch: Annotated[
-        str, Option(help="The batch of all runs [default: as in the study].", metavar="NUMBERS", show_default=False)
+        str,
+        Option(help="The batch size of all runs [default: as in the study].", metavar="NUMBERS", show_default=False),
     ] = "",
-    seed: Annotated[int, Option(min=0, help="Determines which recorded trials the simulated runs have.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed for drawing the trials of simulated runs from the logs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate how long a study takes on a fleet, and what it waits for, from the times of trials in logs."""
+    """Estimate from logs how long a study would take on fleets of different sizes, and what it would wait for."""
     from ..fleet.plan import plan_fleet, start_seconds  # here, since a device needs none of it
     from ..run.study import Study
 

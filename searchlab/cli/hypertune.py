@@ -1,4 +1,4 @@
-"""``searchlab hypertune``: the options of a policy, searched on recorded tables."""
+"""``searchlab hypertune``: tune the options of a policy on recorded tables."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ from .terminal import AsJson, StudyFile, err, interruptible, out, say, say_json,
 
 def hypertune(
     study: StudyFile,
-    policy: Annotated[str, Option(help="The policy: the label or name of an entry of the study, or another policy.")],
+    policy: Annotated[str, Option(help="The policy: the label or name of an entry of the study, or any other policy.")],
     option: Annotated[
         list[str] | None,
         Option(
-            help="An option to search, as `name=low..high`, `name=low..high:log` or `name=a,b,c`; may be repeated "
-            "[default: every option whose default is a switch, or a number above 0: from a quarter of it to four "
-            "times it].",
+            help="An option to search: `name=low..high`, `name=low..high:log` or `name=a,b,c`. May be repeated "
+            "[default: all switches, and all options with a default above 0, from a quarter of it to four times it].",
             metavar="NAME=RANGE",
         ),
     ] = None,
     hold_out: Annotated[
         list[str] | None,
         Option(
-            help="A workload of the study that no search sees; may be repeated [default: each workload in turn].",
+            help="A workload to hold out of the search. May be repeated [default: each workload in turn].",
             metavar="WORKLOAD",
         ),
     ] = None,
-    trials: Annotated[int, Option(min=1, help="The number of sets of options that each search tries.")] = 50,
-    seeds: Annotated[int, Option(min=1, help="The number of runs on each task that judge a set of options.")] = 5,
+    trials: Annotated[int, Option(min=1, help="The number of sets of options to try in each search.")] = 50,
+    seeds: Annotated[
+        int, Option(min=1, help="The number of runs per workload and space that judge a set of options.")
+    ] = 5,
     fresh_seeds: Annotated[
-        int, Option(min=2, help="The number of other runs on each task, for the comparison at the end.")
+        int, Option(min=2, help="The number of further runs, from other seeds, for the final comparison.")
     ] = 20,
-    seed: Annotated[int, Option(min=0, help="Determines the options that are tried, and the seeds of all runs.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed, which determines the options that are tried and all runs.")] = 0,
     directory: Annotated[
         Path | None,
         Option(
@@ -52,10 +53,10 @@ def hypertune(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search the options of a policy on recorded tables, and show on other workloads whether they are better.
+    """Tune the options of a policy on recorded tables, and test on held-out workloads whether they are better.
 
-    To resume, run it again; to continue a search, raise `--trials`. A table answers at once, so scores count trials,
-    not seconds.
+    To resume, repeat the command; to extend the search, raise `--trials`. Tables answer at once, so scores are over
+    trials, not seconds.
     """
     directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
     plan = plan_hypertune(

@@ -1,4 +1,4 @@
-"""``searchlab best``, ``verify``, ``log``, ``table`` and ``costmodel``: what logs hold, and what is made from them."""
+"""``searchlab best``, ``verify``, ``log``, ``table`` and ``costmodel``: commands on the logs of runs."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ from .terminal import (
 )
 
 log = typer.Typer(no_args_is_help=True, help="Check and repair the logs of runs.")
-table = typer.Typer(no_args_is_help=True, help="Recorded measurements that stand in for the machine.")
-costmodel = typer.Typer(no_args_is_help=True, help="Cost models, apart from any search.")
+table = typer.Typer(no_args_is_help=True, help="Record measurements that stand in for the machine, and describe them.")
+costmodel = typer.Typer(no_args_is_help=True, help="Evaluate cost models without a search.")
 
 Show = StrEnum("Show", ["config", "trace", "python", "tir", "lowered", "llvm", "source", "asm"])
 ShowForm = Annotated[
     Show,
     Option(
-        help="What to show: its `config`; its schedule as a `trace`, or as a `python` script that needs only TVM; its "
-        "TensorIR (`tir`), or what TVM lowers that to (`lowered`); its LLVM IR (`llvm`; for a GPU, of the code that "
-        "launches the kernels); its generated code (`source`; for CUDA, the C++ of the kernels); its assembly (`asm`; "
-        "for CUDA, PTX)."
+        help="What to show: the `config`; the schedule as a `trace`, or as a `python` script that needs only TVM; the "
+        "TensorIR (`tir`), or what TVM lowers it to (`lowered`); the LLVM IR (`llvm`; for a GPU, of the host code); "
+        "the generated code (`source`; for CUDA, C++); or the assembly (`asm`; for CUDA, PTX)."
     ),
 ]
 
@@ -66,7 +65,7 @@ def best(
     show: ShowForm = Show.config,
     as_json: AsJson = False,
 ) -> None:
-    """Show the fastest program of a log or, for a directory of logs, of each workload."""
+    """Show the fastest program of a log, or of each workload in a directory of logs."""
     bests = _best_by_workload(where) if where.is_dir() else [load_log(where).best]
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
@@ -133,13 +132,13 @@ def _record(one: Best) -> dict[str, Any]:
 def verify(
     log: Annotated[Path, Argument(help="The log of a run.", metavar="LOG")],
     top: Annotated[int, Option(min=1, help="The number of programs to verify, the fastest first.")] = 1,
-    seed: Annotated[int, Option(min=1, help="The seed of the first inputs to check; measuring uses seed 0.")] = 1,
+    seed: Annotated[int, Option(min=1, help="The seed of the first inputs to check; measurements use seed 0.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild the fastest program of a log, check it on new inputs, and time it beside the untuned one.
+    """Rebuild the fastest program of a log, check its results on new inputs, and time it next to the untuned program.
 
-    It is timed as the log records that its trials were. The exit code is 1 if a program fails, or is not the program
-    that was measured.
+    Programs are timed with the protocol that the log records. The exit code is 1 if a program fails, or differs from
+    the program that was measured.
     """
     from ..apply.verify import sentences as findings
     from ..apply.verify import verify_log
@@ -181,7 +180,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
 
 @log.command(name="repair")
 def log_repair(file: Annotated[Path, Argument(help="The log to repair.", metavar="FILE")]) -> None:
-    """Repair a damaged log up to the first lost trial, so that its run can resume. All later trials are kept aside."""
+    """Truncate a damaged log at the first lost trial, so that its run can resume. Later trials are kept in a copy."""
     done = repair(file)
     if done is None:
         say(f"{file} is intact; nothing was changed")
@@ -197,11 +196,11 @@ def log_repair(file: Annotated[Path, Argument(help="The log to repair.", metavar
 
 @table.command(name="build")
 def table_build(
-    source: Annotated[str, Argument(help="A study file; or a workload, with --space.", metavar="STUDY.toml|WORKLOAD")],
+    source: Annotated[str, Argument(help="A study file, or a workload with --space.", metavar="STUDY.toml|WORKLOAD")],
     space: Annotated[str, Option(help="The space to measure, for a workload.")] = "",
     option: SpaceOptions = None,
-    limit: Annotated[int | None, Option(min=1, help="Measure this number of random configs, instead of all.")] = None,
-    seed: Annotated[int, Option(min=0, help="Determines which configs are measured, and in which order.")] = 0,
+    limit: Annotated[int | None, Option(min=1, help="Measure this many random configs instead of all.")] = None,
+    seed: Annotated[int, Option(min=0, help="The seed, which determines the configs and their order.")] = 0,
     target: TargetOrOwn = None,
     to: Annotated[
         Path | None,
@@ -215,13 +214,13 @@ def table_build(
     passes: Annotated[
         int | None,
         Option(
-            help="Time all programs this number of times, each time in a different order; 0 keeps the times of the "
-            "run that checks them [default: 3, and 0 on a fleet].",
+            help="Time all programs this many times, each time in a different order; 0 keeps the times of the run that "
+            "checks them [default: 3, or 0 on a fleet].",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Measure every config of a space, for each workload and space of a study. To resume, run it again."""
+    """Measure all configs of a space, or of each workload and space of a study. To resume, repeat the command."""
     from ..run.plan import OnTrial, Run
     from ..run.progress import RunProgress
     from ..tables.build import build_tables, placed, plan_tables, table_study
@@ -245,9 +244,9 @@ def table_build(
 
 @table.command(name="info")
 def table_info(files: Logs, as_json: AsJson = False) -> None:
-    """Describe tables: how much of the space, how fast its programs are, which failed, how noisy the machine was.
+    """Describe tables: their share of the space, the speed of the programs, failures, and the noise of the machine.
 
-    If the times of a table depend on when they were measured, the exit code is 1.
+    The exit code is 1 if the times in a table depend on when they were measured.
     """
     from ..tables.info import TableInfo, info_table
 
@@ -266,22 +265,20 @@ def table_info(files: Logs, as_json: AsJson = False) -> None:
 @costmodel.command(name="eval")
 def costmodel_eval(
     logs: Logs,
-    model: Annotated[list[str], Option(help="A cost model: `xgboost`, or `xgboost,objective=rank`. May be repeated.")],
+    model: Annotated[list[str], Option(help="A cost model; with options: `xgboost,objective=rank`. May be repeated.")],
     features: Annotated[
-        str, Option(help="Features for the cost models: `knob`, `program`, `per-store`, `itervar` or `curve`.")
+        str, Option(help="The features: `knob`, `program`, `per-store`, `itervar` or `curve`.")
     ] = "knob",
     split: Annotated[
         str,
         Option(help="`within-task` holds out part of each log; `by-task` holds out all logs of each workload in turn."),
     ] = "within-task",
-    seed: Annotated[
-        int, Option(min=0, help="Determines the trials to hold out, and the random draws of the models.")
-    ] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed, which determines the trials to hold out, and the models.")] = 0,
     train_fraction: Annotated[float, Option(help="The share of each log to train on, for `within-task`.")] = 0.7,
-    k: Annotated[int, Option("-k", min=1, help="The k of top-k recall and of the peak score.")] = 5,
+    k: Annotated[int, Option("-k", min=1, help="The k in top-k recall and in the peak score.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Show how well cost models predict recorded trials that they were not trained on."""
+    """Show how well cost models predict recorded trials on which they were not trained."""
     from ..tables.costmodels import evaluate, mean_quality, quality_table
 
     plugins = [COST_MODELS.named(plugin(text))[0] for text in model]

@@ -1,4 +1,4 @@
-"""``searchlab list``, ``show``, ``space``, ``check`` and ``schema``: plug-ins and workloads, listed and explained."""
+"""``searchlab list``, ``show``, ``space``, ``check`` and ``schema``: commands on plug-ins and workloads."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ KINDS: dict[str, PluginKind[Any]] = {
 def list_(kind: Annotated[Kind | None, Argument(help="List only these.")] = None, as_json: AsJson = False) -> None:
     """List the installed spaces, policies, cost models and executors, and the named workloads, one per line.
 
-    `searchlab list policies` also names the published strategy that a policy is. `searchlab show policy NAME` explains
-    a policy.
+    `searchlab list policies` also names the published algorithm behind each policy. `searchlab show policy NAME`
+    describes a policy in full.
     """
     listed: dict[str, dict[str, str]] = {}
     for shown in [kind] if kind else Kind:
@@ -97,10 +97,10 @@ def _first_sentence(value: str) -> str:
 
 
 def show(
-    kind: Annotated[Shown, Argument(help="What it is.")],
+    kind: Annotated[Shown, Argument(help="What to explain.")],
     name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
 ) -> None:
-    """Explain a policy, a space, a cost model or a workload: what it does, its options, where it comes from."""
+    """Explain a policy, a space, a cost model or a workload: what it does, its options, and its origin."""
     if kind is Shown.workload:
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
@@ -148,9 +148,9 @@ def space_(
     space: SpaceName,
     option: SpaceOptions = None,
     target: TargetSpec = "native",
-    seed: Annotated[int, Option(min=0, help="Determines the sample.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed of the sample.")] = 0,
 ) -> None:
-    """Show the knobs of a space, the number of values of each, and a sample."""
+    """Show the knobs of a space with their numbers of values, and a sample config."""
     named = Plugin(**plugin(space, option))
     searched = SPACES.make(named, parse_workload(workload), resolve_target(target))
     sample = searched.sample(np.random.default_rng(seed))
@@ -168,9 +168,9 @@ def check(
     name: Annotated[str, Argument(help="A name from `searchlab list`, or `module:Class`.", metavar="NAME")],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
     option: Options = None,
-    seed: Annotated[int, Option(min=0, help="The seed for the checks.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed of the checks.")] = 0,
     space: Annotated[
-        str | None, Option(help="The space to check a policy in, if it needs a certain space [default: toy spaces].")
+        str | None, Option(help="The space to check a policy in, if it needs a particular one [default: toy spaces].")
     ] = None,
     workload: Annotated[
         str | None, Option(help="The workload of the space [default: a small one that the space supports].")
@@ -179,7 +179,7 @@ def check(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
 ) -> None:
-    """Check a policy, space or cost model against its contract: what was expected, what happened, the likely fix."""
+    """Check a policy, space or cost model against its contract; explain each failure and how to fix it."""
     spec = plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
@@ -211,7 +211,7 @@ def check(
 
 
 def schema() -> None:
-    """Print the JSON Schema of study files, with the options of every installed plug-in."""
+    """Print the JSON Schema of study files, with the options of all installed plug-ins."""
     from ..run.study import StudySpec  # here, since it takes longer to import than `list` takes to run
 
     schema = msgspec.json.schema(StudySpec)

@@ -1,4 +1,4 @@
-"""``searchlab report`` and ``power``: runs compared, and what it takes to tell them apart."""
+"""``searchlab report`` and ``power``: compare runs, and plan how many it takes to tell strategies apart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def report(
         list[Path],
         Argument(
             help="The directory of a study, or any directory of logs; or logs, `*.jsonl` or `*.jsonl.gz`; or a study "
-            "file, with the directory of its logs if that is not results/STUDY.",
+            "file, and the directory of its logs if that is not results/STUDY.",
             metavar="PATH...",
         ),
     ],
@@ -44,31 +44,32 @@ def report(
         bool, Option("--all", help="Include runs and trials that are no longer part of the study.")
     ] = False,
     every_trial: Annotated[
-        bool, Option("--csv", help="Write every trial to curves.csv, not only those that found something faster.")
+        bool, Option("--csv", help="Write all trials to curves.csv, not only those that improved on the best.")
     ] = False,
     site: Annotated[
         Path | None,
         Option(
             "--publish",
-            help="Write a static site to DIR instead, with an index, and with the page, the data, and how to cite and "
-            "verify each PATH, which is the directory of a study or one that `suite run --out` wrote. Results that "
-            "the site already has stay.",
+            help="Instead, publish each PATH (the directory of a study, or of `suite run --out`) on a static site in "
+            "DIR: its page, its data, and how to cite and verify it. Results that are already on the site are kept.",
             metavar="DIR",
         ),
     ] = None,
     suite: Annotated[
-        str, Option(help="With --publish, the suite of such a directory if it is not found by its name.")
+        str, Option(help="With --publish: the suite of a directory of `suite run --out`, if it is not found by name.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs: print tables; write a page, report.html, charts, CSV and JSON to the directory of the report.
+    """Compare runs: print tables, and write a page (report.html), charts, CSV and JSON to the directory of the report.
 
-    Every log that is named counts, and every log in a directory that is named. In the directory of a study, only its
-    present runs count: those of the last time it was run, or of the study file if that is named.
+    In the directory of a study, only the runs that are now part of the study are compared: those of the last `searchlab
+    run`, or of the study file if you name it. In any other directory, all runs are compared.
     """
     if site:
         if directory or everything or every_trial or as_json:
-            raise SearchlabError("--publish excludes --out, --all, --csv and --json; write a report for those")
+            raise SearchlabError(
+                "--publish cannot be combined with --out, --all, --csv or --json; run `report` again for those"
+            )
         cards = publish(site, [_result(place, suite) for place in where])
         say(f"the site: {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
@@ -128,35 +129,39 @@ def power(
     study: Annotated[
         list[Path],
         Argument(
-            help="A study file, whose runs are in results/STUDY; logs, or directories of logs; a directory that "
-            "`suite run --out` wrote: its strategy against the baselines of the suite; or a suite, such as `v1/dev`: a "
-            "policy without runs against the baseline that --strategy names.",
+            help="A study file, whose runs are in results/STUDY; or logs, or directories of logs; or a directory of "
+            "`suite run --out`, for its strategy against the baselines; or a suite, such as `v1/dev`, for a policy "
+            "without runs against the baseline that --strategy names.",
             metavar="STUDY...",
         ),
     ],
     difference: Annotated[
-        float, Option(min=0, help="The difference of the area under the curve to detect: 0.02 is 2 % of all.")
+        float, Option(min=0, help="The difference in area under the curve to detect, of at most 1.")
     ] = 0.02,
-    chance: Annotated[float, Option("--power", help="The probability to detect it, between 0 and 1.")] = 0.8,
+    chance: Annotated[float, Option("--power", help="The probability of detecting it, between 0 and 1.")] = 0.8,
     tests: Annotated[
         int | None,
-        Option(min=1, help="The tests that Holm's correction covers [default: all pairs, per workload and overall]."),
+        Option(
+            min=1, help="The number of tests under Holm's correction [default: all pairs, per workload and overall]."
+        ),
     ] = None,
     registered: Annotated[
         int | None,
         Option(
             min=1,
-            help="The contrasts registered before the runs, if the pair is one of them; they share 80 % of the error "
-            "rate [default for a suite: 1].",
+            help="The number of contrasts registered before the runs, if the pair is one of them; they share 80 % of "
+            "the error rate [default for a suite: 1].",
         ),
     ] = None,
     strategy: Annotated[
-        str, Option(help="Only the pairs of this strategy with the others, as for a claim about one policy.")
+        str, Option(help="Compare only this strategy with the others, as for a claim about one policy.")
     ] = "",
-    suite: Annotated[str, Option(help="The suite of such a directory, if it is not found by its name.")] = "",
+    suite: Annotated[
+        str, Option(help="The suite of a directory of `suite run --out`, if it is not found by name.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Estimate from existing runs how many seeds and workloads it takes to detect a difference."""
+    """Estimate, from existing runs, how many seeds and workloads it takes to detect a difference."""
     from ..measure.suite import find_suite, installed_suites  # here, since reports do not need suites
     from ..suite.compare import against_baselines, compare
     from ..suite.trajectories import baselines

@@ -1,4 +1,4 @@
-"""``searchlab run``, ``tune`` and ``watch``: runs are made, and watched as they go."""
+"""``searchlab run``, ``tune`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -39,29 +39,34 @@ from .terminal import (
 def run(
     study: StudyFile,
     directory: Annotated[
-        Path | None, Option("--out", help="The directory for logs and report [default: results/STUDY].")
+        Path | None, Option("--out", help="The directory for the logs and the report [default: results/STUDY].")
     ] = None,
     jobs: Annotated[
-        int | None, Option(min=1, help="Concurrent runs, for a study that measures on a fleet or from a table.")
+        int | None, Option(min=1, help="The number of concurrent runs, for a study on a fleet or over tables.")
     ] = None,
     executor: Annotated[
         str | None,
         Option(
             "--on",
-            help="Where to run: `local` (processes on this machine), `dask` or `dask://host:port`, `slurm`, or the "
-            "name of another executor [default: as in the study, or this process].",
+            help="The executor: `local` (processes on this machine), `dask`, `dask://host:port`, `slurm`, or any other "
+            "from `searchlab list executors` [default: that of the study, or this process].",
             metavar="EXECUTOR",
         ),
     ] = None,
     shard: Annotated[
         str,
-        Option(help="Run only the i-th of n shards. Copy the logs of all shards into one directory.", metavar="i/n"),
+        Option(
+            help="Run only shard i of n. Afterwards, copy the logs of all shards into one directory.", metavar="i/n"
+        ),
     ] = "",
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Only print what would run, and how long it would take, judging by the logs.")
+        bool,
+        Option(
+            "--dry-run", help="Run nothing; print what is left to run, and how long it will take, judging by the logs."
+        ),
     ] = False,
 ) -> None:
-    """Run a study, then report. To resume after an interruption, run it again: complete runs are kept."""
+    """Run a study, then report on it. After an interruption, repeat the command: it resumes the study."""
     part, parts = parse_shard(shard) if shard else (1, 1)
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
@@ -128,32 +133,30 @@ def tune(
     option: PolicyOptions = None,
     trials: Annotated[
         int | None,
-        Option(
-            min=1, help="The trials in the log at the end [default: 64, or no limit with --seconds or --stop-after]."
-        ),
+        Option(min=1, help="The total number of trials [default: 64, or no limit with --seconds or --stop-after]."),
     ] = None,
     seconds: Annotated[
-        float | None, Option(help="Stop after this charged time: proposing, training, building and running.")
+        float | None, Option(help="Stop after this many charged seconds: of proposing, training, building and running.")
     ] = None,
     stop_after: Annotated[
-        int | None, Option(min=1, help="Stop after this many trials without a gain of more than 1 % in throughput.")
+        int | None, Option(min=1, help="Stop after this many trials without a gain in throughput of more than 1 %.")
     ] = None,
-    batch: Annotated[int, Option(min=1, help="The number of configs to ask the policy for at once.")] = 8,
-    seed: Annotated[int, Option(min=0, help="Determines everything but the measurements.")] = 0,
+    batch: Annotated[int, Option(min=1, help="The number of configs that the policy proposes at once.")] = 8,
+    seed: Annotated[int, Option(min=0, help="The seed, which determines everything but the measurements.")] = 0,
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     warm_start: Annotated[
         list[str] | None,
         Option(
-            help="The log of an earlier run to learn from, or a directory of logs; `store` or `store:FILE`: what a "
-            "store holds for this space, target and machine. May be repeated.",
+            help="An earlier log to learn from, or a directory of logs; or `store` or `store:FILE`, for all that "
+            "the store holds for this space, target and machine. May be repeated.",
             metavar="LOG|store",
         ),
     ] = None,
     measure: MeasureSpec = None,
 ) -> None:
-    """Search one workload in one space with one policy. To resume, run it again; for more trials, raise the budget."""
+    """Search one workload in one space with one policy. To resume, or to continue with a larger budget, repeat it."""
     with interruptible():
         result = tune_run(
             workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, seconds=seconds,
@@ -179,7 +182,7 @@ def watch(
 ) -> None:
     """Show a running study in a browser on this machine: runs, trials, the best so far, and the time left.
 
-    It only reads, so it can start and stop at any time. Ctrl-C stops it.
+    The server only reads, so you can start and stop it at any time. Ctrl-C stops it.
     """
     with WatchServer(directory, port) as server:
         say(server.watched.state().says)

@@ -1,4 +1,4 @@
-"""``searchlab store``: what has been measured, across studies."""
+"""``searchlab store``: the measurements of all studies."""
 
 from __future__ import annotations
 
@@ -19,30 +19,27 @@ from .terminal import NATIVE, AsJson, Logs, TargetSpec, Workload, say, say_json,
 
 store = typer.Typer(
     no_args_is_help=True,
-    help="Measurements of all studies, by workload: a database file of this user, which several processes may use at "
-    "the same time. It must be on a local disk, not on a network file system.",
+    help="Measurements from all studies, by workload, in a database that several processes may use at the same time. "
+    "It must be on a local disk, not on a network file system.",
 )
 
 StoreFile = Annotated[
     Path | None,
     Option(
         "--store",
-        help="The store [default: `SEARCHLAB_STORE`, or `searchlab/store.db` in `XDG_DATA_HOME`, which is "
-        "`~/.local/share` if it is not set].",
+        help="The store [default: $SEARCHLAB_STORE, or searchlab/store.db in $XDG_DATA_HOME or ~/.local/share].",
         metavar="FILE",
         show_default=False,
     ),
 ]
-Machine = Annotated[
-    str | None, Option(help="The machine that was measured: a part of the name of its CPU, or the key of a fleet.")
-]
+Machine = Annotated[str | None, Option(help="The machine: part of the name of its CPU, or the key of a fleet.")]
 
 
 @store.command()
 def add(logs: Logs, file: StoreFile = None, as_json: AsJson = False) -> None:
-    """Add the measurements of logs; for a log that is there already, only its new trials.
+    """Add the measurements in logs. If a log is already in the store, only its new trials are added.
 
-    Logs of runs over a table measured nothing, and are left out.
+    Logs of runs over a table are skipped, since nothing was measured.
     """
     opened = Store(file)
     added = opened.add(*logs)
@@ -69,7 +66,7 @@ def find(
     file: StoreFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what the store holds: which workloads, for which target, on which machine, in which space."""
+    """List the contents of the store: workloads, targets, machines and spaces."""
     opened = Store(file)
     held = opened.find(workload, target=target, machine=machine, space=space)
     if as_json:
@@ -103,16 +100,13 @@ def best(
     log: Annotated[
         Path | None,
         Option(
-            help="Write the log of its run here, for commands that take a log: `export`, `verify`, `report`.",
+            help="Also write the log of its run here, for commands that take a log, such as `export` and `verify`.",
             metavar="FILE.jsonl",
         ),
     ] = None,
     file: StoreFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the fastest program of a workload, as `searchlab best` shows the fastest program of a log.
-
-    Programs for another target, or from another machine than this one, count only if you ask for them.
-    """
+    """Show the fastest program of a workload for this machine, or for the one that `--target` and `--machine` name."""
     fastest = Store(file).best(workload, target=target, machine=machine, log=log)
     show_bests([fastest], show, as_json, several=False, named=True)

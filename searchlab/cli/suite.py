@@ -1,4 +1,4 @@
-"""``searchlab suite``: tables that a claim about policies can rest on."""
+"""``searchlab suite``: compare policies on suites of tables."""
 
 from __future__ import annotations
 
@@ -47,22 +47,25 @@ from .terminal import (
 
 Split = StrEnum("Split", ["dev", "test"])
 
-suites = typer.Typer(no_args_is_help=True, help="Suites of tables that a claim about policies can rest on.")
+suites = typer.Typer(
+    no_args_is_help=True,
+    help="Compare policies on suites of tables, with baselines and contrasts that are registered in advance.",
+)
 
 Name = Annotated[
     str,
     Argument(
-        help="`v1`, or the path of a directory; with `/dev` or `/test` one split of it, with `/TABLE` one table.",
+        help="A suite, as `v1` or the path of its directory; one split, as `v1/dev`; or one table, as `v1/TABLE`.",
         metavar="SUITE",
     ),
 ]
 Directory = Annotated[str, Argument(help="The suite: a name, or the path of its directory.", metavar="SUITE")]
-Seeds = Annotated[int | None, Option(min=1, help="Runs over each table [default: as in the protocol].")]
+Seeds = Annotated[int | None, Option(min=1, help="The number of runs over each table [default: that of the suite].")]
 
 
 @suites.command(name="list")
 def suite_list() -> None:
-    """List the suites that are found by name."""
+    """List the installed suites."""
     rows = []
     for name, directory in installed_suites().items():
         spec = read_suite(directory).spec
@@ -78,10 +81,10 @@ def suite_list() -> None:
 @suites.command(name="info")
 def suite_info(
     suite: Name,
-    table: Annotated[str, Argument(help="A table, to show its card.", metavar="TABLE")] = "",
+    table: Annotated[str, Argument(help="The table whose card to show.", metavar="TABLE")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show how large and how hard each table of a suite is; or the card of one table."""
+    """Show the size and difficulty of each table in a suite, or the card of one table."""
     from ..suite.cards import Card  # here, since it takes longer to import than most commands need to run
 
     found = find_suite(suite)
@@ -92,10 +95,13 @@ def suite_info(
     if as_json:
         say_json([card.to_json() for card in cards])
         return
-    columns = ("table", "split", "configs", "failed", "GFLOPS", "noise", "after 100 draws", "draws to 5 %")
+    units = {card.unit for card in cards}
+    best = units.copy().pop() if len(units) == 1 else "best"
+    columns = ("table", "split", "configs", "failed", best, "noise", "after 100 draws", "draws to 5 %")
     rows = (
         (
-            card.table.entry.name, card.table.entry.split, f"{card.configs:,}", f"{card.failed:,}", f"{card.best:.1f}",
+            card.table.entry.name, card.table.entry.split, f"{card.configs:,}", f"{card.failed:,}",
+            f"{card.best:,.1f}" + (f" {card.unit}" if len(units) > 1 else ""),
             "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %",
             f"+{100 * card.distances[100]:.1f} %" if card.draws else "",
             f"{card.draws[0]:.0f}, {card.draws[1]}" if card.draws else "",
@@ -116,38 +122,41 @@ def suite_run(
     against: Annotated[
         str,
         Option(
-            help="Baselines to register comparisons with, as `xgb,tpe,random` [default: random, the best on the dev "
-            "split, and the one that the policy derives from]."
+            help="The baselines to compare with, as `xgb,tpe,random`; the comparisons are registered before the runs "
+            "[default: random, the best on the dev split, and the one that the policy derives from]."
         ),
     ] = "",
     option: PolicyOptions = None,
-    batch: Annotated[int, Option(min=1, help="The number of configs to ask the policy for at once.")] = 8,
+    batch: Annotated[int, Option(min=1, help="The number of configs that the policy proposes at once.")] = 8,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     label: Annotated[str, Option(help="The name of the policy in tables and charts.")] = "",
     split: Annotated[
         Split | None,
         Option(
-            help="The tables: `dev` to develop a policy, `test` once, for the claim [default: dev, or as SUITE says]."
+            help="The split: `dev` to develop a policy, `test` once, for the claim [default: dev, or that in SUITE]."
         ),
     ] = None,
     seeds: Seeds = None,
-    jobs: Annotated[int, Option(min=1, help="Concurrent runs.")] = 1,
+    jobs: Annotated[int, Option(min=1, help="The number of concurrent runs.")] = 1,
     directory: Annotated[
         Path | None,
-        Option("--out", help="A directory for the report, the logs, and the runs in a form that others can verify."),
+        Option("--out", help="The directory for the report, the logs, and a result file that others can verify."),
     ] = None,
     require_better: Annotated[
-        bool, Option("--require-better", help="Exit with code 3 unless it is better than each baseline of --against.")
+        bool,
+        Option(
+            "--require-better", help="Exit with code 3 unless the policy is better than each baseline of --against."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a policy with the baselines of a suite, over its dev tables unless you ask for the test split.
+    """Compare a policy with the baselines of a suite, by default on the tables of its dev split.
 
-    Only the policy is run; the runs of the baselines are part of the suite. Before the first run, the comparisons with
-    the baselines of `--against` are registered: each is one test over all tables. All other comparisons are in the
-    report (`--out`). Tune a policy on `dev` alone, and run it once with `--split test`; the result records how many
-    strategies you have run over the test split.
+    Only the policy is run; the runs of the baselines are part of the suite. The comparisons with the baselines of
+    `--against` are registered before the first run, and each is one test over all tables. The report (`--out`) has all
+    other comparisons. Develop a policy on `dev` only, and run it once with `--split test`; the result records how many
+    strategies you have run on the test split.
     """
     from ..suite.verify import RESULT
 
@@ -211,15 +220,15 @@ def suite_report(
     suite: Name,
     results: Annotated[
         list[Path] | None,
-        Argument(help="Results to compare with the baselines: directories that `suite run --out` wrote, or files."),
+        Argument(help="Results to compare with the baselines: directories of `suite run --out`, or result files."),
     ] = None,
     against: Annotated[
-        str, Option("--baselines", help="Only these baselines, as `xgb,tpe,random` [default: all of the suite].")
+        str, Option("--baselines", help="Only these baselines, as `xgb,tpe,random` [default: all].")
     ] = "",
     seeds: Seeds = None,
     directory: Annotated[Path, Option("--out", help="The directory for the report.")] = Path("results/baselines"),
 ) -> None:
-    """Compare the baselines of a suite, and results over it. Nothing is run."""
+    """Report on the baselines of a suite, and on results over it, without running anything."""
     found = find_suite(suite)
     shipped = baselines(found, against.split(",") if against else None)
     runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds))
@@ -230,18 +239,15 @@ def suite_report(
 
 @suites.command(name="verify")
 def suite_verify(
-    what: Annotated[str, Argument(help="A suite, or a directory that `suite run --out` wrote.", metavar="SUITE|DIR")],
-    everything: Annotated[bool, Option("--all", help="Replay all runs, not a sample.")] = False,
+    what: Annotated[str, Argument(help="A suite, or a directory of `suite run --out`.", metavar="SUITE|DIR")],
+    everything: Annotated[bool, Option("--all", help="Replay all runs, not just a sample.")] = False,
     policy: Annotated[
         list[str] | None,
-        Option(
-            help="The `module:Policy`, or cost model, of a directory: you trust it, and its code is run. May be "
-            "repeated."
-        ),
+        Option(help="A policy or cost model, as `module:Class`, whose code you trust to be run. May be repeated."),
     ] = None,
-    suite: Annotated[str, Option(help="The suite of a directory, if it is not found by its name.")] = "",
+    suite: Annotated[str, Option(help="The suite of the directory, if it is not found by name.")] = "",
 ) -> None:
-    """Check a suite: files, split, tables, cards, and that its baselines replay. Or check the runs of a policy."""
+    """Verify a suite (files, split, tables, cards, and replays of its baselines) or the result of a policy."""
     from ..suite.verify import RESULT, SECONDS, verify_bundle, verify_suite
 
     def on_step(text: str, problems: list[str]) -> None:
@@ -261,20 +267,19 @@ def suite_verify(
 @suites.command(name="build")
 def suite_build(
     suite: Directory,
-    source: Annotated[Path, typer.Option("--from", help="The directory with the files of the other tuner.")],
+    source: Annotated[Path, typer.Option("--from", help="The directory of the other tuner's files.")],
 ) -> None:
-    """Make the tables of a suite from files of another tuner, which its `suite.toml` names. Seal it then."""
-    from ..measure.suite import find_suite
+    """Make the tables of a suite from another tuner's files, as its `suite.toml` says. Seal the suite afterwards."""
     from ..suite.build import build
 
     found = find_suite(suite).part(None)
-    build(found, source, lambda table, done: out.print(f"{table.name}: {done}", soft_wrap=True))
-    out.print(f"{len(found.tables)} tables: searchlab suite seal {suite}", soft_wrap=True)
+    build(found, source, lambda table, done: say(f"{table.name}: {done}"))
+    say(f"{len(found.tables)} tables: searchlab suite seal {suite}")
 
 
 @suites.command(name="seal")
 def suite_seal(suite: Directory) -> None:
-    """Write the card of each table, and the manifest with the SHA-256 of every file, when a suite is complete."""
+    """Complete a suite: write the cards of its tables, and the manifest with the SHA-256 of every file."""
     from ..suite.verify import seal
 
     manifest = seal(find_suite(suite).part(None), say)
@@ -287,10 +292,12 @@ def suite_baselines(
     results: Annotated[list[Path], Argument(help="Logs of runs over the suite, or directories of logs.")],
     directory: Annotated[
         Path | None,
-        Option("--out", help="Write the runs here instead, so that they are no baselines: `suite report` reads them."),
+        Option(
+            "--out", help="Write the runs here, as results for `suite report`, instead of adding them to the suite."
+        ),
     ] = None,
 ) -> None:
-    """Make the baselines of a suite from the logs of a study over it. Then seal the suite."""
+    """Make the baselines of a suite from the logs of a study over it. Seal the suite afterwards."""
     found = find_suite(suite).part(None)
     logs = [path for path in find(results) if "report" not in path.parts]
     if not logs:

@@ -31,32 +31,42 @@ err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=F
 StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
 Logs = Annotated[list[Path], Argument(help="Logs, or directories of logs.", metavar="LOG|DIR...")]
 Workload = Annotated[
-    str, Argument(help="As `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1` or `resnet50/conv3.2b`.")
+    str,
+    Argument(
+        help="The workload: `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1`, `resnet50/conv3.2b`, ...",
+        metavar="WORKLOAD",
+    ),
 ]
 SpaceName = Annotated[
     str, Option("--space", help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`.")
 ]
-NATIVE = "`native`, `cuda`, an LLVM CPU, or a TVM target as JSON"
-TargetSpec = Annotated[str, Option("--target", help=f"{NATIVE}.")]
-TargetOrOwn = Annotated[str | None, Option("--target", help=f"{NATIVE} [default: native, or the target of the table].")]
+NATIVE = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
+TargetSpec = Annotated[str, Option("--target", help=f"The target: {NATIVE}.")]
+TargetOrOwn = Annotated[
+    str | None, Option("--target", help=f"The target: {NATIVE} [default: native, or that of the table].")
+]
 MeasureSpec = Annotated[
     str | None,
-    Option("--measure", help='As in a study file, in JSON: `{"kind": "local", "repeat": 5}`.', metavar="JSON"),
+    Option(
+        "--measure",
+        help='The key `measure` of a study file, as JSON: `{"kind": "local", "repeat": 5}`.',
+        metavar="JSON",
+    ),
 ]
 CostModelName = Annotated[
     str | None,
     Option(
         "--cost-model",
-        help="The cost model, for a policy that takes one: `xgboost`, or `xgboost,objective=rank` [default: the "
-        "policy's own, or xgboost].",
+        help="The cost model, if the policy takes one; with options: `xgboost,objective=rank` [default: the policy's "
+        "own, or xgboost].",
     ),
 ]
 FEATURES = "`knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or `curve`"
 FeaturesName = Annotated[
     str | None,
-    Option("--features", help=f"Features for the cost model: {FEATURES} [default: the policy's own, or knob]."),
+    Option("--features", help=f"The features of the cost model: {FEATURES} [default: the policy's own, or knob]."),
 ]
-AsJson = Annotated[bool, Option("--json", help="Print JSON instead.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 def _option_of(kind: str) -> Any:

@@ -47,7 +47,9 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, paths))}")
     names = [name for name, _ in named]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise SearchlabError(f"two logs are called {twice[0]!r}; give the directory that both are in, or one of them")
+        raise SearchlabError(
+            f"two logs are called {twice[0]!r}; name the directory that contains both, or only one of them"
+        )
     logs = [log for _, log in named]
     notes: list[str] = []
     try:

@@ -249,7 +249,7 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
         raise InvalidConfig(f"its trace cannot be applied: {first_line(error)}") from None
     config = space.config_of(schedule)
     if not structural_equal(space.schedule(config).mod, schedule.mod):
-        raise InvalidConfig("from its decisions, the space builds another program than the measured one")
+        raise InvalidConfig("the program that the space builds from its decisions differs from the measured one")
     return config
 
 

@@ -137,7 +137,7 @@ class Result:
             raise
         except Exception as error:  # whatever a plug-in raises
             raise SearchlabError(
-                f"the space {self.log.header.space.name!r} makes no schedule of trial {trial.index}: "
+                f"the space {self.log.header.space.name!r} cannot create the schedule of trial {trial.index}: "
                 f"{type(error).__name__}: {error}"
             ) from None
 

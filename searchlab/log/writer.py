@@ -246,8 +246,8 @@ class LeasedFile:
         if self._own:
             if not there:
                 raise LogTaken(
-                    f"another process has taken over the log {self._path}, or it was moved; nothing in it is lost, and "
-                    f"this run stops here; start a run in one place at a time"
+                    f"another process has taken over the log {self._path}, or it was moved; no trial is lost, and "
+                    f"this run stops here; execute a run in only one place"
                 )
             return
         if not there or os.fstat(self._file).st_size != self.size:

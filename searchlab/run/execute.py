@@ -155,10 +155,10 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
     within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
     more = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if more:
-        first, others = more[0], f", and {len(more) - 1} other logs hold more as well" if len(more) > 1 else ""
+        first, others = more[0], f" (so do {len(more) - 1} other logs)" if len(more) > 1 else ""
         warnings.warn(
-            f"{first} holds {len(logs[first].records)} trials, more than the {within[first]} that were asked "
-            f"for{others}; the result includes all trials in a log",
+            f"{first} has {len(logs[first].records)} trials, more than the {within[first]} requested{others}; the "
+            f"result includes all trials in a log",
             SearchlabWarning,
             stacklevel=3,
         )
@@ -412,7 +412,7 @@ def _put(path: Path, data: bytes) -> None:
         with closing(LeasedFile(path)) as file:
             held = read_bytes(path)
             if not data.startswith(held[: held.rfind(b"\n") + 1]):
-                raise SearchlabError(f"{path} has changed while its run went on elsewhere; run this again")
+                raise SearchlabError(f"{path} has changed while its run continued on another machine; run this again")
             file.write(data, 0)
             file.sync()
     except OSError as error:

@@ -101,10 +101,10 @@ class StoredRuns:
             own = [one.key for one in held if (one.key.fingerprint, one.key.machine) == key]
             if not own:
                 where = in_words(spelled_target(space.target), machine)
-                elsewhere = f"; in all, these programs of the workload: {places(held)}" if held else ""
+                elsewhere = f"; it has these programs of the workload: {places(held)}" if held else ""
                 warnings.warn(
-                    f"the store {self.store.path} holds nothing to start from: no trial of {space.workload} in this "
-                    f"space for {where}{elsewhere}",
+                    f"the store {self.store.path} has no trial to start from for {space.workload} in this space for "
+                    f"{where}{elsewhere}",
                     SearchlabWarning,
                     stacklevel=2,
                 )
@@ -156,7 +156,7 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
             source = source.log.path.absolute()
         if not isinstance(source, str | Path):
             raise SearchlabError(
-                f"a run starts from a log, a directory of logs, a result or a store, not from {source!r:.200}"
+                f"a warm start must be a log, a directory of logs, a result or a store, not {source!r:.200}"
             )
         logs = find_logs(base / source)
         if not logs:
@@ -195,10 +195,10 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
         if isinstance(run, EarlierRun) and run.digest not in used:
             header = run.log.header
             raise SearchlabError(
-                f"{run.log.path} cannot warm-start this run: it is a run on {header.workload} in {header.space_name}, "
-                f"not in the space that is searched here, and only program features carry over to another space (so do "
-                f"per-store, itervar and curve), and knob features to another shape of the same space and knobs; "
-                f'set features = "program", with a policy that takes a cost model'
+                f"{run.log.path} cannot warm-start this run: it searched {header.workload} in {header.space_name}, "
+                f"another space. Only a cost model can learn from other spaces, with features of programs (program, "
+                f"per-store, itervar, curve), or with knob features for another shape in the same space; set "
+                f'features = "program" for a policy that takes a cost model'
             )
 
 
@@ -239,7 +239,7 @@ class Searched:
         """
         if isinstance(spec, Space):
             if str(spec.workload) != str(workload):
-                raise SearchlabError(f"the space is for {spec.workload}; make one for {workload}")
+                raise SearchlabError(f"the space is for {spec.workload}; create one for {workload}")
             if target is not None and target != spec.target:
                 raise SearchlabError(
                     f"the space is for the target {spec.target}, not for {target}; leave the target out"
@@ -446,7 +446,7 @@ def plan_run(
     if told < policy.n_startup and not warm_start.others:
         warnings.warn(
             f"policy {strategy.policy.name!r} uses what it learns only after {policy.n_startup} trials (n_startup), "
-            f"and {run.trials} trials in batches of {batch} do not go beyond these: give it more trials, or a smaller "
+            f"and {run.trials} trials in batches of {batch} are not more than that; increase the trials, or reduce "
             f"n_startup",
             SearchlabWarning,
             stacklevel=2,
@@ -485,8 +485,8 @@ def _stored(run: Run, digest: str) -> EarlierRun:
             return EarlierRun(log, digest, run.settings.statistic, stored=True)
     paths = ", ".join(str(store.path) for store in run.warm_start.stores)
     raise SearchlabError(
-        f"a run in {run.log.parent} started from a log, of digest {digest}, that {paths} does not hold; add that log "
-        f"to the store, or choose another place for the log of this run"
+        f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); add that log "
+        f"to the store, or choose another path for the log of this run"
     )
 
 

@@ -204,7 +204,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 place = ", or the study a suite" if name in OF_SUITE else ""
                 raise ValueError(f"{name} must have at least one entry, not []{place}")
         if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
-            raise ValueError(f"seeds must be a count of at least 1, or different numbers from 0 up, not {self.seeds}")
+            raise ValueError(f"seeds must be at least 1, or a list of different numbers from 0 on, not {self.seeds}")
 
     @property
     def seed_list(self) -> list[int]:
@@ -391,7 +391,7 @@ class Study:
         for name in OF_SUITE:
             if name in data:
                 raise SearchlabError(
-                    f"{source}: the tables of a suite bring their own {name}; leave out {name!r}, or 'suite'"
+                    f"{source}: the tables of a suite determine {name}; leave out {name!r}, or 'suite'"
                 )
         spec = explained(data, StudySpec, source)
         assert spec.named_suite is not None

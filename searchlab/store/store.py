@@ -1,4 +1,15 @@
-"""A store: the runs of all studies in one file, what it holds, and where it is."""
+"""A store: the runs of all studies in one SQLite file, which several processes may read and write at the same time.
+
+Its journal is a write-ahead log, which needs shared memory: a store must be on a local disk, not on a network file
+system. While no process has it open, it is a single file.
+
+- ``runs`` has one row per run: the key of what it measured, and its fastest program. ``header`` is the digest of the
+  first line of its log, and ``lines`` the number of lines.
+- ``lines`` has the lines of each log, verbatim. A trial has the hash of its ``program``, or its config if a program
+  that ran has no hash.
+- ``states`` has the digest of each log as it was when it was added, and its number of lines then. A log only grows, so
+  each of its states can be restored.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +17,9 @@ import hashlib
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,20 +27,16 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from ..errors import SearchlabError, did_you_mean, encodable
+from ..errors import SearchlabError, did_you_mean, encodable, first_line
 from ..log.format import Header, Log, Record, decode_log, find_logs, read_bytes, scan
 from ..log.result import Best, Result, Results
 from ..machine.host import host_model
 from ..schema import UNREADABLE
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .database import opened, transaction
 
-VARIABLE = "SEARCHLAB_STORE"
-"""The environment variable that names the default store."""
-
-WORD = "store"
-"""The entry of a warm start that means the default store; ``store:PATH`` means the store at that path."""
+VARIABLE = "SEARCHLAB_STORE"  # the environment variable that names the default store
+WORD = "store"  # the warm start from the default store; store:PATH is the store at that path
 
 TargetSpec = str | Mapping[str, Any] | Target
 Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
@@ -48,10 +57,11 @@ SELECT id, lines, seconds FROM runs
 WHERE workload = ? AND target = ? AND machine = ? AND space = ? AND fingerprint = ?
 ORDER BY seconds IS NULL, seconds, id
 """
+_LINES = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
-    """What was measured, and where. Programs with different keys are never compared."""
+    """A workload, a space and where they were measured. Programs with different keys are never compared."""
 
     workload: str
     target: str  # see spelled_target
@@ -71,7 +81,7 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """What a store holds for one :class:`Key`."""
+    """The content of a store for one :class:`Key`."""
 
     key: Key
     runs: int
@@ -100,19 +110,12 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass
 class Added:
-    """The result of :meth:`Store.add`.
+    """The result of :meth:`Store.add`."""
 
-    Attributes:
-        runs: Number of new runs.
-        trials: Number of new trials.
-        known: Number of logs that had no new trial.
-        left_out: The logs that were not added, with the reasons.
-    """
-
-    runs: int = 0
-    trials: int = 0
-    known: int = 0
-    left_out: dict[Path, str] = field(default_factory=dict)
+    runs: int = 0  # new runs
+    trials: int = 0  # new trials
+    known: int = 0  # logs without a new trial
+    left_out: dict[Path, str] = field(default_factory=dict)  # logs that were not added, with the reasons
 
 
 @dataclass(frozen=True, init=False)
@@ -120,7 +123,7 @@ class Store:
     """A database of everything that has been measured, across studies.
 
     It keeps complete logs, so either can be rebuilt from the other. Several processes may read and write it at the same
-    time, on a local disk (see :mod:`~searchlab.store.database`).
+    time, on a local disk.
 
     Attributes:
         path: Its file, by default the store of this user.
@@ -236,9 +239,8 @@ class Store:
             names = {one.key.machine for one in held if one.key.target == spelled_target(resolved)}
             matching = {name for name in names if machine.lower() in name.lower()}
             if machine not in matching and len(matching) > 1:
-                raise SearchlabError(
-                    f"{machine!r} is part of the names of several machines: {'; '.join(sorted(matching))}"
-                )
+                several = "; ".join(sorted(matching))
+                raise SearchlabError(f"{machine!r} is part of the names of several machines: {several}")
             machine = machine if machine in matching or not matching else matching.pop()
         for run, lines in self._fastest(held, resolved, machine):
             if log is not None:
@@ -252,7 +254,7 @@ class Store:
             yield Result(self._log(run, lines))
 
     def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
-        """Say that ``held``, the programs of ``workload``, has none for ``target`` on ``machine`` (by default this)."""
+        """Return the message that ``held`` has no program of ``workload`` for ``target`` on ``machine``."""
         where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
         said = f"the store {self.path} holds no program of {workload} that runs, for {where}"
         if held:
@@ -270,11 +272,9 @@ class Store:
         return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
 
     def log_of(self, digest: str) -> Log | None:
-        """Return the log that had this digest when it was added, without what it has gained since; None if unknown."""
-        sql = "SELECT digest, lines, run FROM states WHERE digest = ?"
-        for _, lines, run in self._rows(sql, [digest], _StateRow):
-            return self._log(run, lines)
-        return None
+        """Return the log that had this digest when it was added, as it was then; None if unknown."""
+        rows = self._rows("SELECT digest, lines, run FROM states WHERE digest = ?", [digest], _StateRow)
+        return self._log(rows[0][2], rows[0][1]) if rows else None
 
     def _held(self, workload: str | Workload | None = None) -> list[Held]:
         held = self._rows(_HELD, [None if workload is None else str(parse_workload(workload))], Held)
@@ -307,8 +307,7 @@ class Store:
         return log
 
     def _lines(self, run: int, count: int) -> list[bytes]:
-        sql = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
-        return [line for (line,) in self._rows(sql, [run, count], tuple[bytes])]
+        return [line for (line,) in self._rows(_LINES, [run, count], tuple[bytes])]
 
     def _rows(self, sql: str, values: list[Any], kind: Any) -> list[Any]:
         """Return the rows of a query. Raises SearchlabError if one is not of type ``kind``."""
@@ -327,7 +326,7 @@ class Store:
 
 
 def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
-    """Add a log in one transaction. Return whether its run is new, and the number of new trials.
+    """Add a log in one transaction; return whether its run is new, and the number of new trials.
 
     Raises SearchlabError if the log cannot be read, or if nothing was measured in it.
     """
@@ -345,7 +344,7 @@ def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
 
 
 def _key(log: Log) -> Key:
-    """Return what ``log`` measured. Raises SearchlabError if it measured nothing."""
+    """Return the key of ``log``. Raises SearchlabError if it measured nothing."""
     header, path = log.header, log.path
     if header.measure.get("kind") == "table":
         raise SearchlabError(f"{path} measured nothing: a table answered")
@@ -386,23 +385,21 @@ def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]
 def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
     """Return the run whose log begins with ``lines``, and its numbers of lines and trials; None, 0, 0 if unknown."""
     for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
-        held = database.execute(
-            "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number", [run, len(lines)]
-        ).fetchall()
-        if [line for (line,) in held] == lines[: len(held)]:
+        held = [line for (line,) in database.execute(_LINES, [run, len(lines)])]
+        if held == lines[: len(held)]:
             return run, known, trials
     return None, 0, 0
 
 
 def _program(item: object) -> str | None:
-    """Return what identifies the program of a line of a log; None if it has no program."""
+    """Return the identity of the program of a line of a log; None if it has no program."""
     if not isinstance(item, Record):
         return None
     return item.program or (msgspec.json.encode(item.config).decode() if item.failure is None else None)
 
 
 def _digest(lines: list[bytes]) -> str:
-    """Return the digest of a log with these lines, as the header of a run that started from it records it."""
+    """Return the digest of a log, as the header of a run that started from it records it."""
     return hashlib.sha256(_joined(lines)).hexdigest()[:32]
 
 
@@ -416,6 +413,171 @@ def _write(path: Path, lines: list[bytes]) -> None:
             file.write(_joined(lines))
     except (OSError, ValueError) as error:
         raise SearchlabError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+# --- the database -----------------------------------------------------------------------------------------------------
+
+APPLICATION = 0x734C6162  # SQLite's header names the application of a database by this number
+VERSION = 1  # of the tables
+PATIENCE = 30.0  # seconds to wait for another process that writes; the transaction of a log takes milliseconds
+
+SCHEMA = (
+    """CREATE TABLE runs (
+  id INTEGER PRIMARY KEY,
+  header TEXT NOT NULL,
+  workload TEXT NOT NULL,
+  target TEXT NOT NULL,
+  machine TEXT NOT NULL,
+  space TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  strategy TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  created REAL NOT NULL,
+  lines INTEGER NOT NULL,
+  trials INTEGER NOT NULL,
+  seconds REAL
+)""",
+    "CREATE INDEX runs_by_key ON runs (workload, target, machine, fingerprint)",
+    "CREATE INDEX runs_by_header ON runs (header)",
+    """CREATE TABLE lines (
+  run INTEGER NOT NULL REFERENCES runs,
+  number INTEGER NOT NULL,
+  line BLOB NOT NULL,
+  program TEXT,
+  PRIMARY KEY (run, number)
+) WITHOUT ROWID""",
+    """CREATE TABLE states (
+  digest TEXT PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs,
+  lines INTEGER NOT NULL
+) WITHOUT ROWID""",
+)
+
+
+@contextmanager
+def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+    """Open the store at ``path``; if ``write`` is true, create it if necessary.
+
+    Outside :func:`transaction`, each statement is a transaction of its own.
+
+    Raises:
+        SearchlabError: If there is no store to read, or for any error of SQLite, also in the body of the ``with``.
+    """
+    try:
+        with closing(_opened(path, write)) as database:
+            yield database
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "")
+        message = next((message for start, message in _MESSAGES.items() if name.startswith(start)), "")
+        raise SearchlabError(
+            message.format(path=path) or f"cannot use the store {path}: SQLite reports {first_line(error)}"
+        ) from None
+    except UnicodeDecodeError:  # in SQLite's own message, which contains a damaged name
+        raise SearchlabError(_MESSAGES["SQLITE_CORRUPT"].format(path=path)) from None
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Commit all statements or none. No other process writes in the meantime."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
+
+
+def _opened(path: Path, write: bool) -> sqlite3.Connection:
+    """Open the database, waiting for processes that create or close it, which SQLite itself does not do."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        uri = f"{path.absolute().as_uri()}?mode={_mode(path, write)}"
+        database = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
+        try:
+            _prepare(database, path, write)
+            return database
+        except BaseException as error:
+            database.close()
+            busy = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname.startswith("SQLITE_BUSY")
+            if not busy or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
+def _mode(path: Path, write: bool) -> str:
+    """Return the mode in which SQLite opens the file. Readers never write to it."""
+    try:
+        if write:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        path.stat()
+    except FileNotFoundError:
+        if write:
+            return "rwc"
+        raise SearchlabError(f"there is no store at {path}; searchlab store add creates one from logs") from None
+    except (OSError, ValueError) as error:  # a ValueError for a name that no file can have, e.g. with a zero byte
+        raise SearchlabError(
+            f"cannot open the store {path}: {getattr(error, 'strerror', None) or error}; name another file"
+        ) from None
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return "rwc" if write else "rw"
+    if write:
+        raise SearchlabError(_MESSAGES["SQLITE_READONLY"].format(path=path))
+    # A reader that cannot create the files of the journal treats the store as immutable, unless a journal exists.
+    return "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
+
+
+def _prepare(database: sqlite3.Connection, path: Path, write: bool) -> None:
+    """Configure a connection. Raises SearchlabError unless the database is a store of this version."""
+    database.text_factory = lambda data: data.decode("utf-8", "backslashreplace")  # tolerates damaged text
+    database.execute("PRAGMA trusted_schema = OFF")
+    if write:
+        with transaction(database):
+            if not _schema(database) and not _number(database, "application_id"):
+                for statement in SCHEMA:
+                    database.execute(statement)
+                database.execute(f"PRAGMA application_id = {APPLICATION}")
+                database.execute(f"PRAGMA user_version = {VERSION}")
+    if _number(database, "application_id") != APPLICATION:
+        raise SearchlabError(f"{path} is a database of another program, not a searchlab store; name another file")
+    if (version := _number(database, "user_version")) != VERSION:
+        raise SearchlabError(
+            f"{path} is a store of version {version}, and this searchlab reads version {VERSION}; use the searchlab "
+            f"that created it, or build a new store from the logs"
+        )
+    if _schema(database) != set(SCHEMA):
+        raise SearchlabError(f"{path} is damaged: its tables are not those of a store; {_REBUILD}")
+    if not write:
+        database.execute("PRAGMA query_only = ON")
+        return
+    if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+        raise SearchlabError(
+            f"the file system of {path} does not support a store, which several processes share; choose a local disk"
+        )
+    database.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may lose the last logs, nothing else
+
+
+def _schema(database: sqlite3.Connection) -> set[str]:
+    return {sql for (sql,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+
+
+def _number(database: sqlite3.Connection, pragma: str) -> int:
+    return int(database.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+_REBUILD = "rebuild it from the logs with searchlab store add"
+
+_MESSAGES = {
+    "SQLITE_BUSY": f"another process has locked the store {{path}} for more than {PATIENCE:.0f} seconds; wait for it",
+    "SQLITE_LOCKED": "another process has locked the store {path}; wait for it",
+    "SQLITE_NOTADB": "{path} is not a searchlab store; name another file",
+    "SQLITE_READONLY": "cannot write to the store {path}: it or its directory is read-only; choose another file",
+    "SQLITE_CANTOPEN": "cannot open the store {path}: it is not a file, or is not readable or writable",
+    "SQLITE_CORRUPT": f"the store {{path}} is damaged; {_REBUILD}",
+    "SQLITE_FULL": "cannot write to the store {path}: the disk is full; free some space and add the logs again",
+}
+"""What to say for an error of SQLite, by the start of its name."""
 
 
 # --- targets and machines ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The card of a table: what it holds and how hard its space is, computed from the table alone."""
+"""The card of a table: what it holds and how hard its space is, computed from the tables alone."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..analysis.stats.random_search import draws_for, expected_best, expected_draws
-from ..measure.suite import SuiteTable
+from ..analysis.stats.random_search import difficulty, draws_for, expected_best, expected_draws
+from ..arrays import Floats
+from ..log.format import read_packed
+from ..measure.suite import SuiteTable, read_suite
 from ..tables.info import QUANTILES, TableInfo, named_values
 from .trajectories import RecordedTable
 
@@ -42,12 +44,16 @@ class Card:
         return sum(self.info.failures.values())
 
     @property
+    def unit(self) -> str:
+        return self.recorded.log.unit
+
+    @property
     def best(self) -> float:
-        """GFLOPS of the best config; 0 if none runs."""
+        """Throughput of the best config, in the unit of the log; 0 if none runs."""
         return float(self.info.gflops[-1]) if len(self.info.gflops) else 0.0
 
     def near(self, part: float) -> int:
-        """Return the number of configs with at least 1 - ``part`` of the best GFLOPS."""
+        """Return the number of configs with at least 1 - ``part`` of the best throughput."""
         return int((self.info.gflops >= (1 - part) * self.best).sum()) if self.best else 0
 
     @cached_property
@@ -68,32 +74,31 @@ class Card:
         """Return the figures as plain data; ``after_draws`` is :attr:`distances`."""
         entry = self.table.entry
         return {
-            "table": self.table.name,
-            **msgspec.to_builtins(entry),
-            "configs": self.configs,
-            "failures": self.info.failures,
-            "gflops": self.best,
-            "noise": self.info.noise,
+            "table": self.table.name, **msgspec.to_builtins(entry), "configs": self.configs,
+            "failures": self.info.failures, "gflops": self.best, "noise": self.info.noise,
             "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
             "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
             "sha256": self.table.digest,
-        }
+        }  # fmt: skip
 
     def text(self) -> str:
         """Return the card as Markdown."""
-        header, entry = self.recorded.log.header, self.table.entry
-        options = header.space.options
+        log, entry = self.recorded.log, self.table.entry
+        header, options = log.header, {**log.header.space.options}
+        options.pop("listed", None)
         rows = {
             "split": entry.split,
-            "workload": f"`{header.workload}`, {self.recorded.log.flops:,} FLOP",
+            "workload": f"`{header.workload}`" + (f", {log.flops:,} FLOP" if self.unit == "GFLOPS" else ""),
+            "made from": f"`{entry.file}`" if self.table.imported else "",
             "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
-            "threads": str(entry.threads),
+            "threads": "" if self.table.imported else str(entry.threads),
             "configs": f"{self.configs:,}, {'all' if self.info.exhaustive else 'not all'} of the space",
             "failed": self._failures(),
             **self._speeds(),
             "timed": self.info.timed,
             "spread of the repeats": "" if self.info.noise is None else f"{100 * self.info.noise:.1f} % (median)",
             **self._random_search(),
+            **(self._portability() if self.table.imported else {}),
             "measured on": named_values({**header.host, **header.machine}),
             "target": f"`{named_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
             "settings": named_values(header.measure),
@@ -117,11 +122,29 @@ class Card:
             return {"best": "no config runs"}
         quantiles = (f"{100 * q:g} %: {np.quantile(self.info.gflops, q):.4g}" for q in QUANTILES)
         milliseconds = float(self.recorded.log.costs.min()) * 1e3
-        rows = {"best": f"{self.best:.4g} GFLOPS, {milliseconds:.4g} ms", "GFLOPS by quantile": ", ".join(quantiles)}
+        rows = {"best": f"{self.best:.4g} {self.unit}, {milliseconds:.4g} ms"}
+        rows[f"{self.unit} by quantile"] = ", ".join(quantiles)
         for part in NEAR:
             near = self.near(part)
             rows[f"within {100 * part:g} % of the best"] = f"{near:,} configs, {100 * near / self.configs:.2g} %"
         return rows
+
+    def _portability(self) -> dict[str, str]:
+        parts = [f"{device}: {100 * part:.0f} %" for device, part in self.portability.items()]
+        return {"its best config on other devices, of what is possible there": ", ".join(parts)}
+
+    @cached_property
+    def portability(self) -> dict[str, float]:
+        """The throughput of the best config on other devices, relative to the optimum there; 0 if it fails there."""
+        configs, costs = _by_config(self.table)
+        best = min(configs, key=lambda text: costs[configs[text]])
+        found = {}
+        for other in read_suite(self.table.directory).tables:
+            if other.entry.family == self.table.entry.family and other.entry != self.table.entry:
+                places, there = _by_config(other)
+                if places.keys() == configs.keys():
+                    found[other.entry.name] = float(there.min() / there[places[best]])
+        return found
 
     def _random_search(self) -> dict[str, str]:
         if self.draws is None:
@@ -131,4 +154,18 @@ class Card:
         return {
             "best of random draws, above the least time": f"{slower} (expected)",
             "random draws to within 5 % of the best": f"{expected:.1f} expected; {enough} in 95 of 100 runs",
+            **(self._difficulty() if self.table.imported else {}),
         }
+
+    def _difficulty(self) -> dict[str, str]:
+        costs = self.recorded.log.costs
+        draws = difficulty(costs, np.ones(len(costs)))
+        return {"difficulty: random draws for 95 % of the way from the median": f"{draws:.1f} expected"}
+
+
+def _by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:
+    """Return the place of each config of an imported table, as JSON with sorted knobs, and all costs in seconds."""
+    packed = read_packed(table.path)
+    configs = map(msgspec.json.decode, packed.configs)
+    places = {msgspec.json.encode(config, order="sorted"): place for place, config in enumerate(configs)}
+    return places, packed.costs(packed.statistic)

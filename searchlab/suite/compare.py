@@ -19,7 +19,7 @@ from rich.text import Text
 from ..analysis.measures import AREA
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import compared
-from ..analysis.runs import ComparedRuns
+from ..analysis.runs import ComparedRuns, held
 from ..analysis.verdict import DIGITS, WORDS, signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
@@ -50,16 +50,10 @@ def suite_study(
 
 
 def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console | None = None) -> Trajectories:
-    """Run the one policy of ``study`` over its suite.
+    """Run the policy of a :func:`suite_study`; the logs are in ``out``, from which a later call resumes.
 
-    Args:
-        study: See :func:`suite_study`.
-        out: The directory of the logs, from which a later call resumes.
-        jobs: Runs at the same time.
-        progress: See :meth:`~searchlab.run.study.Study.run`.
-
-    Raises:
-        SearchlabError: For bad input, and if the policy can search no table.
+    ``jobs`` and ``progress`` are those of :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError for bad input,
+    and if the policy can search no table.
     """
     results = study.run(out, jobs=jobs, progress=progress)
     assert study.suite is not None
@@ -91,13 +85,11 @@ def dev_areas(suite: Suite) -> dict[str, float]:
     for one in baselines(whole):
         if not tables or any(table.entry.name not in one.tables for table in tables):
             continue
-        means = []
+        means: list[float] = []
         for table in tables:
             costs = recorded[table.entry.name].log.costs
-            for run in one.runs_on(table).runs:
-                best = np.minimum.accumulate(costs[list(run.configs)])
-                best = np.pad(best, (0, max(0, one.trials - len(best))), mode="edge")  # a run that ended keeps its best
-                means.append(float((costs.min() / best).mean()))
+            best = [np.minimum.accumulate(costs[list(run.configs)]) for run in one.runs_on(table).runs]
+            means += (costs.min() / held(best, one.trials)).mean(axis=1).tolist()
         areas[one.strategy] = float(np.mean(means))
     return areas
 
@@ -206,7 +198,7 @@ class SuiteAnswer:
         return bool(self.answers) and all(one.verdict == "better" for one in self.answers)
 
     def headline(self) -> str:
-        """Such as "Mine is better than random (+0.039, 0.033 to 0.045), level with xgb (-0.004, -0.009 to 0.001)."."""
+        """Return "Mine is better than random (+0.039, 0.033 to 0.045), level with xgb (-0.004, -0.009 to 0.001)."."""
         if not self.answers:
             return f"{self.label} has no registered comparison with a baseline that ran over all of its tables."
         said = []

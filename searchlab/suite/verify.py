@@ -146,8 +146,8 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
 
     step(f"{len(manifest.files)} files", _file_problems(suite, manifest))
     step("the split", _split_problems(suite, manifest))
-    step(f"{len(tables)} tables", [problem for table in tables for problem in _problems(_table_problems, table)])
-    step(f"{len(tables)} cards", [problem for table in tables for problem in _problems(_card_problems, table)])
+    for what, check in (("tables", _table_problems), ("cards", _card_problems)):
+        step(f"{len(tables)} {what}", [problem for table in tables for problem in _problems(check, table)])
     try:
         shipped = baselines(suite)
     except SearchlabError as error:

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import TABLE, Log, Record, read_log
+from ..log.format import TABLE, Log, read_log
 from ..log.writer import check_identity, pack
 from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one
 from ..run.plan import OnRun, Run
 from ..run.study import NamedPolicy, Study
 from ..schema import explained
-from .passes import OnBlock, Timed, TimedPasses, one_a_program
+from .passes import OnBlock, TimedPasses, one_a_program
 
 PASSES = 3  # default number of passes over all programs
 WORK = ".building"  # suffix of the directory in which a table is built
@@ -36,17 +36,6 @@ class TableRun:
     run: Run
     path: Path  # of the table
     passes: int = 0  # over all programs; 0 to keep the times of the run
-
-    @classmethod
-    def at(cls, run: Run, path: Path, passes: int) -> TableRun:
-        """Return the run of the table at ``path``; with passes, intermediate files are in a directory beside it."""
-        if not passes:
-            log = path.with_suffix("") if path.suffix == ".gz" else path
-            return cls(replace(run, log=log), path)
-        work = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + WORK)
-        assert isinstance(run.settings, LocalSettings)
-        settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
-        return cls(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
 
 
 def table_study(
@@ -104,10 +93,20 @@ def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | N
     if passes and not can:
         raise SearchlabError("a fleet cannot time a program again without building it; leave passes at 0")
     if out is None or not out.name.endswith((".jsonl", ".jsonl.gz")):
-        return [TableRun.at(run, (out or default) / run.log, passes) for run in runs]
+        return [_table_run(run, (out or default) / run.log, passes) for run in runs]
     if len(runs) > 1:
         raise SearchlabError(f"{len(runs)} tables do not fit one file, {out}; give a directory as --out")
-    return [TableRun.at(runs[0], out, passes)]
+    return [_table_run(runs[0], out, passes)]
+
+
+def _table_run(run: Run, path: Path, passes: int) -> TableRun:
+    """Return the run of the table at ``path``; with passes, intermediate files are in a directory beside it."""
+    if not passes:
+        return TableRun(replace(run, log=path.with_suffix("") if path.suffix == ".gz" else path), path)
+    work = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + WORK)
+    assert isinstance(run.settings, LocalSettings)
+    settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
+    return TableRun(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
 
 
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
@@ -180,16 +179,16 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
     timed = passes.timed()
-    records = [_with(record, timed[record.program]) if record.program in timed else record for record in log.records]
+    records = []
+    for record in log.records:
+        if found := timed.get(record.program):  # a program that ran once and failed later has failed
+            failed: dict[str, Any] = {"seconds": (), "failure": "run_error", "message": found.failed}
+            record = msgspec.structs.replace(
+                record, **(failed if found.failed else {"seconds": found.seconds, "at": found.at})
+            )
+        records.append(record)
     header = msgspec.structs.replace(log.header, passes=passes.facts())
     return replace(log, header=header, records=tuple(records), final=None, ended=None)
-
-
-def _with(record: Record, timed: Timed) -> Record:
-    """Return ``record`` with the readings of the passes; a program that ran once and failed later has failed."""
-    if timed.failed:
-        return msgspec.structs.replace(record, seconds=(), failure="run_error", message=timed.failed)
-    return msgspec.structs.replace(record, seconds=timed.seconds, at=timed.at)
 
 
 def _write(log: Log, path: Path) -> None:

@@ -83,9 +83,10 @@ def evaluate(
     recorded = [_RecordedTrials(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
     if not recorded:
         raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, logs))}")
-    parts = list(
-        _by_task(recorded, features) if split == "by-task" else _within_task(recorded, features, seed, train_fraction)
-    )
+    if split == "by-task":
+        parts = list(_by_task(recorded, features))
+    else:
+        parts = list(_within_task(recorded, features, seed, train_fraction))
     return [held for model in models for part in parts for held in _tried(model, features, seed, k, part)]
 
 
@@ -94,14 +95,10 @@ class _RecordedTrials:
 
     def __init__(self, path: Path) -> None:
         log = read_log(path)
-        self.path = path
-        self.result = Result(log)
-        self.workload = log.header.workload
+        self.path, self.result, self.workload = path, Result(log), log.header.workload
         measured = [trial for trial in log.trials if not trial.measurement.nearest]
-        self.configs = [trial.config for trial in measured]
-        self.scores = scores_of(measured)
-        successful = int(np.count_nonzero(self.scores))
-        if successful < FEWEST:
+        self.configs, self.scores = [trial.config for trial in measured], scores_of(measured)
+        if (successful := int(np.count_nonzero(self.scores))) < FEWEST:
             raise SearchlabError(
                 f"{path} has {successful} successful trials, but at least {FEWEST} are needed to judge a cost model"
             )

@@ -188,12 +188,8 @@ class TimedPasses:
                 else:
                     at = round(block.time - self._begin, 1)
                     readings.setdefault(program, []).append((_rounded(statistics.median(block.seconds[place])), at))
-        return {
-            program: Timed(failed=failed[program])
-            if program in failed
-            else Timed(tuple(s for s, _ in readings[program]), tuple(at for _, at in readings[program]))
-            for program in (trial.measurement.program for trial in self.trials)
-        }
+        timed = {name: Timed(tuple(s for s, _ in own), tuple(at for _, at in own)) for name, own in readings.items()}
+        return timed | {name: Timed(failed=text) for name, text in failed.items()}
 
     def _time(
         self, measurer: Remeasurer, journal: Any, key: tuple[int, int], trials: Sequence[Trial] | None = None
@@ -216,7 +212,7 @@ class TimedPasses:
                 seconds += readings
                 sentinel += between
         block = Block(
-            key[0], key[1], round(begin, 2), _rounded(statistics.median(sentinel)),
+            *key, round(begin, 2), _rounded(statistics.median(sentinel)),
             tuple(tuple(map(_rounded, values)) for values in seconds), failed, self._names(trials),
         )  # fmt: skip
         self.again += key in self.blocks
@@ -226,9 +222,8 @@ class TimedPasses:
             journal.flush()
             os.fsync(journal.fileno())
         except OSError as error:
-            raise SearchlabError(
-                f"cannot write {self.path}: {error.strerror}; free space, then run this again"
-            ) from None
+            said = f"cannot write {self.path}: {error.strerror}; free space, then run this again"
+            raise SearchlabError(said) from None
 
     def _readings(
         self, measurer: Remeasurer, trials: Sequence[Trial], rounds: int

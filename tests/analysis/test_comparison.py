@@ -195,13 +195,13 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
         (
             lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast"), results(d, f"{WORKLOAD[5:]}-knob-random")),
             r"there is nothing to compare: no two strategies searched the same workload, such as 'random' "
-            r"(gemm:100x100x50) and 'fast' (gemm:100x100x500); a mapping gives",
+            r"(gemm:100x100x50) and 'fast' (gemm:100x100x500); a mapping labels",
         ),
         (lambda d: compare(d).plot_regret(), "there are 2 workloads, name one of them; known: gemm:100x100x50, gemm"),
         (lambda d: compare(d).plot_time("gemm:100x100x5"), "no workload 'gemm:100x100x5' in this comparison; did you"),
         (lambda d: compare(d).plot_ecdf(OTHER, by="second"), "is not drawn by 'second'; did you mean 'seconds'?"),
         (lambda d: compare(d).plot_models(OTHER), f"no strategy on {OTHER} has a cost model whose predictions"),
-        (lambda d: compare(d).plot_pairwise(OTHER, measure="ares"), "no measure 'ares'; did you mean 'area'?"),
+        (lambda d: compare(d).plot_pairwise(OTHER, measure="ares"), "no measure 'ares' in this comparison; did you mean 'area'?"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_score(), f"there is no score on {OTHER}"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_failures(), f"no trial of {OTHER} failed"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "has no two strategies with several"),

@@ -83,7 +83,7 @@ def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     write(study(tmp_path), "good", 4, [1.0], workload=WORKLOADS[1])
     found = overall(tmp_path)
     assert found is not None and found.verdict.startswith("So far, over 2 workloads good converges fastest")
-    assert found.verdict.endswith(" 1 run of good stopped early, and is left out.")
+    assert found.verdict.endswith(" Left out, because stopped early: 1 run of good.")
     assert found.contrasts[0].runs == 8
 
 

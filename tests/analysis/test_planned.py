@@ -63,7 +63,10 @@ def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int
         (item,) = summarize(read_runs(tmp_path)).workloads
     assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [3, 6], "b": [8, 8]}
     notes = " ".join(item.notes)
-    assert "1 run of a ended after 3 of 8 trials, where the budget of 2.5 seconds was spent: it keeps its best" in notes
+    assert (
+        "1 run of a ended after 3 of 8 trials, where the budget of 2.5 seconds was spent: the best found counts"
+        in notes
+    )
     assert "1 run of a ended after 6 of 8 trials, where 3 trials had brought no gain over 1 %" in notes
 
 
@@ -109,10 +112,10 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
         (item,) = summarize(read_runs(tmp_path)).workloads
         said = searchlab("report", tmp_path)
     name = path.name
-    assert f"{name} is still running: this covers its trials up to now." in item.notes
-    assert f"{name} did not come to trial 8: it is left out of the comparison, except for ERT." in item.notes
+    assert f"Still running, and covered up to now: {name}." in item.notes
+    assert f"Not yet at trial 8, and left out except for ERT: {name}." in item.notes
     assert "The study is running: 3 of 4 runs are done, 1 is running." in said.stdout, said.stderr
-    assert f"{name} is still running" in (tmp_path / "report" / "report.html").read_text()
+    assert f"Still running, and covered up to now: {name}" in (tmp_path / "report" / "report.html").read_text()
     assert "running" not in searchlab("report", tmp_path).stdout
 
 

@@ -91,8 +91,8 @@ def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     assert (b.seeds, b.complete) == ([0], True), "a run without a trial is not counted"
     assert item.verdict.startswith("So far, ")
     assert item.notes == [
-        "gemm-100x100x50-knob-b-1.jsonl has no trial yet and is not counted.",
-        "gemm-100x100x50-knob-a-1.jsonl was stopped before trial 4: it is left out of the comparison, except for ERT.",
+        "Not counted, because without a trial yet: gemm-100x100x50-knob-b-1.jsonl.",
+        "Stopped before trial 4, and left out except for ERT: gemm-100x100x50-knob-a-1.jsonl.",
     ]
 
 
@@ -187,8 +187,8 @@ def test_a_run_that_ended_by_itself_keeps_its_best_up_to_the_budget(tmp_path: Pa
     assert stops.trials_to_target.penalised == (2 + 50) / 2
     assert stops.seconds.total == 5 and not item.verdict.startswith("So far")
     assert item.notes == [
-        "2 runs of stops ended by themselves after 2 to 3 of 5 trials, where the policy had nothing more to propose: "
-        "they keep their best from there on."
+        "2 runs of stops ended after 2 to 3 of 5 trials, where the policy had nothing more to propose: the best found "
+        "counts from there on."
     ]
 
 
@@ -203,9 +203,9 @@ def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tm
     a = item.by_strategy["a"]
     assert (a.trials, a.complete, a.ended) == (4, False, 1) and a.best_gflops.by_seed == pytest.approx([10, 4])
     assert item.notes[:2] == [
-        "1 run of a ended by itself after 2 of 4 trials, where the policy had nothing more to propose: it keeps its "
-        "best from there on.",
-        "gemm-100x100x50-knob-a-2.jsonl was stopped before trial 4: it is left out of the comparison, except for ERT.",
+        "1 run of a ended after 2 of 4 trials, where the policy had nothing more to propose: the best found counts "
+        "from there on.",
+        "Stopped before trial 4, and left out except for ERT: gemm-100x100x50-knob-a-2.jsonl.",
     ]
 
 
@@ -236,7 +236,7 @@ def test_runs_that_have_yet_to_begin_are_told_in_one_sentence(tmp_path: Path) ->
     for seed in range(1, 6):
         write(tmp_path, "a", seed, [])
     (note,) = only(tmp_path).notes
-    assert note.endswith("knob-a-3.jsonl and 2 more have no trial yet and are not counted.")
+    assert note.startswith("Not counted") and note.endswith("knob-a-3.jsonl and 2 more.")
 
 
 def test_all_failed(tmp_path: Path) -> None:

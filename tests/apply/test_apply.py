@@ -160,7 +160,8 @@ def test_logs_that_cannot_be_applied_are_rejected_with_one_sentence(tmp_path: Pa
 
     refused(made_log(tmp_path / "none.jsonl", []), "has no successful trial: there is no trial yet")
     refused(
-        made_log(tmp_path / "bug.jsonl", [{"fault": "schedule raises"}]), "makes no schedule of trial 0: ValueError"
+        made_log(tmp_path / "bug.jsonl", [{"fault": "schedule raises"}]),
+        "cannot create the schedule of trial 0",
     )
     refused(made_log(tmp_path / "invalid.jsonl", [{"fault": "invalid"}]), "invalid on purpose")
     log = made_log(tmp_path / "gone.jsonl", [{"fault": "none"}])

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,21 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
         assert file.exists(), target
         if anchor and file.suffix == ".md" and "generated/" not in file.read_text("utf-8"):
             assert anchor in anchors(file), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pictures_have_alternative_texts(page: Path) -> None:
+    text = page.read_text("utf-8")
+    alts = re.findall(r"!\[(.*?)\]\(", text) + re.findall(r"^```\{image\}.*\n(?::alt: (.*))?", text, re.MULTILINE)
+    assert all(len(alt) > 40 for alt in alts), alts
+
+
+def test_the_modules_on_the_diagram_of_a_trial_exist() -> None:
+    diagram = (ROOT / "docs" / "design" / "trial.svg").read_text("utf-8")
+    names = re.findall(r'class="code"[^>]*>([a-z_.]+)<', diagram)
+    assert len(names) == 8
+    for name in names:
+        assert find_spec(f"searchlab.{name}"), name
 
 
 def anchors(page: Path) -> set[str]:

@@ -242,8 +242,8 @@ def test_the_commands(tmp_path: Path) -> None:
     said = run("import", DATA / "ansor_gemm512.json", "--out", tmp_path / "c.jsonl")
     assert "not carried over: the steps as a schedule" in said
     said = run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
-    assert "logs: 1" in said and "not carried over: messages of failures" in said
-    assert "logs: 1" in run("export", tmp_path / "b.jsonl", "--to", "metaschedule", "--out", tmp_path / "db")
+    assert "exported 1 log to" in said and "not carried over: messages of failures" in said
+    assert "exported 1 log to" in run("export", tmp_path / "b.jsonl", "--to", "metaschedule", "--out", tmp_path / "db")
     made_log(tmp_path / "own.jsonl", trials=3)
     run("export", tmp_path / "own.jsonl", "--to", "metaschedule", "--out", tmp_path / "own")
     assert "not carried over" not in run("import", tmp_path / "own", "--out", tmp_path / "d.jsonl")  # it is all there

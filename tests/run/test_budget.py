@@ -115,7 +115,7 @@ def test_a_smaller_budget_measures_nothing_and_warns_that_the_log_has_more_trial
     run(table, path, trials=100)
     before = path.read_bytes()
     for budget in ({"stop_after": 12, "trials": 120}, {"seconds": charged(table, tmp_path, 9), "trials": 120}):
-        with pytest.warns(SearchlabWarning, match="holds 100 trials, more than the .. that were asked"):
+        with pytest.warns(SearchlabWarning, match="has 100 trials, more than the .. requested"):
             run(table, path, **budget)
         assert path.read_bytes() == before
 
@@ -188,8 +188,8 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
     assert timed.seeds == stops.seeds == [0, 1, 2] and timed.interrupted == stops.interrupted == []
     assert timed.complete and stops.complete and timed.ended == stops.ended == 3
     notes = " ".join(item.notes)
-    assert f"where the budget of {seconds:g} seconds was spent: they keep their best from there on" in notes
-    assert "where 6 trials had brought no gain over 1 %: they keep" in notes
+    assert f"where the budget of {seconds:g} seconds was spent: the best found counts from there on" in notes
+    assert "where 6 trials had brought no gain over 1 %: the best" in notes
 
 
 def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: Path) -> None:

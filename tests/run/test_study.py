@@ -326,7 +326,7 @@ def test_on_run_may_return_nothing(base: dict[str, Any], tmp_path: Path, jobs: i
 def test_a_log_of_more_trials_than_were_asked_for_is_said(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict({**base, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
     fewer = Study.from_dict({**base, "policies": ["random"], "trials": 10}, tmp_path)
-    with pytest.warns(SearchlabWarning, match="holds 20 trials, more than the 10 that were asked for, and 3 other"):
+    with pytest.warns(SearchlabWarning, match="has 20 trials, more than the 10 requested .so do 3 other"):
         fewer.run(tmp_path / "out")
 
 

@@ -72,7 +72,7 @@ def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     before = table.read_bytes()
     with pytest.raises(SearchlabError, match="is the log of another run"):
         tune("gemm:8x8x8", space="knob-template", policy="random", log=table)
-    with pytest.raises(SearchlabError, match="the space is for gemm:64x64x64; make one for gemm:8x8x8"):
+    with pytest.raises(SearchlabError, match="the space is for gemm:64x64x64; create one for gemm:8x8x8"):
         tune("gemm:8x8x8", space=toys.Small(), policy="random", log=tmp_path / "a.jsonl")
     assert table.read_bytes() == before
 

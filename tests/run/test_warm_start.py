@@ -114,7 +114,9 @@ def test_a_model_that_knows_another_workload_is_better_from_the_start(
 @pytest.mark.parametrize(("policy", "features"), [("xgb", "knob"), ("random", None)], ids=str)
 def test_knobs_of_another_space_are_refused(policy: str, features: str | None, table: Path, tmp_path: Path) -> None:
     earlier = run(table, tmp_path / "earlier.jsonl", space=DEPENDENT)
-    with pytest.raises(SearchlabError, match=r"earlier.jsonl cannot warm-start this.*only program features carry over"):
+    with pytest.raises(
+        SearchlabError, match=r"earlier.jsonl cannot warm-start this.*Only a cost model can learn from other"
+    ):
         run(table, tmp_path / "warm.jsonl", policy=policy, features=features, warm_start=[earlier])
     assert not (tmp_path / "warm.jsonl").exists()
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from searchlab import SearchlabError, Store
-from searchlab.store import database
+from searchlab.store import store as database
 from tests.support.logs import HEADER
 from tests.support.stores import logged
 

@@ -121,9 +121,9 @@ def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"workloads": ["gemm:8x8x8"]}, "the tables of a suite bring their own workloads; leave out 'workloads'"),
-        ({"measure": {"kind": "local"}}, "bring their own measure"),
-        ({"target": "native"}, "bring their own target"),
+        ({"workloads": ["gemm:8x8x8"]}, "the tables of a suite determine workloads; leave out 'workloads'"),
+        ({"measure": {"kind": "local"}}, "determine measure"),
+        ({"target": "native"}, "determine target"),
         ({"suite": {"nam": "x"}}, "unknown key 'nam' in suite"),
         ({"suite": 3}, "suite cannot be 3"),
         ({"policies": []}, "policies must have at least one entry"),

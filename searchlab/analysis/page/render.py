@@ -302,7 +302,7 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
     def place(value: float) -> str:
         return f"{100 * (value - low) / (high - low):.2f}"
 
-    step = min((m * 10.0**e for e in range(-4, 1) for m in (1, 2, 5)), key=lambda step: abs((high - low) / step - 6))
+    step = min((m * 10.0**e for e in range(-4, 1) for m in (1, 2, 5)), key=lambda step: abs((high - low) / step - 4))
     ticks = np.arange(math.ceil(low / step), math.floor(high / step) + 1) * step
     rows = []
     for gap in gaps:

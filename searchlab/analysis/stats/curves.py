@@ -15,8 +15,8 @@ import numpy as np
 from ...arrays import Floats
 
 FINEST, COARSEST = 0.01, 10.0
-"""Precisions that anytime performance distinguishes; a precision is latency / lowest known latency - 1. 1 % is about
-the noise of a measurement, and nearly any program that works takes at most eleven times the lowest latency."""
+"""Precisions (latency / lowest known latency - 1) that anytime performance distinguishes: 1 % is about the noise of a
+measurement, and nearly all programs that work take at most eleven times the lowest latency."""
 
 
 def gflops(costs: Floats, flops: int) -> Floats:
@@ -25,21 +25,17 @@ def gflops(costs: Floats, flops: int) -> Floats:
 
 
 def area_under_curve(curves: Floats, reference: float) -> Floats:
-    """Return the mean over trials of the best throughput so far, as a part of ``reference`` GFLOPS, in [0, 1].
+    """Return the mean over trials of the best throughput so far, as a part of ``reference``, the best known: in [0, 1].
 
     This is the area *over* the convergence curve (AOCC) of minimisation, turned over because throughput is maximised,
-    on a linear scale from 0 to the best known (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using the empirical attainment
-    function for analyzing single-objective black-box optimization algorithms", IEEE Transactions on Evolutionary
-    Computation, 2024). Throughput above ``reference`` is the luck of a measurement, and counts as ``reference``.
-
-    Args:
-        curves: Shape (..., trials).
-        reference: The best known throughput. The area is 0 if this is 0.
+    on a linear scale (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using the empirical attainment function for analyzing
+    single-objective black-box optimization algorithms", IEEE Transactions on Evolutionary Computation, 2024).
+    Throughput above ``reference`` is the luck of a measurement, and counts as ``reference``. ``curves`` have shape
+    (..., trials).
     """
     if reference <= 0:
         return np.zeros(curves.shape[:-1])
-    area: Floats = np.minimum(curves / reference, 1.0).mean(axis=-1)
-    return area
+    return np.asarray(np.minimum(curves / reference, 1.0).mean(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -76,11 +72,8 @@ def band_over_trials(curves: Floats) -> Band:
 def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
     """Return the band against seconds, with a step at the end of every trial of any run.
 
-    A run is at 0 before its first trial ends, and keeps its best after its last.
-
-    Args:
-        curves: Shape (runs, trials).
-        elapsed: Seconds charged up to the end of each trial, of the same shape.
+    A run is at 0 before its first trial ends, and keeps its best after its last. ``elapsed``, the seconds charged up to
+    the end of each trial, has the shape of ``curves``, (runs, trials).
     """
     x = np.unique(elapsed)
     steps = np.column_stack((np.zeros(len(curves)), curves))
@@ -93,14 +86,10 @@ def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
 
 
 def hitting_times(curves: Floats, targets: Floats) -> Floats:
-    """Return the trials from 1 that each run took to reach each target: shape (runs, targets).
+    """Return the trials, from 1, that each run took to reach each of ``targets`` in GFLOPS: shape (runs, targets).
 
     The fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a black-box
     setting", Optimization Methods and Software 36(1), 2021).
-
-    Args:
-        curves: Shape (runs, trials).
-        targets: GFLOPS above 0.
     """
     hits = np.array([np.searchsorted(curve, targets) + 1.0 for curve in curves]).reshape(len(curves), len(targets))
     hits[hits > curves.shape[1]] = math.inf
@@ -108,16 +97,10 @@ def hitting_times(curves: Floats, targets: Floats) -> Floats:
 
 
 def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
-    """Return the seconds at which runs reached targets: the shape of ``hits``.
-
-    Args:
-        hits: In trials, shape (runs, targets).
-        elapsed: Seconds charged up to the end of each trial, shape (runs, trials).
-    """
+    """Return ``hits`` in seconds, given the seconds charged up to the end of each trial, shape (runs, trials)."""
     place = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
     padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
-    seconds: Floats = np.take_along_axis(padded, place, axis=1)
-    return seconds
+    return np.asarray(np.take_along_axis(padded, place, axis=1))
 
 
 def expected_running_time(hits: Floats, spent: Floats) -> float:
@@ -125,10 +108,6 @@ def expected_running_time(hits: Floats, spent: Floats) -> float:
 
     It estimates the time of a strategy that restarts with a new seed whenever a run ends without a hit (Hansen, Auger,
     Finck and Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828). Infinite if no run hit.
-
-    Args:
-        hits: Shape (runs,).
-        spent: The length of each run, in the unit of ``hits``.
     """
     reached = np.isfinite(hits)
     return float(np.where(reached, hits, spent).sum() / reached.sum()) if reached.any() else math.inf
@@ -172,15 +151,11 @@ def anytime(so_far: Floats, best: float) -> Floats:
     """Return AOCC: the area over the convergence curve on a logarithmic scale of precision, in [0, 1].
 
     The logarithm of the precision so_far / best - 1, clipped to [FINEST, COARSEST], is scaled to [0, 1]; the area is 1
-    less its mean (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute).
-
-    Args:
-        so_far: Lowest latency up to each trial, shape (..., trials).
-        best: The lowest known latency.
+    less its mean (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute). ``so_far`` is the
+    lowest latency up to each trial, shape (..., trials).
     """
     precision = np.clip(so_far / best - 1, FINEST, COARSEST)
-    area: Floats = 1 - (np.log(precision / FINEST) / math.log(COARSEST / FINEST)).mean(axis=-1)
-    return area
+    return np.asarray(1 - (np.log(precision / FINEST) / math.log(COARSEST / FINEST)).mean(axis=-1))
 
 
 def run_score_profile(scores: Sequence[Floats], at: Floats) -> Floats:
@@ -196,10 +171,7 @@ def performance_ratios(times: Floats) -> Floats:
 
     The ECDF of a column is the performance profile of a strategy (Dolan and More, "Benchmarking optimization software
     with performance profiles", Mathematical Programming 91, 2002). Where the quickest took no time, the ratio is 1 for
-    all that took none, and infinite for the others.
-
-    Args:
-        times: Trials or seconds, infinity where unsolved, shape (problems, strategies).
+    all that took none, and infinite for the others. ``times`` have shape (problems, strategies).
     """
     quickest = times.min(axis=1, keepdims=True)
     ratios = np.where(np.isfinite(times) & (times == quickest), 1.0, np.inf)

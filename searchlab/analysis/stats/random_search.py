@@ -24,15 +24,15 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     overflows, whatever N. Takes O(N) for each trial. After N draws the curve stays at the lowest cost.
 
     A failed draw counts as ``failed``, so that the curve is defined from the first trial and never rises. (Willemsen et
-    al., cited at :func:`score_curve`, leave failed configs out of the distribution, so their random search never meets
-    one.) All infinite if every cost is.
+    al., cited at :func:`score_curve`, leave failed configs out, so their random search never meets one.) All infinite
+    if every cost is.
 
     Args:
-        costs: Of every config of a space, shape (N,); or of N configs drawn at random, for which this is the unbiased
-            estimate (a U-statistic) of the expectation over the space. Infinite for a failure.
+        costs: The cost of every config of a space, shape (N,), infinite for a failure; or of N configs drawn at random,
+            for which this is the unbiased estimate (a U-statistic) of the expectation over the space.
         trials: The length of the curve.
         failed: The cost of a failure; by default the highest finite cost.
-        weights: How often a draw gives each config, if that differs: see :func:`expected_lowest`.
+        weights: How often each config is drawn, if that differs: see :func:`expected_lowest`.
     """
     finite = np.isfinite(costs)
     if not finite.any():
@@ -66,12 +66,8 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
 
     The number of arrivals is Poisson-binomial; each step adds one config to its distribution, the last one first. The
     integral is Gauss-Legendre's over panels of the root of s, in which arrivals have a spread of 1/2 whatever t is; its
-    error is about 1e-9. Takes O(N trials) for each of some hundred nodes.
-
-    Args:
-        values: Of every config, ascending, shape (N,).
-        weights: Above 0, of any sum, shape (N,).
-        trials: The length of the curve.
+    error is about 1e-9. Takes O(N trials) for each of some hundred nodes. ``values`` ascend, ``weights`` are positive
+    with any sum, both of shape (N,).
     """
     rates = weights / weights.sum()
     s, ds = _nodes(rates, trials)
@@ -148,7 +144,7 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
     return int(np.argmax(there)) + 1 if there.any() else len(baseline)
 
 
-def difficulty(costs: Floats, weights: Floats, part: float = PART) -> float:
+def difficulty(costs: Floats, weights: Floats, part: float = 0.95) -> float:
     """Return the expected number of random draws until one goes ``part`` of the way from the median to the optimum.
 
     In seconds, as in Willemsen et al. (2024), whose budget ends there: see :func:`score_curve`.
@@ -168,8 +164,8 @@ def difficulty(costs: Floats, weights: Floats, part: float = PART) -> float:
 def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
     """Return P_t = (R_t - S_t) / (R_t - best) at every trial: 0 equals random search, 1 the best from the start.
 
-    NaN where R_t is ``best``, as there is nothing to gain. The score is linear in S_t, so a mean over runs of scores is
-    the score of the mean run.
+    NaN where R_t is ``best``, as there is nothing to gain. The score is linear in S_t, so the mean score of runs is the
+    score of the mean run.
 
     Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
     Systems 159, 2024 (doi 10.1016/j.future.2024.05.021), and its package autotuning_methodology. There R_t is the cost
@@ -180,17 +176,13 @@ def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
         baseline: R_t, shape (trials,).
         best: The lowest known latency, or its logarithm.
     """
-    scores: Floats = (baseline - so_far) / np.where(baseline > best, baseline - best, np.nan)
-    return scores
+    return np.asarray((baseline - so_far) / np.where(baseline > best, baseline - best, np.nan))
 
 
 def mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
     """Return the mean of :func:`score_curve` over the trials with something to gain; NaN if there are none."""
     worth = baseline > best
-    if not worth.any():
-        return np.full(curves.shape[:-1], np.nan)
-    mean: Floats = curves[..., worth].mean(axis=-1)
-    return mean
+    return np.asarray(curves[..., worth].mean(axis=-1)) if worth.any() else np.full(curves.shape[:-1], np.nan)
 
 
 @dataclass(frozen=True)
@@ -239,7 +231,7 @@ class RandomSearch:
             draws: What random draws find.
             best: The lowest seconds known in the space.
             trials: The most trials of a score.
-            start: Trials at the start that all runs share, and that are left out unless there are no others.
+            start: Trials at the start that all runs share, which are left out unless there are no others.
         """
         baseline = draws.expected[:trials]
         # What is left of the sums of an exhausted space is nothing to gain.

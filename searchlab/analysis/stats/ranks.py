@@ -94,8 +94,7 @@ def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
     ways[0, 0] = 1.0
     for rank in ranks:
         ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
-    subsets: Floats = ways[size]
-    return subsets
+    return np.asarray(ways[size])
 
 
 @lru_cache(maxsize=32)
@@ -111,8 +110,7 @@ def _signs(ranks: tuple[int, ...]) -> Floats:
 def _doubled_ranks(values: Floats) -> Ints:
     """Return twice the mid-rank of each value, from 1 for the lowest."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    doubled: Ints = (2 * np.cumsum(counts) - counts + 1)[place]
-    return doubled
+    return np.asarray((2 * np.cumsum(counts) - counts + 1)[place])
 
 
 def _two_sided(ways: Floats, seen: int, mean: float) -> float:
@@ -254,8 +252,7 @@ def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Float
 
 def average_ranks(scores: Floats) -> Floats:
     """Return the mean rank of each strategy over workloads, 1 for the best, from shape (workloads, strategies)."""
-    ranks: Floats = _ranks_of_rows(-scores).mean(axis=0)
-    return ranks
+    return np.asarray(_ranks_of_rows(-scores).mean(axis=0))
 
 
 def friedman_test(scores: Floats) -> float:
@@ -263,9 +260,7 @@ def friedman_test(scores: Floats) -> float:
 
     The chi-squared approximation, corrected for ties; for few workloads it errs towards a large p-value (Friedman, "The
     use of ranks to avoid the assumption of normality implicit in the analysis of variance", JASA 32(200), 1937).
-
-    Args:
-        scores: Shape (workloads, strategies), at least 2 and 3 of them.
+    ``scores`` have shape (workloads, strategies), at least 2 and 3.
     """
     if (scores == scores[:, :1]).all():
         return 1.0
@@ -302,9 +297,7 @@ def comparison_matrix(strategies: Sequence[str], scores: Floats) -> list[MatrixC
     what is left out or added (Ismail-Fawaz et al., "An approach to multiple comparison benchmark evaluations that is
     stable under manipulation of the comparate set", arXiv 2305.11921, 2023).
 
-    Args:
-        strategies: Names of the strategies.
-        scores: Shape (workloads, strategies), higher is better.
+    ``scores`` have shape (workloads, strategies); higher is better.
     """
     columns = dict(zip(strategies, scores.T, strict=True))
     order = sorted(strategies, key=lambda name: (-np.mean(columns[name]), name))

@@ -103,3 +103,44 @@ def test_it_covers_new_workloads_and_these(workloads: int, seeds: int) -> None:
         these += ends(found.on_these)[0] <= true.mean() <= ends(found.on_these)[1]
     assert 0.92 <= others / 1000 <= 0.98, "three standard deviations of 95 %"
     assert 0.92 <= these / 1000 <= 0.98
+
+
+def test_members_of_a_cluster_tell_about_its_other_members() -> None:
+    """Between clusters, differences vary far more than within; only the latter counts, and one member tells nothing."""
+    rng = np.random.default_rng(3)
+    clusters = np.repeat(["a", "b", "c", "d"], [5, 4, 2, 3]).tolist()
+    shifts = {"a": 0.1, "b": -0.1, "c": 0.2, "d": 0.0}
+    first = [shifts[cluster] + rng.normal(0, 0.01) + rng.normal(0, 0.005, 30) for cluster in clusters]
+    second = [np.zeros(30) for _ in clusters]
+    found = paired_difference(first, second, clusters)
+    alone = paired_difference(first, second)
+    assert (found.clusters, alone.clusters, alone.on_these) == (4, 0, found.on_these)
+    assert found.on_others.p is not None and alone.on_others.p is not None
+    assert found.on_others.p < 1e-3 < alone.on_others.p
+    means = np.array([values.mean() for values in first])
+    parts = [means[np.array(clusters) == name] for name in "abcd"]
+    variance = sum(len(part) * part.var(ddof=1) for part in parts) / len(means) ** 2
+    interval = found.on_others.difference
+    assert interval.lower is not None and interval.upper is not None
+    half = (interval.upper - interval.lower) / 2
+    assert 1.96 * np.sqrt(variance) < half < 2.4 * np.sqrt(variance)
+    lone = paired_difference(first, second, [*clusters[:-1], "e"])
+    assert lone.on_others.p is None and "1 ran on one" in lone.on_others.difference.note
+    assert paired_difference(first, second, [""] * len(clusters)) == alone
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05])
+def test_the_interval_of_other_members_covers(spread: float) -> None:
+    """Drawn members of fixed clusters: 95 % intervals hold the mean of the clusters' own means, weighted as drawn."""
+    rng = np.random.default_rng(0)
+    counts = [5, 5, 3, 2]
+    clusters = np.repeat(list("abcd"), counts).tolist()
+    held = 0
+    for _ in range(400):
+        own = rng.normal(0, 0.1, 4)
+        truth = np.repeat(own, counts).mean()
+        first = [mean + rng.normal(0, spread) + rng.normal(0, 0.05, 10) for mean in np.repeat(own, counts)]
+        interval = paired_difference(first, [np.zeros(10)] * len(first), clusters).on_others.difference
+        assert interval.lower is not None and interval.upper is not None
+        held += interval.lower <= truth <= interval.upper
+    assert 0.92 <= held / 400 <= 0.98

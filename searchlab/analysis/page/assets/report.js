@@ -164,7 +164,7 @@ class Chart {
       "aria-label": `${figure.title}: ${quantity} by ${view.label}. ${ends.join(" ")} Arrow keys read values.`,
     }));
     const across = (y, kind) => make("line", { class: kind, x1: left, x2: right, y1: y, y2: y }, svg);
-    for (const y of ticks(low, high, Math.max(3, (bottom - top) / (this.regret ? 50 : 55)), this.regret)) {
+    for (const y of ticks(low, high, Math.max(3, (bottom - top) / (this.regret ? 50 : 36)), this.regret)) {
       across(this.py(y), "grid-line");
       make("text", { x: left - 7, y: this.py(y) + 4, "text-anchor": "end" }, svg, plain(y));
     }
@@ -487,6 +487,7 @@ function follow() {
 
 function arrange() {
   toc.open = wide.matches;
+  follow();
 }
 
 let width = 0;
