@@ -44,12 +44,12 @@ def fleet_server(
 ) -> None:
     """Offer this machine as a device. The server survives programs that crash, and waits if the tracker is down."""
     if key.split() != [key]:
-        raise SearchlabError(f"--key must be one word, as cortex-a72, not {key!r}")
+        raise SearchlabError(f"--key must be one word, such as cortex-a72, not {key!r}")
     tracker_host, _, tracker_port = tracker.rpartition(":")
     if is_loopback(host) and not is_loopback(tracker_host):
         raise SearchlabError(
             f"the tracker at {tracker} would lend this device to machines that cannot reach it at {host}; set --host "
-            f"to the address of this machine in that network"
+            f"to the address of this machine in their network"
         )
     registered(tracker)  # a wrong address fails at once
     ports = SERVER_PORTS if port is None else range(port, port + 1)
@@ -105,6 +105,7 @@ def fleet_plan(
     as_json: AsJson = False,
 ) -> None:
     """Estimate from logs how long a study would take on fleets of different sizes, and what it would wait for."""
+    from ..analysis.words import counted
     from ..fleet.plan import plan_fleet, start_seconds  # here, since a device needs none of it
     from ..run.study import Study
 
@@ -124,12 +125,12 @@ def fleet_plan(
         return
     for note in plan.notes:
         say(f"note: {note}")
-    say(f"{plan.runs} runs, {plan.trials:,} trials; the times of trials are those of {plan.logs} logs")
+    say(f"{plan.runs} runs, {plan.trials:,} trials; their times come from {plan.logs} logs")
     least: dict[tuple[int, int], float] = {}
     for one in sorted(plan.outlooks, key=lambda one: -one.seconds):
         least[one.devices, one.builders] = one.seconds
     counts, cores = (sorted({place[axis] for place in least}) for axis in (0, 1))
-    columns = ("devices", *(f"{core} builder{'s' * (core != 1)}" for core in cores))
+    columns = ("devices", *(counted(core, "builder") for core in cores))
     say_table(columns, ((count, *(duration(least[count, core]) for core in cores)) for count in counts))
     out.print()
     say_table(
@@ -158,6 +159,6 @@ def _numbers(name: str, text: str) -> list[int]:
         found = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", part.strip())
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
         if not 1 <= first <= last:
-            raise SearchlabError(f"{name} must be numbers of at least 1, as 4 or 1,4,16 or 1..64, not {text!r}")
+            raise SearchlabError(f"{name} must be numbers of at least 1, such as 4 or 1,4,16 or 1..64, not {text!r}")
         numbers |= {first, last} | {1 << power for power in range(30) if first < 1 << power < last}
     return sorted(numbers)

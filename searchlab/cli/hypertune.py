@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 from typer import Option
 
-from ..hypertune import Compared, HyperPlan, Hypertuned, above, interval_text, plan_hypertune, spelled
+from ..hypertune import Compared, Hypertuned, above, interval_text, plan_hypertune, spelled
+from ..run.progress import RunProgress
 from ..run.study import Study
 from .terminal import AsJson, StudyFile, err, interruptible, out, say, say_json, say_table
 
@@ -71,33 +71,21 @@ def hypertune(
             say(f"searched: {name}={spelled(values)}{default}")
         if plan.others:
             say("not searched: " + ", ".join(f"{name} = {value}" for name, value in plan.others.items()))
-    with interruptible():
-        result = _run(plan, directory, err if as_json else out)
+    best: dict[str, float] = {}
+    with interruptible(), RunProgress(err if as_json else out) as progress:
+
+        def on_trial(search: str, number: int, score: float | None) -> None:
+            if score is not None:
+                best[search] = max(score, best.get(search, score))
+            shown = f", best score {best[search]:.3f}" if search in best else ""
+            progress.on_block(f"search {search}{shown}", number + 1, plan.trials)
+
+        result = plan.run(directory, on_trial)
     (directory / "hypertune.json").write_text(json.dumps(result.to_json(), indent=2) + "\n")
     if as_json:
         say_json(result)
     else:
         _say_result(result, directory)
-
-
-def _run(plan: HyperPlan, directory: Path, console: Any) -> Hypertuned:
-    columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
-        TextColumn("{task.fields[best]}", style="bold", markup=False), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console) as progress:
-        bars: dict[str, Any] = {}
-        best: dict[str, float] = {}
-
-        def on_trial(search: str, number: int, score: float | None) -> None:
-            if search not in bars:
-                bars[search] = progress.add_task(f"search {search}", total=plan.trials, best="")
-            if score is not None:
-                best[search] = max(score, best.get(search, score))
-            shown = f"best score {best[search]:.3f}" if search in best else ""
-            progress.update(bars[search], completed=number + 1, best=shown)
-
-        return plan.run(directory, on_trial)
 
 
 def _say_result(result: Hypertuned, directory: Path) -> None:
@@ -111,23 +99,25 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
         rows.append(row(Text("all held out", "bold"), "", result.held_out))
     rows.append(row(Text("all searched on", "bold"), "", result.training))
     columns = ("", "trials", "default", "found", "gain")
-    title = (
-        "score: 0 is as good as random search, 1 the best from the start; over the trials until that is nearly there"
-    )
+    title = "scores up to where random search comes close to the best: 0 is random search, 1 the best from the start"
     say_table(columns, rows, right=columns[1:], title=title)
     judged = result.held_out or result.training
-    note = f"; there is none where: {judged.gain.note.rstrip('.')}" if judged.gain.note else ""
-    nearest = f"; {100 * result.nearest:.1f} % of their trials are not in the table" if result.nearest else ""
-    say(f"in brackets 95 % intervals over runs from seeds that no search saw{note}{nearest}")
+    note = f"; one is missing: {judged.gain.note.rstrip('.')}" if judged.gain.note else ""
+    nearest = (
+        f"; for {100 * result.nearest:.1f} % of their trials, which are not in the table, the nearest config counts"
+        if result.nearest
+        else ""
+    )
+    say(f"in brackets: 95 % intervals over runs from seeds that no search used{note}{nearest}")
     for search in result.searches:
         refused = f", {search.refused} of them refused by the policy" if search.refused else ""
-        same = ", as by default" if search.options == result.default_options else ""
+        same = ", which is the default" if search.options == result.default_options else ""
         say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
     say(Text(result.verdict, "bold"))
     if above(judged.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)
-        say(f"in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
-    say(f"the trials: optuna-dashboard {directory / 'optuna.log'}")
+        say(f"to use them in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
+    say(f"browse the trials: optuna-dashboard {directory / 'optuna.log'}")
 
 
 def _options(options: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ def best(
     bests = _best_by_workload(where) if where.is_dir() else [load_log(where).best]
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
-            f"{where} has logs of {len(bests)} workloads, and --show {show} shows one program; name a log: "
+            f"{where} has logs of {len(bests)} workloads, but --show {show} shows one program; name a log: "
             f"{', '.join(str(one.result.log.path) for one in bests)}"
         )
     show_bests(bests, show, as_json, several=where.is_dir())
@@ -173,7 +173,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
             if not one.problems:
                 say(f"{one.path}: intact, {one.trials:,} trials")
             elif one.prefix:
-                say(f"repair it: searchlab log repair {one.path}")
+                say(f"to repair it: searchlab log repair {one.path}")
     if any(one.problems for one in examined):
         raise typer.Exit(1)
 
@@ -185,10 +185,10 @@ def log_repair(file: Annotated[Path, Argument(help="The log to repair.", metavar
     if done is None:
         say(f"{file} is intact; nothing was changed")
         return
-    say(f"{file} has {done.trials:,} trials, and its run can resume from there")
+    say(f"{file} now has {done.trials:,} trials, from which its run can resume")
     if done.rest:
-        say(f"{done.rest_trials:,} later trials, after a lost one, are in {done.rest}")
-    say(f"the damaged log is in {done.saved}")
+        say(f"the {done.rest_trials:,} trials after the first lost one are in {done.rest}")
+    say(f"the damaged log was saved as {done.saved}")
 
 
 # --- tables -----------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def _directory_of_study(where: Sequence[Path]) -> Path:
     files = [path for path in where if path.suffix == ".toml"]
     others = [path for path in where if path.suffix != ".toml"]
     if len(files) > 1 or len(others) > 1 or not all(path.is_dir() for path in others):
-        raise SearchlabError(f"beside the study {files[0]}, name at most one directory, which has its logs")
+        raise SearchlabError(f"with the study {files[0]}, name at most one directory, that of its logs")
     directory = others[0] if others else Path("results") / files[0].stem
     planned = Study.load(files[0]).planned()
     if not directory.is_dir():
@@ -177,14 +177,16 @@ def power(
     is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
     if any((path / RESULT).is_file() for path in where):
         if len(where) > 1:
-            raise SearchlabError(f"name one result of a suite, not {len(where)} places: it is compared with baselines")
+            raise SearchlabError(
+                "name only the directory of `suite run --out`: it is compared with the baselines of its suite"
+            )
         runs, own = against_baselines(where[0] / RESULT, suite)
         strategy = strategy or own
     elif is_suite:
         found = find_suite(study[0])
         if not strategy:
             known = ", ".join(one.strategy for one in baselines(found))
-            raise SearchlabError(f"name the baseline to compare a new policy with: --strategy, one of {known}")
+            raise SearchlabError(f"name the baseline to compare with: --strategy, one of {known}")
         runs = compare(found, [], baselines(found), range(found.spec.seeds))
         registered = registered or (None if tests else 1)
     else:
@@ -192,7 +194,7 @@ def power(
     plan = power_plan(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
     if not plan.needs:
         raise SearchlabError(
-            "no two strategies that differ have 2 seeds in common on a workload: run more seeds or trials"
+            "no two strategies have 2 seeds in common on a workload, with different results; run more seeds or trials"
         )
     if as_json:
         say_json(plan)

@@ -117,7 +117,7 @@ def _say_forecast(runs: Sequence[Run], directory: Path) -> None:
         f"{len(runs)} runs, {sum(one.complete for one in forecasts)} of them complete in {directory}; "
         f"{f'{sum(trials):,}' if len(trials) == len(forecasts) else 'an unknown number of'} trials are left: "
         f"{_time(sum(seconds) if len(seconds) == len(forecasts) else None)}"
-        + (" as recorded; the table answers at once" if runs[0].settings.replays else "")
+        + (" as recorded, though a table answers at once" if runs[0].settings.replays else "")
     )
 
 
@@ -171,9 +171,9 @@ def tune(
     say(f"best of {done}: {reached} with {best.config.to_json()}")
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
-        say(f"within the noise, trials {names} are as fast: they were measured again")
+        say(f"trials {names} are as fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
-        say(f"see it: searchlab best {log} --show tir")
+        say(f"show the program: searchlab best {log} --show tir")
 
 
 def watch(

@@ -52,9 +52,9 @@ def add(logs: Logs, file: StoreFile = None, as_json: AsJson = False) -> None:
     for reason in reasons[:SHOWN]:
         say(f"left out: {reason}")
     if more := len(reasons[SHOWN:]):
-        say(f"left out: {more:,} more logs; --json names them")
-    known = f"; {added.known:,} logs had nothing new" if added.known else ""
-    say(f"{opened.path} has {added.runs:,} new runs, {added.trials:,} new trials{known}")
+        say(f"left out: {more:,} more logs; --json lists them")
+    known = f"; {added.known:,} logs had no new trials" if added.known else ""
+    say(f"added {added.runs:,} runs and {added.trials:,} trials to {opened.path}{known}")
 
 
 @store.command()

@@ -75,7 +75,7 @@ def suite_list() -> None:
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)
     else:
-        say("no suite is installed; name one by the path of its directory")
+        say("no suite is installed; a suite can also be named by the path of its directory")
 
 
 @suites.command(name="info")
@@ -110,8 +110,8 @@ def suite_info(
     )  # fmt: skip
     say_table(columns, rows, right=columns[2:], title=f"{found.spec.title}: {found.name}", box=SIMPLE_HEAD)
     say(
-        "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
-        "5 %: random draws until a config within 5 % of the best: expected, and enough in 95 of 100 runs."
+        "after 100 draws: how much slower than the optimum the best of 100 random draws is, in expectation. draws to "
+        "5 %: random draws until a config is within 5 % of the optimum, in expectation and in 95 of 100 runs."
     )
 
 
@@ -162,7 +162,7 @@ def suite_run(
 
     found = find_suite(suite)
     if split and (found.only or found.split not in (None, split)):
-        raise SearchlabError(f"{found.name} is one part of a suite already; omit --split {split}")
+        raise SearchlabError(f"{found.name} is already one part of a suite; omit --split {split}")
     if not (found.split or found.only):
         found = found.part("test" if split is Split.test else "dev")
     shipped = baselines(found)
@@ -190,8 +190,8 @@ def suite_run(
                 )
         if unregistered := [name for name in chosen if (new.strategy, name) not in new.contrasts]:
             notes.print(
-                f"note: the runs in {directory} began before they were registered to be compared with "
-                f"{', '.join(unregistered)}; use another --out to register this",
+                f"note: the runs in {directory} began before the comparison with {', '.join(unregistered)} was "
+                f"registered; use another --out to register it",
                 soft_wrap=True,
             )
         found = searched(found, new)
@@ -207,7 +207,7 @@ def suite_run(
     else:
         out.print(*answer.shown())
         if directory is None:
-            say("--out DIR writes the report: every table, every pair, and all other baselines.")
+            say("For a full report, with all tables, pairs and baselines, use --out DIR.")
         else:
             say(f"The report: {directory / 'report' / 'report.html'}")
             say(f"Anyone who has the suite can verify it: searchlab suite verify {directory}")
@@ -274,7 +274,7 @@ def suite_build(
 
     found = find_suite(suite).part(None)
     build(found, source, lambda table, done: say(f"{table.name}: {done}"))
-    say(f"{len(found.tables)} tables: searchlab suite seal {suite}")
+    say(f"{len(found.tables)} tables are complete; seal the suite: searchlab suite seal {suite}")
 
 
 @suites.command(name="seal")
@@ -283,7 +283,7 @@ def suite_seal(suite: Directory) -> None:
     from ..suite.verify import seal
 
     manifest = seal(find_suite(suite).part(None), say)
-    say(f"{len(manifest.files)} files are sealed: searchlab suite verify {suite}")
+    say(f"{len(manifest.files)} files are sealed; verify them: searchlab suite verify {suite}")
 
 
 @suites.command(name="baselines")
@@ -301,7 +301,7 @@ def suite_baselines(
     found = find_suite(suite).part(None)
     logs = [path for path in find(results) if "report" not in path.parts]
     if not logs:
-        raise SearchlabError(f"there are only logs of reports in {', '.join(map(str, results))}")
+        raise SearchlabError(f"all logs are logs of reports in {', '.join(map(str, results))}")
     for one in collect(found, logs):
         path = trajectories_path(directory or found.directory / "baselines", one.strategy)
         write_trajectories(path, one)

@@ -79,7 +79,7 @@ SpaceOptions = Annotated[list[str] | None, _option_of("space")]
 
 
 def say(text: str | Text) -> None:
-    """Print a line, which is not wrapped: a terminal does that, and a file keeps it in one piece."""
+    """Print a line without wrapping it: a terminal does that, and a file keeps it in one piece."""
     out.print(text, soft_wrap=True)
 
 
@@ -166,7 +166,7 @@ def name_and_value(text: str) -> tuple[str, Any]:
     """Split ``name=value``; read the value as JSON (``3``, ``true``, ``[2, 4]``) if it is JSON, else as text."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise SearchlabError(f"the option {text!r} is not of the form name=value")
+        raise SearchlabError(f"the option {text!r} does not have the form name=value")
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:

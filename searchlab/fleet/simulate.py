@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Literal
+from typing import Literal, get_args
 
 Phase = Literal["starting", "proposing", "building", "running"]
 
@@ -54,9 +54,7 @@ class Spent:
     """How long the runs took, in seconds."""
 
     seconds: float = 0.0  # from the beginning to the end
-    waited: dict[Phase, float] = field(  # what jobs waited for, summed over the jobs
-        default_factory=lambda: {"starting": 0.0, "proposing": 0.0, "building": 0.0, "running": 0.0}
-    )
+    waited: dict[Phase, float] = field(default_factory=lambda: dict.fromkeys(get_args(Phase), 0.0))  # summed over jobs
     devices: float = 0.0  # busy, summed
     cores: float = 0.0  # busy, summed
 

@@ -137,7 +137,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     first = log.read_bytes()
     done = searchlab(*words, "--policy", "random", "--trials", 6)
     assert done.returncode == 0 and "best of 6" in done.stdout
-    assert f"see it: searchlab best {log} --show tir" in done.stdout
+    assert f"show the program: searchlab best {log} --show tir" in done.stdout
     after = log.read_bytes()
     lines = [json.loads(line) for line in after.splitlines()]
     assert after.startswith(first) and [line["index"] for line in lines if "config" in line] == list(range(6))
@@ -193,7 +193,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         (["best", "bad.toml"], "is not a searchlab log"),
         (["best", "absent"], "cannot read the log"),
         (["table", "build", "gemm:64x64x64", "--space", "sketch"], "configs for gemm:64x64x64 to count; set --limit"),
-        (["table", "build", "gemm:8x8x8", "--space", "sketch", "--option", "levels"], "not of the form name=value"),
+        (["table", "build", "gemm:8x8x8", "--space", "sketch", "--option", "levels"], "the form name=value"),
         (["table", "build", "gemm:8x8x8", "--space", "sketch", "--measure", "local"], "is not valid JSON"),
         (["table", "build", "gemm:8x8x8", "--space", "sketch", "--measure", '{"kind": "tabel"}'], "'tabel'"),
         (["table", "info", "absent.jsonl.gz"], "cannot read the log"),

@@ -176,6 +176,11 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     code, said = invoke("log", "check", bad, "--json")
     assert code == 1 and json.loads(said)[0]["problems"][0]["line"] == 3
     code, said = invoke("log", "repair", bad)
-    assert code == 0 and "1 trials" in said and "1 later trials" in said and "bad.jsonl.damaged" in said
+    assert (
+        code == 0
+        and "1 trials" in said
+        and "the 1 trials after the first lost one" in said
+        and "bad.jsonl.damaged" in said
+    )
     assert invoke("log", "check", tmp_path)[0] == 0
     assert "nothing was changed" in invoke("log", "repair", bad)[1]

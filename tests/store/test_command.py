@@ -86,7 +86,7 @@ def test_the_commands(store: Store, logs: Path, tmp_path: Path) -> None:
     logged(tmp_path / "new" / "a.jsonl", [1e-3, 2e-3], workload="gemm:7x7x7")
     logged(tmp_path / "new" / "table.jsonl", [1e-3], measure={"kind": "table"})
     code, said = command("store", "add", tmp_path / "new", *at)
-    assert code == 0 and "left out: " in said and "1 new runs, 2 new trials" in said
+    assert code == 0 and "left out: " in said and "added 1 runs and 2 trials to" in said
     code, said = command("store", "add", tmp_path / "new", "--json", *at)
     assert [json.loads(said)[name] for name in ("runs", "trials", "known")] == [0, 0, 1]
 

@@ -355,7 +355,7 @@ def test_a_comparison_that_was_not_registered_before_the_runs_is_named(sealed: P
     again = searchlab(*words, "--against", "random,xgb")
     assert again.returncode == 0, again.stderr
     said = " ".join(again.stdout.split())
-    assert "began before they were registered to be compared with xgb; use another --out" in said
+    assert "began before the comparison with xgb was registered; use another --out" in said
     assert "random (" in said and "xgb (" not in said.partition("By mean area")[0]
 
 
@@ -387,7 +387,7 @@ def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Pat
     assert len(pairs) > 1 and all("mine" in pair for pair in pairs)
     assert "no suite 'mini'" in searchlab("power", out).stderr
     refused = searchlab("power", out, out)
-    assert refused.returncode == 2 and "name one result of a suite, not 2 places" in refused.stderr
+    assert refused.returncode == 2 and "name only the directory of `suite run --out`" in refused.stderr
 
 
 def test_the_runs_of_a_policy_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:
