@@ -104,7 +104,7 @@ def test_figures_are_the_pictures_of_the_report(comparison: Comparison, saved: P
     calls = [(name, (WORKLOAD,), {}, WORKLOAD, chart) for name, (chart, _) in PICTURES.items()]
     calls += [(name, (OTHER,), {"by": "seconds"}, OTHER, f"{name}-seconds") for name in ("regret", "ecdf")]
     calls += [("convergence", (OTHER,), {"by": "seconds"}, OTHER, "seconds")]
-    calls += [(name, (), {}, "", name) for name in ("profile", "runs", "ranks")]
+    calls += [(name, (), {}, "", name) for name in ("profile", "runs", "ranks", "differences")]
     for name, where, how, workload, chart in calls:
         figure = getattr(comparison, f"plot_{name}")(*where, **how)
         assert isinstance(figure, Figure)
@@ -200,8 +200,13 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
         (lambda d: compare(d).plot_regret(), "there are 2 workloads, name one of them; known: gemm:100x100x50, gemm"),
         (lambda d: compare(d).plot_time("gemm:100x100x5"), "no workload 'gemm:100x100x5' in this comparison; did you"),
         (lambda d: compare(d).plot_ecdf(OTHER, by="second"), "is not drawn by 'second'; did you mean 'seconds'?"),
+        (lambda d: compare(d).plot_differences("fasd"), "no strategy 'fasd' in this comparison; did you mean 'fast'?"),
+        (
+            lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_differences(),
+            "no two strategies ran on every workload",
+        ),
         (lambda d: compare(d).plot_models(OTHER), f"no strategy on {OTHER} has a cost model whose predictions"),
-        (lambda d: compare(d).plot_pairwise(OTHER, measure="ares"), "no measure 'ares' in this comparison; did you mean 'area'?"),
+        (lambda d: compare(d).plot_pairwise(OTHER, measure="ares"), "no measure 'ares' in this comparison; did you mean"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_score(), f"there is no score on {OTHER}"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_failures(), f"no trial of {OTHER} failed"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "has no two strategies with several"),

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.charts.figures import eventful
+from searchlab.analysis import read_runs, summarize
+from searchlab.analysis.charts.figures import HIGHLIGHTED, Looks, differences, eventful, steps
 from searchlab.analysis.page.render import number_ranges
+from tests.support.analysis.logs import WORKLOAD, write
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=80), st.integers(1, 20))
@@ -25,3 +30,54 @@ def test_the_largest_change_of_a_stretch_is_taken() -> None:
 
 def test_numbers_that_follow_each_other_are_a_range() -> None:
     assert number_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and number_ranges([3]) == "3"
+
+
+def test_differences_from_each_reference_have_the_other_sign(tmp_path: Path) -> None:
+    for workload in (WORKLOAD, "gemm:100x100x500"):
+        for seed in range(8):
+            for name, gain in (("mine", 3.0), ("tpe", 2.9), ("zzz", 0.0)):
+                found = (np.random.default_rng([seed, len(name)]).random(12) + gain).tolist()
+                write(tmp_path, name, seed, found, workload=workload, contrasts=(("mine", "tpe"),))
+    summary = summarize(read_runs(tmp_path))
+    found = differences(summary)
+    assert next(iter(found)) == "tpe", "what a strategy was registered to be compared with"
+    assert all([gap.difference.value for gap in gaps] == sorted((gap.difference.value for gap in gaps), reverse=True)
+               for gaps in found.values())  # fmt: skip
+    gaps = {name: {gap.strategy: gap for gap in of_one} for name, of_one in found.items()}
+    for one, other in (("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")):
+        here, there = gaps[other][one], gaps[one][other]
+        assert here.difference == -there.difference and here.p == there.p
+        assert summary.overall
+        (contrast,) = (c for c in summary.overall.contrasts if {c.first, c.second} == {one, other})
+        assert here.p == contrast.adjusted and here.significant == contrast.significant
+    assert gaps["tpe"]["tpe"].difference.value == 0 and gaps["zzz"]["mine"].significant
+    (answer,) = summary.answers
+    assert gaps["tpe"]["mine"].difference == answer.difference.on_these.difference, "the number of the answer"
+
+
+def test_one_workload_has_differences_and_no_pair_has_none(tmp_path: Path) -> None:
+    for seed in range(3):
+        write(tmp_path, "random", seed, [1, 2, 3 + seed])
+    assert differences(summarize(read_runs(tmp_path))) == {}
+    for seed in range(3):
+        write(tmp_path, "a", seed, [2, 3, 4 + seed])
+    assert list(differences(summarize(read_runs(tmp_path)))) == ["random", "a"], "random search comes first"
+
+
+@pytest.mark.parametrize("number", [3, 9, 14])
+def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, number: int) -> None:
+    for place in range(number):
+        for seed in range(2):
+            write(tmp_path, f"s{place:02}", seed, [1.0, 2.0 + place], contrasts=(("s01", "s00"),))
+    comparison = read_runs(tmp_path)
+    looks = Looks.of(summarize(comparison), comparison)
+    assert looks.own == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, HIGHLIGHTED)
+    assert f"s{number - 1:02}" in looks.lit, "the best"
+    assert sorted(looks.names) == [f"s{place:02}" for place in range(number)]
+    assert len({looks.names.index(name) % 10 for name in looks.lit}) == len(looks.lit)
+
+
+def test_the_steps_of_a_curve(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, ["crash", 2, 1, 3, 3])
+    (run,) = read_runs(tmp_path)[WORKLOAD].runs
+    assert steps(run).tolist() == [1, 3, 4]
