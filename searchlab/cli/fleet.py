@@ -106,7 +106,7 @@ def fleet_plan(
 ) -> None:
     """Estimate from logs how long a study would take on fleets of different sizes, and what it would wait for."""
     from ..analysis.words import counted
-    from ..fleet.plan import plan_fleet, start_seconds  # here, since a device needs none of it
+    from ..fleet import plan_fleet, start_seconds  # here, since a device needs none of it
     from ..run.study import Study
 
     sizes = {

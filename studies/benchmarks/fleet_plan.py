@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 from fleet_soak import KEY, Program, free_ports, wait_for
 
-from searchlab.fleet.plan import plan_fleet, start_seconds
+from searchlab.fleet import plan_fleet, start_seconds
 from searchlab.measure.pool import BuildPool
 from searchlab.run.loop import Searcher
 from searchlab.run.study import Study

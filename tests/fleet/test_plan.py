@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.fleet.plan import kind_of, plan_fleet, recorded
-from searchlab.fleet.simulate import TrialTimes
+from searchlab.fleet import TrialTimes, kind_of, plan_fleet, recorded
 from searchlab.log.format import Ended, Record
 from searchlab.log.plan import UNLIMITED
 from searchlab.log.writer import LogWriter
@@ -165,7 +164,7 @@ def test_a_large_study_is_simulated_in_part(tmp_path: Path, monkeypatch: pytest.
     runs = study(seeds=40)
     logs = record(tmp_path, runs[:2], 16)
     whole = plan_fleet(runs, [logs], devices=[2], builders=[2], jobs=[1, 3])
-    monkeypatch.setattr("searchlab.fleet.plan.SIMULATED", 160)
+    monkeypatch.setattr("searchlab.fleet.SIMULATED", 160)
     part = plan_fleet(runs, [logs], devices=[2], builders=[2], jobs=[1, 3])
     assert part.trials == whole.trials == 40 * 2 * 16
     for one, other in zip(part.outlooks, whole.outlooks, strict=True):
@@ -193,7 +192,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.exit_code == 0, shown.output
     rows = [line.split() for line in shown.output.splitlines()]
     assert [row[0] for row in rows[2:6]] == ["1", "2", "4", "6"] and "smallest fleet within 10 %" in shown.output
-    monkeypatch.setattr("searchlab.fleet.plan.start_seconds", lambda space: 1.0)
+    monkeypatch.setattr("searchlab.fleet.start_seconds", lambda space: 1.0)
     told = json.loads(called("--json", "--devices", "2", "--builders", "2", "--batch", "4,8", "--jobs", "2").output)
     assert [one["batch"] for one in told["outlooks"]] == [4, 8] and told["knee"]["seconds"] > 0
     for wrong in ("0", "8..2", "many", "1..", "-1"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.fleet.simulate import Batches, Fleet, TrialTimes, simulate
+from searchlab.fleet import Batches, Fleet, TrialTimes, simulate
 
 
 def trial(build: float, run: float = 0.0, propose: float = 0.0, connect: float = 0.0) -> TrialTimes:
