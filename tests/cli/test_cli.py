@@ -1,4 +1,4 @@
-"""The command line as a user meets it: its exit codes and what it prints; in real processes, where that matters."""
+"""The command line: exit codes and output, in separate processes where that matters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ measure = { kind = "table", path = "table.jsonl" }
 
 
 OLD_TABLE = Path(__file__).parents[2] / "studies" / "fidelity" / "gemm-knob-template.jsonl.gz"
-"""A table whose machine drifted while it was measured."""
+"""A table that was measured while the machine drifted."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
 
 
 def test_the_bar_of_a_study_ends_at_its_end_whatever_its_logs_hold(study: Path, tmp_path: Path) -> None:
-    """Runs that ended by themselves, and logs of more trials than the study now has."""
+    """Covers runs that their policy ended, and logs with more trials than the study now has."""
     study.write_text(STUDY.replace("trials = 20", "trials = 130"))  # the space has 120 configs
     assert "520/520" in searchlab("run", study, cwd=tmp_path).stdout
     study.write_text(STUDY)
@@ -100,7 +100,7 @@ def test_logs_are_reported_on_by_name(study: Path, tmp_path: Path) -> None:
 
 
 def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> None:
-    """Whatever the order of hashes and the number of threads."""
+    """Neither hash randomisation nor the number of threads changes the configs."""
     study.write_text(STUDY.replace('["random", "evolutionary"]', '["random", "grid", "evolutionary", "xgb", "tpe"]'))
     seen = []
     for number in (1, 2):
@@ -112,7 +112,7 @@ def test_one_seed_one_result_in_every_process(study: Path, tmp_path: Path) -> No
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a real tuning run."""
+    """Send Ctrl-C in the middle of a real tuning run."""
     log = tmp_path / "a.jsonl"
     words = ["tune", "gemm:96x96x96", "--space", "knob-template", "--policy", "random", "--trials", "500"]
     words += ["--log", str(log)]
@@ -218,7 +218,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:
     quick = '{"kind": "local", "repeat": 2, "min_repeat_ms": 0}'
     words = ["table", "build", "gemm:16x16x16", "--space", "guided-gemm", "--limit", 6, "--measure", quick]
-    words += ["--passes", 0]  # a busy machine gives no table in passes
+    words += ["--passes", 0]  # timing in passes fails on a busy machine
     built = searchlab(*words, cwd=tmp_path)
     table = "results/tables/gemm_16x16x16/guided-gemm.jsonl"
     assert built.returncode == 0 and f"table info {table}" in built.stdout, built.stderr

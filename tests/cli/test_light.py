@@ -1,4 +1,4 @@
-"""Light to start, and of use where TVM is not installed."""
+"""Commands start fast, and logs can be read where TVM is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names from outside are shown as they are: what looks like markup is text."""
+"""Names from outside are printed literally, even if they look like markup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ("[/b]", "[bold]x", "[link=a]:smile:[/link]", "$_{", "</script><b>")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A directory with a table, whose own name looks like markup too."""
+    """Return a directory whose name looks like markup, with a table."""
     directory = tmp_path / "a[" / "bold]"
     directory.mkdir(parents=True)
     write_table(directory / "table.jsonl", toys.Small(), toys.flaky, counted=True)

@@ -1,4 +1,4 @@
-"""``searchlab power`` as a user meets it."""
+"""``searchlab power``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_it_says_what_a_difference_takes(directory: Path) -> None:
 
 
 def test_one_strategy_against_the_others(directory: Path) -> None:
-    """The correction is over its own pairs."""
+    """Holm's correction covers only the pairs of that strategy."""
     more = STUDY.replace('"random", ', '"random", "annealing", ')
     (directory / "more.toml").write_text(more)
     assert searchlab("run", "more.toml", cwd=directory).returncode == 0

@@ -1,4 +1,4 @@
-"""Odd surroundings: a run works in them, or ends with one sentence."""
+"""In unusual environments, a run works or ends with one sentence."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
 FEW = 64
-"""Files that a process may have open."""
+"""The limit on open files of a process."""
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """A study whose names have blanks and letters beyond ASCII."""
+    """Write a study whose names contain spaces and non-ASCII letters."""
     folder = tmp_path / "ä b"
     folder.mkdir()
     write_table(folder / "täble.jsonl", toys.Small(), toys.flaky, counted=True)
@@ -177,6 +177,6 @@ def test_an_interrupt_while_modules_are_imported_is_quiet() -> None:
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
-        if process.returncode == 0:  # it was over before
+        if process.returncode == 0:  # it had finished before the signal
             continue
         assert "from .cli" not in said or process.returncode == 130, said

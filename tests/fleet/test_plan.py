@@ -1,4 +1,4 @@
-"""Planning a study on fleets, from logs whose times are made up."""
+"""Planning a study on fleets, from logs with invented times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Measured = Callable[[int], Measurement]
 
 
 def steady(index: int) -> Measurement:
-    """A second to build, two to run, a quarter of one to connect."""
+    """Return a measurement with 1 s to build, 2 s to run and 0.25 s to connect."""
     return Measurement((1e-3,), build_seconds=1.0, run_seconds=2.0, program=str(index), connect_seconds=0.25)
 
 
@@ -46,7 +46,7 @@ def record(
     ended: Ended | None = None,
     spread: bool = False,
 ) -> Path:
-    """The logs of ``runs``, of ``count`` trials each; proposing a trial takes half a second."""
+    """Write a log of ``count`` trials for each run, with 0.5 s to propose a trial."""
     for number, run in enumerate(runs):
         share = (0.375 + 0.25 * (number % 2)) if spread else 0.375
         writer = LogWriter(folder / run.log, run.header(2))

@@ -1,4 +1,4 @@
-"""The simulation of a fleet: small schedules that were computed by hand, and bounds that hold for all."""
+"""The simulation of a fleet: small schedules that were computed by hand, and bounds that hold for all schedules."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ ALIKE = run([trial(1, 2)] * 4)
         ([run([trial(1, 1)], [trial(2, 2)]), run([trial(3, 3)])], Fleet(9, 9), 12, {"building": 6, "running": 6}),
         # Two jobs, a core: both build until 4 s, share the device until 8 s; each waits for a program of the other.
         ([run([trial(2, 2)]), run([trial(2, 2)])], Fleet(1, 1, 2), 8, {"building": 8, "running": 6}),
-        # Devices go to who has asked first: to one job until 2 s, to the other until 4 s, to the first until 6 s.
+        # Devices are lent in the order of requests: to one job until 2 s, to the other until 4 s, then to the first.
         ([run([trial(0, 2)] * 4), run([trial(0.5, 2)] * 2)], Fleet(2, 1, 2), 6, {"building": 1, "running": 9}),
-        # A job of one program is over, and the other then has the core alone: 1 s each, in 2 s, and 2 s more.
+        # A job of one program ends, and the other then has the core to itself: 1 s each, in 2 s, and 2 s more.
         ([run([trial(1)]), run([trial(3)])], Fleet(1, 1, 2), 4, {"building": 6}),
         # One job starts its two processes once; two jobs start theirs at each run: four on two cores, one for devices.
         ([run([trial(1, 1)])] * 2, Fleet(1, 1, 1, 1.0), 6, {"starting": 2, "building": 2, "running": 2}),
@@ -74,7 +74,7 @@ def test_no_work_is_lost_and_none_is_done_in_less_time_than_it_takes(
     trials = [trial for made in runs for batch in made for trial in batch]
     of_cores = sum(trial.propose + trial.build for trial in trials)
     on_devices = sum(2 * trial.connect + trial.run for trial in trials)
-    handed_back = sum(trial.connect for trial in trials)  # nobody waits for that in the end
+    handed_back = sum(trial.connect for trial in trials)  # no job waits for the last ones
     assert spent.devices == pytest.approx(on_devices)
     assert spent.cores >= of_cores - 1e-9 and (start or spent.cores == pytest.approx(of_cores))
     longest = max(

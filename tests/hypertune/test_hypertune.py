@@ -1,4 +1,4 @@
-"""Searching the options of policies: whether what is planted is found, and what is held out stays unseen."""
+"""Searching the options of policies: planted optima are found, and held-out workloads stay hidden."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUICK: dict[str, Any] = {"trials": 12, "seeds": 2, "fresh_seeds": 8}
 
 
 class Planted(NeverTwice):
-    """Knows the cost of every config, and makes use of it as far as it is told to.
+    """Knows the cost of every config, and exploits it as much as its options allow.
 
     aim: probability that a proposal is the best config left. only: the workload on which it is the best; on any other
     it is the worst.
@@ -60,7 +60,7 @@ class Planted(NeverTwice):
 
 
 class Broken(NeverTwice):
-    """Takes no option but its default."""
+    """Refuses every value of its option except the default."""
 
     def __init__(self, space: Space, *, seed: int, knob: int = 2) -> None:
         super().__init__(space, seed=seed)
@@ -93,7 +93,7 @@ def made(base: Path, workloads: Sequence[str], **more: Any) -> Study:
 
 
 def journal(out: Path) -> dict[str, list[tuple[dict[str, Any], list[float] | None]]]:
-    """What each search tried, and what that gave."""
+    """Return the options that each search tried, with their scores."""
     storage = JournalStorage(JournalFileBackend(str(out / "optuna.log")))
     return {
         study.study_name: [(trial.params, trial.values) for trial in study.trials]
@@ -121,7 +121,7 @@ def test_options_that_fit_the_workload_of_the_search_only_are_found_out(study: S
 
 
 def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
-    """All the same trials, whatever the workload that is held out is like."""
+    """The held-out workload does not change the trials of a search."""
     results: list[Hypertuned] = []
     for name, cost in (
         ("as it is", toys.smooth),
@@ -153,7 +153,7 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(study: Study, tmp_pa
         plan.run(tmp_path / "parts", interrupt)
     assert sum(map(len, journal(tmp_path / "parts").values())) == 17
     with open(tmp_path / "parts" / "optuna.log", "ab") as file:
-        file.write(b'{"op_code": 4, "wor')  # a line that a kill tore
+        file.write(b'{"op_code": 4, "wor')  # a line that was cut off by a kill
     assert plan.run(tmp_path / "parts") == whole == plan.run()
     assert journal(tmp_path / "parts") == journal(tmp_path / "whole")
 
@@ -186,7 +186,7 @@ def test_a_damaged_journal_is_one_sentence(study: Study, tmp_path: Path) -> None
 
 
 def test_two_searches_in_one_directory_are_refused(study: Study, tmp_path: Path) -> None:
-    """A live journal may end within a line, which is not cut by who comes second."""
+    """The journal of a running search may end within a line, which a second search must not cut."""
     plan = plan_hypertune(study, PLANTED, **QUICK)
     with open_journal(tmp_path / "optuna.log"):
         (tmp_path / "optuna.log").write_text("half a line")
@@ -254,7 +254,7 @@ def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
 
 
 def test_random_search_scores_as_random_search(tmp_path: Path) -> None:
-    """An option that changes nothing: 0 within the noise, and no options found."""
+    """If an option has no effect, its score is 0 within the noise, and no options are found."""
     tables(tmp_path / "tables", WORKLOADS[:2], toys.flaky)
     plan = plan_hypertune(
         made(tmp_path, WORKLOADS[:2]), PLANTED, options=["aim=0.0", "idle=0..9"], trials=3, seeds=2, fresh_seeds=50

@@ -34,7 +34,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[Path, Event, Thread]]:
-    """A study whose second run waits after trial 9, until the event is set."""
+    """Run a study whose second run waits after trial 9 until the event is set."""
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     study = Study.from_dict(
         {

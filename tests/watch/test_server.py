@@ -1,4 +1,4 @@
-"""The server of the page: loopback alone, GET alone, and nothing but its own pages."""
+"""The server of the page listens on the loopback interface, answers only GET, and serves only its own pages."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_only_get_is_answered(server: WatchServer, method: str) -> None:
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "[::1]:{port}", " "]
 )
 def test_a_foreign_name_for_this_address_is_refused(server: WatchServer, host: str) -> None:
-    """DNS rebinding: a page of evil.example, whose name has come to mean 127.0.0.1, asks with its own name."""
+    """DNS rebinding: evil.example resolves to 127.0.0.1, and its page sends requests with its own name as host."""
     assert ask(server, "/state", host=host.format(port=server.server_port))[0] == 421
     assert ask(server, "/", host=f"LOCALHOST:{server.server_port}")[0] == 200
 
@@ -108,7 +108,7 @@ def test_the_command_says_where_and_ends_with_a_sentence(tmp_path: Path) -> None
         url = re.search(r"http://127\.0\.0\.1:(\d+)/", lines[1])
         assert lines[0] == "The study is not running: 1 log.\n" and url
         connection = http.client.HTTPConnection("127.0.0.1", int(url[1]), timeout=20)
-        connection.request("GET", "/state")  # a connection that is kept open does not hold the end up
+        connection.request("GET", "/state")  # an open connection does not delay the end
         assert connection.getresponse().read()
         process.send_signal(number)
         said, _ = process.communicate(timeout=20)
@@ -117,7 +117,7 @@ def test_the_command_says_where_and_ends_with_a_sentence(tmp_path: Path) -> None
 
 
 def test_slow_and_many_connections_are_ended(server: WatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that sends a byte now and then would hold a thread for ever; others are served meanwhile."""
+    """A client that keeps sending single bytes must not occupy a thread for ever, and others are served meanwhile."""
     monkeypatch.setattr(server_module, "REQUEST_SECONDS", 0.6)
     slow = socket.create_connection(("127.0.0.1", server.server_port), timeout=20)
     until = time.monotonic() + 20

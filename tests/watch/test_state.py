@@ -50,7 +50,7 @@ def test_a_study_is_watched_from_its_first_run_to_its_last(study: Study, tmp_pat
     seen: list[State] = []
 
     def on_run(run: Any, number: int, count: int, job: int) -> Any:
-        watched = Watched(out)  # another process, as it were: it has a descriptor of its own
+        watched = Watched(out)  # like another process, it has its own descriptor
 
         def on_trial(one: Trial, replayed: bool) -> None:
             if one.index == 5:
@@ -129,7 +129,7 @@ def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_may_begin_while_its_log_is_looked_at(tmp_path: Path) -> None:
-    """To look at a lock is to hold it for a moment: a writer waits that long."""
+    """Checking a lock means holding it for a moment, for which a writer waits."""
     path = tmp_path / "a.jsonl"
     LogWriter(path, HEADER).close()
     for _ in range(50):
