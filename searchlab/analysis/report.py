@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from itertools import chain, pairwise, repeat
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -25,7 +25,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 import msgspec
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -158,9 +159,9 @@ def summary_table(summary: Summary) -> list[RenderableType]:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
             title = f"{item.workload}: best known {item.best.gflops:.1f} {item.unit}, {finder}"
         shown += [
-            _table(title, measures.table(item.strategies, Shown.TERMINAL, **words)),
+            _Table(title, measures.table(item.strategies, Shown.TERMINAL, **words)),
             Text(" ".join([item.verdict, *item.notes])),
-            _table("", measures.table(item.strategies, Shown.COSTS, **words)),
+            _Table("", measures.table(item.strategies, Shown.COSTS, **words)),
         ]
     return [*shown, *overall_tables(summary), Text(summary.family.says)]
 
@@ -175,20 +176,45 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     found.heads.insert(0, measures.Head("rank"))
     for name, cells in found.rows:
         cells.insert(0, Cell(f"{ranks[name]:.2f}"))
-    return [_table(f"over all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
+    return [_Table(f"over all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
 
 
-def _table(title: str, content: measures.Table) -> Table:
-    table = Table(
-        title=Text(title, "bold") if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
-    table.add_column("strategy", overflow="fold", max_width=30)
-    for head in content.heads:
-        table.add_column(Text(head.title), justify="left" if head.words else "right", no_wrap=not head.words)
-    for name, cells in content.rows:
-        texts = [Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside) for cell in cells]
-        table.add_row(Text(name), *texts)
-    return table
+@dataclass(frozen=True)
+class _Table:
+    """A table of strategies. Where it is too wide, what stands beside the numbers (quartiles, intervals) gives way."""
+
+    title: str
+    content: measures.Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = self._rendered(beside=True)
+        if Measurement.get(console, options.update(width=1000), table).maximum > options.max_width:
+            table = self._rendered(beside=False)
+        yield table
+
+    def _rendered(self, beside: bool) -> Table:
+        table = Table(
+            title=Text(self.title, "bold") if self.title else None, title_justify="left", box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+        )  # fmt: skip
+        longest = max((len(name) for name, _ in self.content.rows), default=0)
+        table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
+        shown = []  # whether the texts beside the numbers of a column are
+        for head in self.content.heads:
+            lines = head.title.split("\n")
+            about = [line for line in lines if line.startswith(("[", "("))]  # what stands beside the numbers
+            shown.append(beside or not about)
+            title = Text("\n".join(line for line in lines if beside or line not in about))
+            table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words)
+        for name, cells in self.content.rows:
+            table.add_row(
+                Text(name),
+                *(
+                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside if there else "")
+                    for cell, there in zip(cells, shown, strict=True)
+                ),
+            )
+        return table
 
 
 # --- files of numbers, and frames -------------------------------------------------------------------------------------

@@ -208,6 +208,7 @@ def test_tables_for_the_terminal(tmp_path: Path, undrawn: None) -> None:
     summary = report(study(tmp_path))
     text = rendered(summary)
     assert max(map(len, text.splitlines())) <= 100
+    assert "metaschedule-with-a-long-name" in text, "quartiles give way to names"
     for words in (
         "best known 10.0 GFLOPS, by knob / guided $x_1$ [bold]",
         "2 crash",
