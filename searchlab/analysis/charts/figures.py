@@ -431,10 +431,11 @@ class Gap(NamedTuple):
 
 
 def differences(summary: Summary) -> dict[str, list[Gap]]:
-    """Return for each reference each strategy less it, the best first; the reference itself is at 0.
+    """Return for each reference the difference of each strategy from it, the best first; its own is 0.
 
-    The first reference is the first strategy that another is registered to be compared with, or else random search. All
-    are over all workloads, or over the only one; without either, there are none.
+    The first reference is the first strategy that another was registered to be compared with, or else random search.
+    Differences are over all workloads, or over the only one; if there is neither, the result is empty. A pair without a
+    test has no interval.
     """
     if summary.overall:
         names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts
@@ -451,6 +452,8 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
         found = paired_difference(*areas).on_these.difference
         if not math.isnan(found.value):
             adjusted = p[frozenset((one, other))]
+            if adjusted is None:  # such as between runs that do not show how they vary
+                found = Interval.none(found.value, "")
             gaps[other].append(Gap(one, found, adjusted))
             gaps[one].append(Gap(other, -found, adjusted))
     first = [answer.second for answer in summary.answers] + [RANDOM]

@@ -431,10 +431,10 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
         axes.axvline(0.0, color=GREY, linewidth=0.8)
         for place, gap in enumerate(gaps):
             interval, colour = gap.difference, look(gap.strategy, looks)["color"]
-            said = f"{interval.value:+.3f}"
+            said = f"{interval.value:+z.3f}"
             if interval.lower is not None and interval.upper is not None:
                 axes.plot((interval.lower, interval.upper), (place, place), color=colour, linewidth=2)
-                said += f"  [{interval.lower:+.3f}, {interval.upper:+.3f}]"
+                said += f"  [{interval.lower:+z.3f}, {interval.upper:+z.3f}]"
             face = colour if gap.significant else "white"
             axes.plot(interval.value, place, "o", color=colour, markerfacecolor=face, markersize=7)
             said = "the reference" if gap.strategy == reference else said

@@ -311,8 +311,8 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
         rows.append({
             "strategy": gap.strategy, "p": gap.p, "mark": "" if gap.significant else "open", "x": place(value),
             "lower": "" if lower is None else place(lower), "upper": "" if upper is None else place(upper),
-            "text": f"{value:+.3f}",
-            "interval": f"{lower:+.3f} to {upper:+.3f}" if known else "-",
+            "text": f"{value:+z.3f}",
+            "interval": f"{lower:+z.3f} to {upper:+z.3f}" if known else "-",
         })  # fmt: skip
     zone = place(-ROPE), f"{100 * 2 * ROPE / (high - low):.2f}"
     return {

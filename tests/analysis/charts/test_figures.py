@@ -81,3 +81,12 @@ def test_the_steps_of_a_curve(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, ["crash", 2, 1, 3, 3])
     (run,) = read_runs(tmp_path)[WORKLOAD].runs
     assert steps(run).tolist() == [1, 3, 4]
+
+
+def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:
+    """A strategy that makes the same run from every seed does not show how runs vary."""
+    for seed in range(5):
+        write(tmp_path, "random", seed, [1, 2 + seed, 3 + seed])
+        write(tmp_path, "grid", seed, [1, 2, 3], shared=["a", "b", "c"])
+    (one,) = (gap for gap in differences(summarize(read_runs(tmp_path)))["random"] if gap.strategy == "grid")
+    assert one.p is None and one.difference.lower is None
