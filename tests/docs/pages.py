@@ -2,7 +2,8 @@
 
 A comment before a block decides how it is tested: ``<!-- test: file NAME -->`` writes it to a file,
 ``<!-- test: run -->`` runs the commands of a console block, ``<!-- test: fragment -->`` only parses TOML,
-``<!-- test: keys REASON -->`` reads a study file without planning it, and ``<!-- test: skip REASON -->`` skips a block.
+``<!-- test: keys REASON -->`` reads a study file without planning it, ``<!-- test: output -->`` looks for each line in
+what the commands before have printed, and ``<!-- test: skip REASON -->`` skips a block.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Block:
     line: int
     language: str
     text: str
-    test: str  # "run", "file", "fragment", "keys", "skip", or empty
+    test: str  # "run", "file", "fragment", "keys", "output", "skip", or empty
     argument: str  # of the test: the name of the file, or the reason
 
     def __str__(self) -> str:

@@ -28,6 +28,7 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     names: dict[str, Any] = {"__name__": f"page_{page.stem}"}
+    printed: set[str] = set()
     try:
         for block in blocks:
             if block.test == "file":
@@ -38,7 +39,9 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
                 exec(compile(block.text, str(block), "exec"), names)
             elif block.language == "console" and block.test == "run":
                 for words in block.commands:
-                    run([sys.executable, "-m", *words], block)
+                    printed.update(map(str.strip, run([sys.executable, "-m", *words], block).splitlines()))
+            elif block.test == "output":
+                assert {line.strip() for line in block.text.splitlines()} <= printed, block
         if tests := sorted(path.name for path in tmp_path.glob("test_*.py")):
             run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], blocks[-1])
     finally:
@@ -55,7 +58,8 @@ def check_toml(block: Block) -> None:
         assert block.test == "keys" or study.plan()[0], block
 
 
-def run(words: list[str], block: Block) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+def run(words: list[str], block: Block) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "100"}
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, f"{block}: {' '.join(words[1:])}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
