@@ -46,16 +46,12 @@ PATIENCE = 20.0
 """Seconds that a run waits while another process writes its log: a worker thought lost may not have ended yet."""
 
 
+Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
+"""Each run with its complete log, or with the reason why it failed."""
+
+
 class RunTraceback(Exception):
     """The cause of an error that was raised in another process; its text is the traceback there."""
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Why a run failed: a sentence, and the error (or its traceback in another process)."""
-
-    reason: str
-    error: Exception
 
 
 def execute(
@@ -84,29 +80,29 @@ def execute(
         RunsFailed: At the end, if runs failed.
     """
     logs: dict[Path, Log] = {}
-    failed: dict[Path, Failed] = {}
+    failed: dict[Path, SearchlabError] = {}
     for run, outcome in _outcomes(runs, base, on_run, executor, ready):
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, SearchlabError):
             failed[run.log] = outcome
         else:
             logs[run.log] = outcome
     if failed:
-        reasons = {run.log: failed[run.log].reason for run in runs if run.log in failed}
-        raise RunsFailed(reasons, len(runs)) from next(iter(failed.values())).error
+        reasons = {run.log: str(failed[run.log]) for run in runs if run.log in failed}
+        raise RunsFailed(reasons, len(runs)) from next(iter(failed.values()))
     return logs
 
 
 def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
     """Execute ``run`` in this process and return its log. Raises the SearchlabError that ends it."""
     ((_, outcome),) = _outcomes([run], base, on_run, None, lambda: None)
-    if isinstance(outcome, Failed):
-        raise outcome.error
+    if isinstance(outcome, SearchlabError):
+        raise outcome
     return outcome
 
 
 def _outcomes(
     runs: Sequence[Run], base: Path, on_run: OnRun, executor: RunExecutor | None, ready: Callable[[], None]
-) -> Iterator[tuple[Run, Log | Failed]]:
+) -> Outcomes:
     written = {run.log.resolve() for run in runs}
     for earlier in (earlier for run in runs for earlier in run.warm_start.runs):
         if (path := earlier.log.path).resolve() in written:
@@ -121,9 +117,9 @@ def _outcomes(
             for number, run in enumerate(runs, 1):
                 log, on_trial = held.popleft(), on_run(run, number, len(runs), 0)
                 try:
-                    outcome: Log | Failed = search(run, measurers.of(run), on_trial, log)
+                    outcome: Log | SearchlabError = search(run, measurers.of(run), on_trial, log)
                 except SearchlabError as error:
-                    outcome = Failed(str(error), error)
+                    outcome = error
                 yield run, outcome
             return
     unfinished = [Unfinished(run, log) for run, log in zip(runs, held, strict=True)]
@@ -274,7 +270,7 @@ class Dispatch:
         self._numbers = itertools.count(1)  # of the runs that have begun
         self._used: set[int] = set()  # jobs
 
-    def outcomes(self) -> Iterator[tuple[Run, Log | Failed]]:
+    def outcomes(self) -> Outcomes:
         """Yield each run with its log, or with the reason why it failed."""
         for one in self._runs:
             if one.complete:
@@ -317,7 +313,7 @@ class Dispatch:
             future.set_exception(error)
         self._pending[future] = batch
 
-    def _ended(self, future: Future[list[Outcome]], batch: list[Unfinished]) -> Iterator[tuple[Run, Log | Failed]]:
+    def _ended(self, future: Future[list[Outcome]], batch: list[Unfinished]) -> Outcomes:
         try:
             outcomes = future.result()
         except Exception as loss:
@@ -332,7 +328,7 @@ class Dispatch:
             else:
                 yield one.run, self._taken(one, outcome)
 
-    def _again(self, one: Unfinished, reason: str, error: Exception) -> Iterator[tuple[Run, Log | Failed]]:
+    def _again(self, one: Unfinished, reason: str, error: Exception) -> Outcomes:
         """Submit a lost run again, after all others, or yield the reason why not."""
         size = _size(one.run.log)
         one.losses = 1 if size > one.size else one.losses + 1
@@ -341,9 +337,11 @@ class Dispatch:
             self._waiting.append([one])
         else:
             self._used.discard(one.job)
-            yield one.run, Failed(f"{reason}; run this again to resume, logged trials are kept", error)
+            failed = SearchlabError(f"{reason}; run this again to resume, logged trials are kept")
+            failed.__cause__ = error
+            yield one.run, failed
 
-    def _taken(self, one: Unfinished, outcome: Outcome) -> Log | Failed:
+    def _taken(self, one: Unfinished, outcome: Outcome) -> Log | SearchlabError:
         """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
@@ -352,11 +350,10 @@ class Dispatch:
                 log = read_log(one.run.log)
                 self._end(one, log)
                 return log
-            failed = Failed(
-                outcome.refused or outcome.failed.strip().splitlines()[-1], RunTraceback(f"\n{outcome.failed}")
-            )
+            failed = SearchlabError(outcome.refused or outcome.failed.strip().splitlines()[-1])
+            failed.__cause__ = RunTraceback(f"\n{outcome.failed}")
         except SearchlabError as error:
-            failed = Failed(str(error), error)
+            failed = error
         self._used.discard(one.job)
         return failed
 
