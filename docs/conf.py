@@ -78,6 +78,8 @@ def relative_links(app: Sphinx, path: Path, parent: str, content: list[str]) -> 
         if image or not target or "://" in target:
             return link[0]
         file = (folder / target).resolve()
+        if file.is_dir():  # the site has no page for it
+            return text
         there = os.path.relpath(file, page)
         if file.suffix == ".md" and not file.is_relative_to(DOCS):
             return f"{{download}}`{text} <{there}>`"
