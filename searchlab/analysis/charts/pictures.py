@@ -28,6 +28,7 @@ from ..measures import StrategySummary
 from ..model import Diagram, Overall, Summary, WorkloadSummary
 from ..runs import ComparedRuns
 from ..stats.inference import ROPE
+from ..verdict import signed
 from ..words import number_text, p_text
 from .figures import (
     BY_TRIALS,
@@ -431,10 +432,10 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
         axes.axvline(0.0, color=GREY, linewidth=0.8)
         for place, gap in enumerate(gaps):
             interval, colour = gap.difference, look(gap.strategy, looks)["color"]
-            said = f"{interval.value:+z.3f}"
+            said = signed(interval.value)
             if interval.lower is not None and interval.upper is not None:
                 axes.plot((interval.lower, interval.upper), (place, place), color=colour, linewidth=2)
-                said += f"  [{interval.lower:+z.3f}, {interval.upper:+z.3f}]"
+                said += f"  [{signed(interval.lower)}, {signed(interval.upper)}]"
             face = colour if gap.significant else "white"
             axes.plot(interval.value, place, "o", color=colour, markerfacecolor=face, markersize=7)
             said = "the reference" if gap.strategy == reference else said

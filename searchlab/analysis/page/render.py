@@ -48,6 +48,7 @@ from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..stats.inference import ROPE
 from ..stats.intervals import Interval
 from ..stats.ranks import MatrixCell
+from ..verdict import signed
 from ..words import listed, number_text, p_text
 
 _COLUMNS = 10  # approximate number of columns of numbers in the table of a figure
@@ -307,12 +308,11 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
     rows = []
     for gap in gaps:
         value, lower, upper = gap.difference.value, gap.difference.lower, gap.difference.upper
-        known = lower is not None and upper is not None
         rows.append({
             "strategy": gap.strategy, "p": gap.p, "mark": "" if gap.significant else "open", "x": place(value),
             "lower": "" if lower is None else place(lower), "upper": "" if upper is None else place(upper),
-            "text": f"{value:+z.3f}",
-            "interval": f"{lower:+z.3f} to {upper:+z.3f}" if known else "-",
+            "text": signed(value),
+            "interval": "-" if lower is None or upper is None else f"{signed(lower)} to {signed(upper)}",
         })  # fmt: skip
     zone = place(-ROPE), f"{100 * 2 * ROPE / (high - low):.2f}"
     return {
