@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import searchlab
+from tests.test_layers import LAYERS
 
 from .pages import PAGES, ROOT
 
@@ -68,6 +69,12 @@ def test_the_modules_on_the_diagram_of_a_trial_exist() -> None:
     assert len(names) == 8
     for name in names:
         assert find_spec(f"searchlab.{name}"), name
+
+
+def test_the_page_of_the_layers_has_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "design" / "layers.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page[page.index("| layer,") : page.index("Three rules")], re.MULTILINE)
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == LAYERS[::-1]
 
 
 def anchors(page: Path) -> set[str]:
