@@ -318,10 +318,7 @@ def _anytime(runs: StrategyRuns) -> Spread:
 
 
 def _complete(runs: StrategyRuns) -> bool:
-    return all(
-        length == runs.trials or (run.log.ended is not None and length < runs.trials)
-        for run, length in zip(runs.runs, runs.lengths, strict=True)
-    )
+    return all(run.log.trials == runs.trials or (run.log.ended and run.log.trials < runs.trials) for run in runs.runs)
 
 
 def _failures(runs: StrategyRuns) -> dict[str, int]:

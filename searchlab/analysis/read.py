@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -49,16 +50,12 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
             one name for two strategies, or a workload that was measured in different ways.
     """
     paths: dict[str, tuple[Path, Budget]] = {}
-    folders: dict[str, str] = {}
+    real_folder = cache(os.path.realpath)
 
     def real(path: Path) -> str:
         """Resolve ``path``; few logs are links, so the directory of many is resolved once."""
         folder, name = os.path.split(path)
-        if os.path.islink(path):
-            return os.path.realpath(path)
-        if folder not in folders:
-            folders[folder] = os.path.realpath(folder)
-        return os.path.join(folders[folder], name)
+        return os.path.realpath(path) if os.path.islink(path) else os.path.join(real_folder(folder), name)
 
     for place in where:
         for path, budget in _logs(place, everything):
@@ -126,11 +123,13 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
     plans = {path.parent: plan.by_log for path in place.rglob(PLAN) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
     left_out: list[Path] = []
-    homes: dict[Path, Path | None] = {}
+
+    @cache
+    def study_of(folder: Path) -> Path | None:
+        return next((directory for directory in (folder, *folder.parents) if directory in plans), None)
+
     for path in paths:
-        if (folder := path.parent) not in homes:
-            homes[folder] = next((directory for directory in path.parents if directory in plans), None)
-        if (home := homes[folder]) is None:
+        if (home := study_of(path.parent)) is None:
             logs.append((path, Budget()))
         elif run := plans[home].get(path.relative_to(home).as_posix()):
             logs.append((path, run.budget))

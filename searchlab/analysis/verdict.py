@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .contrasts import PageTests, seeds_needed
-from .measures import AREA, OverallStrategy, Reached, StrategySummary, interval_text
+from .measures import AREA, SECONDS, TRIALS, OverallStrategy, Reached, StrategySummary, interval_text
 from .model import Contrast
 from .stats.inference import ROPE, Answer, Difference, Equivalence
 from .stats.intervals import Interval
@@ -63,7 +63,7 @@ def verdict(
     reached = rows[0].trials_to_target.median is not None
     found = standing(names, contrasts, AREA, tests, by="by area under the curve " if reached else "")
     if reached:
-        sentence = _reaches(rows, goal, "trial", lambda row: row.trials_to_target) + in_start
+        sentence = _reaches(rows, goal, "trial", TRIALS) + in_start
     else:
         first, second = (number_text(row.area.median, DIGITS) for row in rows[:2])
         leads = "has the largest median area" if found.tied else "converges fastest by median area"
@@ -74,9 +74,10 @@ def verdict(
         return f"{said} No strategy reaches {goal} in most of its seeds."
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:
-        reaches = _reaches(timed, "it", "s", lambda row: row.seconds_to_target)
+        reaches = _reaches(timed, "it", "s", SECONDS)
         said += f" In seconds {reaches}."
-    return said + "".join(f" {note}" for note in _without_interval(rows[:2]))
+    medians = [row.trials_to_target for row in rows[:2] if not row.one_run and row.trials_to_target.median is not None]
+    return " ".join([said, *dict.fromkeys(median.note for median in medians if median.note)])
 
 
 def over_all(
@@ -225,10 +226,8 @@ def _p(value: float, relation: str) -> str:
     return "p < 0.001" if value < 0.001 else f"p {relation} {value:.{1 if value < 0.01 else 2}g}"
 
 
-def _reaches(
-    rows: Sequence[StrategySummary], goal: str, unit: str, measure: Callable[[StrategySummary], Reached]
-) -> str:
-    first, second = (f"in {_took(measure(row), unit)}" for row in rows[:2])
+def _reaches(rows: Sequence[StrategySummary], goal: str, unit: str, measure: str) -> str:
+    first, second = (f"in {_took(row.values[measure], unit)}" for row in rows[:2])
     return f"{rows[0].strategy} reaches {goal} {first}, {rows[1].strategy} {second}"
 
 
@@ -242,12 +241,6 @@ def _took(measure: Reached, unit: str) -> str:
     upper = "not reached" if measure.upper is None else _number(measure.upper)
     interval = "" if measure.note else f" [{_number(_or_inf(measure.lower))}, {upper}]"
     return f"{shown} {unit}{plural}{interval}"
-
-
-def _without_interval(rows: Sequence[StrategySummary]) -> list[str]:
-    """Return why the medians in the verdict have no interval, each sentence once."""
-    measures = [row.trials_to_target for row in rows if not row.one_run]
-    return list(dict.fromkeys(m.note for m in measures if m.median is not None and m.note))
 
 
 def _number(value: float) -> str:

@@ -179,10 +179,10 @@ def share_interval(count: float, number: int) -> Interval:
     interval is conservative.
 
     Raises:
-        ValueError: If this is no share.
+        ValueError: If ``count`` is more than ``number``, or negative.
     """
     if not 0 <= count <= number or number < 1:
-        raise ValueError(f"{count} of {number} is no share")
+        raise ValueError(f"{count} of {number} is not a share")
     return Interval(count / number, *_share_ends(math.floor(count), math.ceil(count), number))
 
 

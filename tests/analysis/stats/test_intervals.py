@@ -116,7 +116,7 @@ def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
 
 def test_a_share_of_no_runs_is_refused() -> None:
     for count, number in ((0, 0), (3, 2), (-1, 2)):
-        with pytest.raises(ValueError, match="no share"):
+        with pytest.raises(ValueError, match="not a share"):
             share_interval(count, number)
 
 
