@@ -156,7 +156,7 @@ def tune(
     ] = None,
     measure: MeasureSpec = None,
 ) -> None:
-    """Search one workload in one space with one policy. To resume, or to continue with a larger budget, repeat it."""
+    """Search one workload in one space with one policy. To resume or extend a run, repeat the command."""
     with interruptible():
         result = tune_run(
             workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, seconds=seconds,
