@@ -70,7 +70,7 @@ def report(
       each other, and for each ordered pair.
     - ``curves.csv``: a row for each trial that found something faster, and for the last trial of each run: trials and
       seconds from the start of the run, and the best GFLOPS then, which hold up to the next row.
-    - ``figures.json``, ``figures.csv``: the numbers of the charts.
+    - ``figures.json``, ``figures.csv``: the numbers of the charts; the CSV has the points at which a step line changes.
     - ``programs.json``: the best program of each strategy on each workload, with its schedule trace (see
       :class:`Traces`). ``programs.csv``: the best program of every run.
 
