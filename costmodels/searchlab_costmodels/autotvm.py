@@ -1,8 +1,8 @@
-"""AutoTVM's cost model: shallow trees, as many as the ranking of the best trials takes.
+"""AutoTVM's cost model: shallow boosted trees with early stopping on the recall of the best trials.
 
 Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2; ``XGBoostCostModel`` in
-``xgboost_cost_model.py`` and ``metric.py`` of ``python/tvm/autotvm/tuner`` of TVM 0.17, as it runs on XGBoost 1: exact
-splits, predictions that start from 0.5, and for ``rank`` one sampled pair a trial in each round.
+``xgboost_cost_model.py``, and ``metric.py``, in ``python/tvm/autotvm/tuner`` of TVM 0.17, as they run on XGBoost 1:
+exact splits, a base score of 0.5, and for ``rank`` one sampled pair per trial and round.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ PAIRS = {
 LOSSES: dict[str, dict[str, Any]] = {"reg": {"objective": "reg:squarederror"}, "rank": PAIRS, "rank-binary": PAIRS}
 
 ROUNDS, PATIENCE = 8000, 20
-"""The most rounds, and those without a better recall after which training ends."""
+"""The maximum number of rounds, and the number of rounds without a better recall after which training ends."""
 
 BASE_ROUNDS, BASE_PATIENCE, BASE_RECORDS = 400, 100, 500
-"""The same of a base model, and the fewest trials that it is trained on."""
+"""The same for a base model, and the minimum number of trials to train one."""
 
 HALF_LIFE, LEAST_DISCOUNT = 64, 0.05
-"""The trials after which a base model counts half, and the discount below which it is dropped."""
+"""The number of trials after which the weight of a base model is halved, and the weight below which it is dropped."""
 
 EVERY = 2
-"""The recall is looked at after every second round."""
+"""The recall is evaluated after every second round."""
 
 
 class AutoTVM(CostModel):
@@ -82,8 +82,8 @@ class AutoTVM(CostModel):
             return False
         if len(scores) < BASE_RECORDS:
             raise SearchlabError(
-                f"transfer = 'base-margin' needs at least {BASE_RECORDS} trials of other tasks, as in AutoTVM; there "
-                f"are {len(scores)}; warm-start from more logs, or take transfer = 'pool'"
+                f"transfer = 'base-margin' needs at least {BASE_RECORDS} trials of other tasks, as in AutoTVM, but "
+                f"there are {len(scores)}; warm-start from more logs, or use transfer = 'pool'"
             )
         stop = BASE_ROUNDS, BASE_PATIENCE, 2 * self.plan_size
         self._base = self._trained(features, scores, groups, *stop)
@@ -106,7 +106,7 @@ class AutoTVM(CostModel):
         return np.asarray(self._trees.predict(data), dtype=np.float64)
 
     def _base_margin(self, features: Floats) -> Floats:
-        """What the base model predicts from the columns that it knows, the first."""
+        """Return the predictions of the base model, which uses only the first columns."""
         assert self._base is not None
         data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
         return np.asarray(self._base.predict(data, output_margin=True), dtype=np.float64)
@@ -114,10 +114,10 @@ class AutoTVM(CostModel):
     def _trained(
         self, features: Floats, scores: Floats, groups: Ints, rounds: int, patience: int, n: int
     ) -> xgboost.Booster | None:
-        if not features.shape[1]:  # XGBoost takes no matrix without columns, which a space without knobs has
+        if not features.shape[1]:  # XGBoost rejects a matrix without columns, as for a space without knobs
             return None
         order = shuffled(self.seed, len(scores))
-        order = order[np.argsort(groups[order], kind="stable")]  # XGBoost takes the rows of a task together
+        order = order[np.argsort(groups[order], kind="stable")]  # XGBoost expects the rows of a task in sequence
         data = xgboost.DMatrix(features[order], label=scores[order], nthread=1)
         if self.loss != "reg":
             data.set_info(qid=groups[order])
@@ -131,12 +131,12 @@ class AutoTVM(CostModel):
 
 
 def shuffled(seed: int, n: int) -> Ints:
-    """The rows 0 to ``n`` - 1 in random order: it decides between equal predictions."""
+    """Return 0 to ``n`` - 1 in random order, which breaks ties between equal predictions."""
     return np.random.default_rng([seed, n]).permutation(n)
 
 
 class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-    """Ends the training once the average recall has not risen for ``patience`` rounds; all trees are kept."""
+    """Stops training when the average recall has not risen for ``patience`` rounds; all trees are kept."""
 
     def __init__(self, data: xgboost.DMatrix, labels: Floats, n: int, patience: int) -> None:
         super().__init__()
@@ -153,9 +153,9 @@ class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
 
 
 def average_recall(predicted: Floats, measured: Floats, n: int) -> float:
-    """The mean over k <= ``n`` of the share of the k+1 best measured among the k best predicted; of all, if n is more.
+    """Return the average recall: the mean over k < ``n`` of the share of the k+1 best rows among the k best predicted.
 
-    As in AutoTVM the share is that of k, not k+1 predictions, so that 1 is never reached.
+    As in AutoTVM, k instead of k+1 predictions are considered, so the recall never reaches 1.
     """
     ranks = np.empty(len(measured), dtype=np.int64)
     ranks[np.argsort(-measured)] = np.arange(len(measured))

@@ -1,8 +1,8 @@
-"""Gradient boosted trees, grown leaf by leaf, that regress the score or rank.
+"""Gradient boosted trees (LightGBM) that regress the score or rank.
 
-Source: Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree" (NeurIPS 2017). ``lambdarank``:
+Source: Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree" (NeurIPS 2017); for ``lambdarank``,
 Burges, "From RankNet to LambdaRank to LambdaMART" (Microsoft Research, MSR-TR-2010-82). Zheng et al., "TenSet"
-(NeurIPS 2021, Datasets and Benchmarks) compare LightGBM, and LambdaRank's loss, as cost models of tensor programs.
+(NeurIPS 2021, Datasets and Benchmarks) evaluate LightGBM and LambdaRank's loss as cost models of tensor programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from searchlab.options import Between, Count
 from .ranking import TOP, Scale
 
 LARGEST_QUERY = 10_000
-"""LightGBM takes at most this many rows of one task; a larger task is given as several."""
+"""LightGBM's limit on the rows of one query; a larger task is split into several."""
 
 
 class LightGBM(CostModel):
@@ -64,7 +64,7 @@ class LightGBM(CostModel):
             "lambdarank_truncation_level": TOP,
             "seed": seed,
             "deterministic": True,
-            "force_row_wise": True,  # else it times both ways and takes the quicker
+            "force_row_wise": True,  # otherwise it times both ways and uses the faster
             "num_threads": 1,
             "verbosity": -1,
         }
@@ -75,7 +75,7 @@ class LightGBM(CostModel):
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._mean = float(np.mean(scores))
         self._trees = None
-        if features.shape[1] and len(features) > 1:  # LightGBM needs a column and two rows
+        if features.shape[1] and len(features) > 1:  # LightGBM requires a column and two rows
             labels, queries = scores, None
             if self.ranks:
                 labels = np.minimum((scores * self.grades).astype(np.int64), self.grades - 1)

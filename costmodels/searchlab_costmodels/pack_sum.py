@@ -1,9 +1,9 @@
-"""``pack-sum``: the cost model of Ansor and MetaSchedule, which scores each store of a program and adds the scores up.
+"""``pack-sum``: the cost model of Ansor and MetaSchedule, which sums the scores of a program's stores.
 
 Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.2.
-In Apache TVM 0.17, ``python/tvm/auto_scheduler/cost_model/xgb_model.py``: the parameters are those of
-``XGBModel.__init__``, the training that of ``XGBModel.update``, the loss ``pack_sum_square_error``, and the figure
-that ends it ``pack_sum_rmse``. ``xgb_model.py`` of ``tvm.s_tir.meta_schedule.cost_model`` has the same numbers.
+In Apache TVM 0.17, ``python/tvm/auto_scheduler/cost_model/xgb_model.py``: parameters from ``XGBModel.__init__``,
+training from ``XGBModel.update``, the loss ``pack_sum_square_error``, and early stopping on ``pack_sum_rmse``.
+``xgb_model.py`` in ``tvm.s_tir.meta_schedule.cost_model`` uses the same values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
 
 FIRST_SCORE = 0.5
-"""The score of each store before the first tree: the ``base_score`` that XGBoost had in Ansor's time."""
+"""The score of each store before the first tree: XGBoost's default ``base_score`` when Ansor was written."""
 
 
 class PackSum(CostModel):
@@ -64,7 +64,7 @@ class PackSum(CostModel):
             "base_score": FIRST_SCORE,
             "tree_method": "hist",
             "seed": seed,
-            "nthread": 1,  # so that gradients are always summed in the same order
+            "nthread": 1,  # so that gradients are summed in a deterministic order
             "disable_default_eval_metric": True,
             "verbosity": 0,
         }
@@ -75,12 +75,12 @@ class PackSum(CostModel):
         self._mean = float(np.mean(scores))
         self._trees = None
         stores, programs = self._stores(features)
-        if not stores.size:  # XGBoost takes no matrix without rows or columns
+        if not stores.size:  # XGBoost rejects a matrix without rows or columns
             return
         labels = scores[programs]
 
         def summed(predicted: Floats) -> Floats:
-            """For each store, the predicted score of its program."""
+            """Return the predicted score of each store's program."""
             return np.bincount(programs, weights=predicted, minlength=len(scores)).astype(np.float64)[programs]
 
         def weighted_error(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
@@ -89,7 +89,7 @@ class PackSum(CostModel):
         def root_mean_square(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
             return "p-rmse", float(np.sqrt(np.mean(np.square(summed(predicted) - labels))))
 
-        data = xgboost.DMatrix(stores, label=labels, weight=labels, nthread=1)  # bins are finer where it is fast
+        data = xgboost.DMatrix(stores, label=labels, weight=labels, nthread=1)  # finer bins for fast programs
         stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name="p-rmse", data_name="tr")
         self._trees = xgboost.train(
             self.parameters, data, num_boost_round=self.rounds, obj=weighted_error, evals=[(data, "tr")],
@@ -107,7 +107,7 @@ class PackSum(CostModel):
         return predicted
 
     def _stores(self, features: Floats) -> tuple[Floats, Ints]:
-        """The stores (s, w) of all rows, and the index of the row of each."""
+        """Return the stores (s, w) of all rows, and the row index of each store."""
         if not self.columns_per_store:
             return features, np.arange(len(features))
         n, width = len(features), self.columns_per_store

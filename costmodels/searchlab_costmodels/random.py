@@ -1,4 +1,4 @@
-"""Predictions without meaning: they show how good a policy is without a model."""
+"""Random predictions: a control that shows how good a policy is without a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Random(CostModel):
         """Learn nothing."""
 
     def predict(self, features: Floats) -> Floats:
-        # All NaN get the same bytes, and so do 0 and -0, since equal rows must have equal bytes.
+        # Normalise NaN and -0: equal rows must have equal bytes.
         rows = np.where(np.isnan(features), np.nan, features) + 0.0
         key = str(self.seed).encode()
         drawn = [hashlib.blake2b(row.tobytes(), digest_size=6, key=key).digest() for row in rows]

@@ -1,6 +1,6 @@
-"""Regressors of scikit-learn: a class for each, with the options that matter for a few hundred trials.
+"""Regressors from scikit-learn, each with the options that matter for a few hundred trials.
 
-Sources: Pedregosa et al., "Scikit-learn: Machine Learning in Python" (JMLR 2011), and those named at each class.
+Sources: Pedregosa et al., "Scikit-learn: Machine Learning in Python" (JMLR 2011), and those cited in each class.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ ColumnShare = Annotated[float, Between(1e-6, 1)]
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a trained pipeline of SimpleImputer and StandardScaler does, number for number.
+    """Applies a fitted pipeline of SimpleImputer and StandardScaler, with identical results.
 
-    The pipeline checks its rows anew at each step, which takes longer than the model does for the few that a search
-    asks for at once. Of a column: fill for NaN, mean and scale; those ``marked`` have another that says where it was.
+    The pipeline validates its input at each step, which takes longer than the model for the small batches of a search.
     """
 
-    fill: Floats
-    marked: Ints
+    fill: Floats  # the replacement of NaN in each column
+    marked: Ints  # columns with an additional indicator column for NaN
     mean: Floats
     scale: Floats
 
@@ -53,7 +52,7 @@ class Preparation:
 
 
 class ScikitLearn(CostModel):
-    """Least squares on the scores by a regressor of scikit-learn.
+    """Least-squares regression of the scores by a regressor from scikit-learn.
 
     Missing values are replaced by the median of their column, and an additional column marks them, because which knobs
     a config lacks is a property of it. Columns are scaled to mean 0 and standard deviation 1, which does not change
@@ -69,14 +68,14 @@ class ScikitLearn(CostModel):
 
     @abstractmethod
     def regressor(self, rows: Floats) -> Any:
-        """The regressor, not yet trained, for these features, scaled and without NaN."""
+        """Return an untrained regressor for these features, which are scaled and free of NaN."""
 
     def kept(self, scores: Floats) -> Ints:
-        """Indices of the rows to train on, (n,): by default all."""
+        """Return the indices (n,) of the rows to train on; by default all."""
         return np.arange(len(scores))
 
     def predicted(self, rows: Floats) -> Any:
-        """What the trained regressor gives for these features, scaled and without NaN."""
+        """Return the predictions for these features, which are scaled and free of NaN."""
         return self._trained.predict(rows)
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
@@ -88,7 +87,7 @@ class ScikitLearn(CostModel):
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         scaler = StandardScaler()
         with self._blas.limit(limits=1), warnings.catch_warnings():
-            # The number of steps is an option here; a user needs no warning when all are used.
+            # The number of steps is an option; reaching it deserves no warning.
             warnings.simplefilter("ignore", ConvergenceWarning)
             rows = scaler.fit_transform(imputer.fit_transform(features[kept]))
             self._trained = self.regressor(rows).fit(rows, scores[kept])
@@ -102,11 +101,11 @@ class ScikitLearn(CostModel):
 
 
 class Forest(ScikitLearn):
-    """The mean of many trees."""
+    """The mean of many regression trees."""
 
     def predicted(self, rows: Floats) -> Any:
-        # As scikit-learn does, number for number; but it checks the rows for each tree, which takes ten times as long
-        # as the trees do for the few rows that a search asks for at once.
+        # Identical to scikit-learn's predict, which validates the rows once per tree: for the small batches of a
+        # search, that takes ten times as long as the trees.
         rows = np.ascontiguousarray(rows, dtype=np.float32)
         total = np.zeros(len(rows))
         for tree in self._trained.estimators_:
@@ -186,8 +185,8 @@ class GaussianProcess(ScikitLearn):
         return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))
 
     def regressor(self, rows: Floats) -> Any:
-        # The distance of two rows is about the square root of twice the number of scaled columns. Fitting starts there
-        # and with moderate noise; from far away it often ends with only noise, where all predictions are equal.
+        # The distance between two rows is about the square root of twice the number of scaled columns. The fit starts
+        # there, with moderate noise; from far away it often ends with noise only, where all predictions are equal.
         apart = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
         matern = Matern(length_scale=apart, length_scale_bounds=(apart / 20, 20 * apart), nu=2.5)
         kernel = ConstantKernel(1.0) * matern + WhiteKernel(0.1, (1e-4, 1.0))
@@ -214,7 +213,8 @@ class Ridge(ScikitLearn):
 class Mlp(ScikitLearn):
     """A small neural network with ReLU units, trained by L-BFGS, which suits few rows.
 
-    Source: He et al., "Delving Deep into Rectifiers" (2015); as a cost model in Zheng et al., "TenSet" (2021).
+    Source: He et al., "Delving Deep into Rectifiers" (ICCV 2015); as a cost model, Zheng et al., "TenSet" (NeurIPS
+    2021).
 
     Args:
         width: The number of units in each hidden layer.

@@ -1,8 +1,8 @@
-"""Gradient boosted trees that regress the score or rank.
+"""Gradient boosted trees (XGBoost) that regress the score or rank.
 
-Source: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (KDD 2016), as a cost model of tensor programs
-in Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2: ``regression`` and ``rank`` are its
-two objectives, and AutoTVM's XGBTuner has the same (``loss_type``).
+Source: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (KDD 2016); as a cost model of tensor programs,
+Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2, with the objectives ``regression`` and
+``rank``, as in AutoTVM's XGBTuner (``loss_type``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from searchlab.options import Between, Count, NonNegative
 
 from .ranking import TOP, Scale
 
-# By default, XGBoost compares a trial with the 32 best ranked only, and shrinks its steps. It then ranked made-up
-# landscapes half as well (Kendall's tau 0.34 instead of 0.82 after 300 trials).
+# By default, XGBoost compares a trial only with the 32 best ranked ones, and normalises its steps. On synthetic
+# landscapes it then ranked much worse (Kendall's tau 0.34 instead of 0.82 after 300 trials).
 EVERY_PAIR = {
     "lambdarank_pair_method": "topk",
     "lambdarank_num_pair_per_sample": TOP,
@@ -63,8 +63,7 @@ class XGBoost(CostModel):
             "learning_rate": learning_rate,
             "min_child_weight": min_child_weight,
             "seed": seed,
-            # With one thread, gradients are always summed in the same order, so trees do not depend on the machine.
-            # For a few hundred rows this is not slower.
+            # One thread sums gradients in a deterministic order; for a few hundred rows it is not slower.
             "nthread": 1,
             **(EVERY_PAIR if self.ranks else {}),
         }
@@ -75,10 +74,10 @@ class XGBoost(CostModel):
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._mean = float(np.mean(scores))
         self._trees = None
-        if features.shape[1]:  # XGBoost takes no matrix without columns, which a space without knobs has
+        if features.shape[1]:  # XGBoost rejects a matrix without columns, as for a space without knobs
             data = xgboost.DMatrix(features, label=scores, qid=groups if self.ranks else None, nthread=1)
             self._trees = xgboost.Booster(self.parameters, [data])
-            for number in range(self.rounds):  # without xgboost.train, whose callbacks take a third of the time
+            for number in range(self.rounds):  # not xgboost.train, whose callbacks take a third of the time
                 self._trees.update(data, number)
             if self.ranks:
                 self._scale = Scale.of(self._ranked(self._trees, features), scores)

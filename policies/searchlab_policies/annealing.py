@@ -1,8 +1,8 @@
-"""Simulated annealing on the measurements themselves.
+"""Simulated annealing on measurements.
 
 Source: Kirkpatrick, Gelatt and Vecchi, "Optimization by Simulated Annealing" (Science 220, 1983), after Metropolis et
-al. (1953). Costs are compared by their logarithm, so that the temperature says how many times slower a config may be,
-whatever the workload takes. Several chains go side by side, so that a batch is not all from one place.
+al. (1953). Costs are compared by their logarithms, so the temperature is a relative slowdown, independent of the
+workload. Several chains run in parallel, so that a batch does not come from a single neighbourhood.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from searchlab.space import Config, Space
 
 @dataclass
 class Chain:
-    """Where a chain is (None until one of its trials has succeeded), and at which step of the cooling."""
+    """The state of a chain."""
 
-    trial: Trial | None = None
-    step: int = 0
-    idle: int = 0  # steps since it last moved
+    trial: Trial | None = None  # its position; None until one of its trials succeeds
+    step: int = 0  # of the cooling schedule
+    idle: int = 0  # steps since the last move
 
 
 class Annealing(NeverTwice):
@@ -77,7 +77,7 @@ class Annealing(NeverTwice):
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         for _ in range(n):
-            # The chain that this will be dealt to when it is told.
+            # The chain to which this trial will be assigned when it is told.
             chain = self.chains[len(self.seen) % len(self.chains)]
             config = self.space.sample(rng) if chain.trial is None else chain.trial.config
             yield self.renewed(config, rng)
@@ -107,7 +107,7 @@ class Annealing(NeverTwice):
 
 
 def acceptance(new: Trial, old: Trial | None, temperature: float) -> float:
-    """The probability of a move: min(1, exp(-(log new - log old) / T)) of the costs; 0 to a trial that failed."""
+    """Return the probability of a move, min(1, exp(-(log new - log old) / T)) for the costs; 0 if ``new`` failed."""
     if math.isinf(new.cost):
         return 0.0
     if old is None or new.cost <= old.cost:

@@ -1,9 +1,9 @@
-"""Ansor's search: evolution on its own cost model, in any space.
+"""Ansor's evolutionary search on its own cost model, for any space.
 
 Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5; in
 Apache TVM 0.17, ``sketch_policy.cc`` and the mutation rules of ``sketch_policy_rules.cc`` in
-``src/auto_scheduler/search_policy``, the numbers of ``python/tvm/auto_scheduler/search_policy.py``, and the warm-up of
-``cost_model/xgb_model.py`` there. Ansor measures 64 programs in a round.
+``src/auto_scheduler/search_policy``, the defaults of ``python/tvm/auto_scheduler/search_policy.py``, and the warm-up of
+``cost_model/xgb_model.py`` there. Ansor measures 64 programs per round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.1, "sketch": 0.0, "other": 0.1},
 }
-"""How often a mutation is of a knob with each role, by the kind of target; ``other`` knobs are not in Ansor's space."""
+"""The weight of each role in choosing the knob to mutate, by kind of target; Ansor's space has no ``other`` knobs."""
 
 
 class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
@@ -90,10 +90,10 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        return self.search(n, rng)  # untrained too; and its random places are its own
+        return self.search(n, rng)  # also before the model is trained; `search` chooses the random places itself
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        """The batch, with more configs to take the places of those that are known; ``SearchOneRound``."""
+        """Return the batch, followed by replacements for configs that are already known (``SearchOneRound``)."""
         first = self._first_generation(rng)
         at_random = int(n * self.epsilon)
         drawn = [first[i] for i in rng.integers(len(first), size=3 * at_random)]
@@ -101,13 +101,13 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         return [*best[: n - at_random], *drawn, *best[n - at_random :]]
 
     def _first_generation(self, rng: np.random.Generator) -> list[Config]:
-        """Distinct random configs, and the best measured, failed ones last; ``SampleInitPopulation``."""
+        """Return distinct random configs and the best measured ones, failures last (``SampleInitPopulation``)."""
         drawn = dict.fromkeys(self.space.sample(rng) for _ in range(self.population))
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
         return [*drawn, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
 
     def _evolved(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
-        """The ``n`` new configs with the highest scores met in any generation, best first; ``EvolutionarySearch``."""
+        """Return the ``n`` new configs with the best scores in any generation, best first (``EvolutionarySearch``)."""
         predicted: dict[Config, float] = {}
         best = Best(n, self.seen)
         for generation in range(self.generations + 1):
@@ -118,7 +118,7 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         return [config for _, _, config in sorted(best.held(), reverse=True)]
 
     def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
-        """The next generation: parents drawn in proportion to their scores, most of them mutated."""
+        """Breed the next generation from parents selected in proportion to their scores; mutate most of them."""
         parents = rng.choice(len(population), size=self.population, p=chances(scores))
         mutated = rng.random(self.population) < self.mutation_prob
         return [

@@ -1,8 +1,8 @@
 """A multi-armed bandit over other policies, which share all results: OpenTuner's meta-technique.
 
 Sources: Ansel et al., "OpenTuner: An Extensible Framework for Program Autotuning" (PACT 2014), section 3.2, and its
-``bandittechniques.py``; the credit is the area under the curve of Fialho et al., "Comparison-Based Adaptive Strategy
-Selection with Bandits in Differential Evolution" (PPSN 2010).
+``bandittechniques.py``; the area-under-the-curve credit of Fialho et al., "Comparison-Based Adaptive Strategy Selection
+with Bandits in Differential Evolution" (PPSN 2010).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Space
 
 ARMS = ("evolutionary", "annealing", "droplet")
-"""The arms where none are named: the built-in policies that learn without a cost model."""
+"""The default arms: the built-in policies that learn without a cost model."""
 
 
 class Bandit(NeverTwice, needs_asks=True):
@@ -68,9 +68,9 @@ class Bandit(NeverTwice, needs_asks=True):
         self.exploration = exploration
         if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
             raise SearchlabError(f"option 'arms' is {arms!r}; it must be a list of at least one policy")
-        seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost takes no larger ones
+        seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost's seeds have 31 bits
         self.arms = [make_arm(arm, space, int(own)) for arm, own in zip(arms, seeds, strict=True)]
-        # (arm, whether it was a new best) of the last results, oldest first.
+        # (arm, whether it was a new best) for the latest results, oldest first.
         self.history: deque[tuple[int, bool]] = deque(maxlen=window)
         self._best = math.inf
         self._proposed_by: dict[Config, int] = {}
@@ -83,7 +83,7 @@ class Bandit(NeverTwice, needs_asks=True):
             for _ in range(n - len(places)):
                 shares[self.choose([*places, *_spelled_out(shares)], exhausted, rng)] += 1
             for arm, share in enumerate(shares):
-                # A config that another arm has proposed too counts for that arm, and this one is asked again.
+                # A config that another arm has already proposed is credited to that arm, and this one is asked again.
                 asked = self.arms[arm].ask(share) if share else []
                 if len(asked) < share:
                     exhausted.add(arm)
@@ -94,27 +94,30 @@ class Bandit(NeverTwice, needs_asks=True):
                         yield config
 
     def choose(self, pending: Sequence[int], exhausted: set[int], rng: np.random.Generator) -> int:
-        """The arm with the highest score, drawn where several have it.
+        """Return the arm with the highest score; ties are broken at random.
 
-        pending: the arm of each place in the batch so far. exhausted: arms that have nothing more to propose.
+        Args:
+            pending: The arm of each place in the batch so far.
+            exhausted: The arms that have nothing left to propose.
+            rng: The source of randomness.
         """
         left = [arm for arm in range(len(self.arms)) if arm not in exhausted]
         scores = [self.score(arm, pending) for arm in left]
         return int(rng.choice([arm for arm, score in zip(left, scores, strict=True) if score == max(scores)]))
 
     def score(self, arm: int, pending: Sequence[int]) -> float:
-        """The arm's credit, and C times how little is known of it; infinite where it was not used in the window."""
+        """Return the credit of an arm plus C times its exploration term; infinity if it was not used in the window."""
         uses = sum(which == arm for which, _ in self.history) + pending.count(arm)
         if not uses:
             return math.inf
-        doubt = math.sqrt(2 * math.log2(len(self.history) + len(pending)) / uses)
-        return self.credit(arm) + self.exploration * doubt
+        bonus = math.sqrt(2 * math.log2(len(self.history) + len(pending)) / uses)
+        return self.credit(arm) + self.exploration * bonus
 
     def credit(self, arm: int) -> float:
-        """How often the arm's results in the window were a new best, the later ones counting more; from 0 to 1.
+        """Return how often the recent results of an arm were a new best, weighted towards the latest; in [0, 1].
 
-        The area under a curve that is drawn from the newest result back, and rises at each new best: of V results,
-        2 / (V (V + 1)) times the sum of i over those that were one, i counted from the oldest.
+        This is the area under a curve that rises at each new best: for V results numbered i = 1 to V from the oldest,
+        2 / (V (V + 1)) times the sum of i over those that were a new best.
         """
         results = [improved for which, improved in self.history if which == arm]
         area = sum(position for position, improved in enumerate(results, 1) if improved)
@@ -131,7 +134,7 @@ class Bandit(NeverTwice, needs_asks=True):
             policy.tell(trials)
 
     def _note(self, trials: Sequence[Trial]) -> None:
-        """Note which trials were a new best, for the arms that proposed them."""
+        """Record which trials were a new best, for the arms that proposed them."""
         before = len(self.trials)
         super().tell(trials)
         for trial in self.trials[before:]:
@@ -147,14 +150,14 @@ def _spelled_out(shares: Sequence[int]) -> list[int]:
 
 
 def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
-    """The policy that an entry of ``arms`` names. Raises SearchlabError where it is not spelled right."""
+    """Instantiate the policy that an entry of ``arms`` names. Raises SearchlabError if the entry is malformed."""
     entry = dict(spec) if isinstance(spec, Mapping) else {}
     given = [entry.pop(key, None) for key in ("cost_model", "features")]
     plugin, cls = POLICIES.named(entry if isinstance(spec, Mapping) else spec)
     POLICIES.check_class(plugin.name, cls)
     if not cls.traits.takes_cost_model:
         if any(given):
-            raise SearchlabError(f"arm {plugin.name!r} takes no cost model; leave 'cost_model' and 'features' out")
+            raise SearchlabError(f"arm {plugin.name!r} takes no cost model; remove 'cost_model' and 'features'")
         return POLICIES.make(plugin, space, seed=seed)
     model, features = cls.traits.model(*given)
     bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))

@@ -1,4 +1,4 @@
-"""AutoTVM's DropletTuner: a descent by steps along subsets of the knobs, which stops where no step is faster.
+"""AutoTVM's DropletTuner: coordinate descent along subsets of the knobs.
 
 Source: Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling" (ACM TACO 21(2), 2024);
 ``python/tvm/autotvm/tuner/droplet_tuner.py`` of TVM 0.17.
@@ -51,7 +51,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
         super().__init__(space, seed=seed)
         self.pvalue = pvalue
         first = self._first(start)
-        self._best = space.decide(lambda knob: knob.choices[0])  # AutoTVM's, wherever it starts, until a trial works
+        self._best = space.decide(lambda knob: knob.choices[0])  # as in AutoTVM, until the first success
         self._costs: Sequence[float] = (np.inf,)
         self._next = [first]
         self._visited = {first}
@@ -89,19 +89,19 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
         self._fill()
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        if not self.seen:  # an arm of a bandit, which tells it the trials of other arms before its first ask
+        if not self.seen:  # as an arm of a bandit, it is told the trials of other arms before its first ask
             self.warm_start(trials)
             return
         super().tell(trials)
         moved = self._moved(trials)
-        self._next = self._next[self._batch : -1]  # AutoTVM lets go of the last one here, measured or not
+        self._next = self._next[self._batch : -1]  # AutoTVM drops the last one here, measured or not
         if moved:
             self._next += self._around(1)
             self._length = 1
         self._fill()
 
     def _moved(self, trials: Sequence[Trial]) -> bool:
-        """Move to each of ``trials`` that is faster, in order. Gives whether there was one."""
+        """Move to each of ``trials`` that is faster, in order; return whether there was one."""
         self._visited.update(self.seen)
         moved = False
         for trial in trials:
@@ -110,7 +110,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
         return moved
 
     def _fill(self) -> None:
-        """Take longer steps until there are enough configs for a batch."""
+        """Increase the step length until there are enough configs for a batch."""
         while len(self._next) < self._batch and self._length < self._longest:
             self._length += 1
             self._next += self._around(self._length)
@@ -121,12 +121,12 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
             return False
         if min(len(ours), len(self._costs)) < 2:
             return True
-        with warnings.catch_warnings(), np.errstate(all="ignore"):  # of repeats that are all equal: no p-value, no move
+        with warnings.catch_warnings(), np.errstate(all="ignore"):  # if all repeats are equal: no p-value, no move
             warnings.simplefilter("ignore", RuntimeWarning)
             return bool(ttest_ind(self._costs, ours).pvalue <= self.pvalue)
 
     def _around(self, length: int) -> list[Config]:
-        """New configs whose knobs went by ``length`` choices, larger subsets first; a batch of them and one more."""
+        """Return up to one more than a batch of new configs, ``length`` choices away, larger subsets first."""
         knobs = self.space.knobs(self._best)
         positions = [knob.choices.index(self._best[knob.name]) for knob in knobs]
         found: list[Config] = []
@@ -146,5 +146,5 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
 
 
 def mean(trial: Trial) -> float:
-    """Seconds of a run on average; infinite where it failed."""
+    """Return the mean of the repeats in seconds; infinity for a failure."""
     return float(np.mean(trial.measurement.seconds)) if np.isfinite(trial.cost) else np.inf

@@ -1,9 +1,9 @@
 """A genetic algorithm whose genes are the knobs.
 
-Source: GATuner of AutoTVM (``tvm.autotvm.tuner.ga_tuner``, TVM up to 0.22), after Chen et al., "Learning to
-Optimize Tensor Programs" (NeurIPS 2018), section 6. Crossover is uniform, since the order of knobs means nothing in
-most spaces. Parents are drawn from the trials measured so far: so trials of another log breed too, and a batch need not
-end where a generation does.
+Source: AutoTVM's GATuner (``tvm.autotvm.tuner.ga_tuner``, TVM up to 0.22), after Chen et al., "Learning to Optimize
+Tensor Programs" (NeurIPS 2018), section 6. Crossover is uniform because the order of knobs has no meaning in most
+spaces. Parents are drawn from the measured trials, so a warm start contributes parents too, and a batch need not end
+with a generation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Evolutionary(NeverTwice):
         if not parents:
             return
         fitness = scores_of(parents)
-        # Every parent keeps a little chance: there must be two to choose from, even where all but one failed.
+        # Every parent keeps a small probability: two are needed, even if all but one failed.
         chance = fitness + 1e-3
         chance /= chance.sum()
         for _ in range(n):
@@ -72,7 +72,7 @@ class Evolutionary(NeverTwice):
             yield self.child(parents[a].config, parents[b].config, rng)
 
     def parents(self) -> Sequence[Trial]:
-        """The last complete generation with the elites, each config once; none in the first generation."""
+        """Return the latest complete generation and the elites, without duplicates; empty in the first generation."""
         complete = len(self.trials) // self.population * self.population
         if not complete:
             return []
@@ -82,7 +82,7 @@ class Evolutionary(NeverTwice):
         return distinct if len(distinct) > 1 else []
 
     def child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
-        """A mutated crossover of two configs, mutated on while it is nothing new (for a while: there may be none)."""
+        """Cross two configs and mutate the child until it is new, with a limit on the attempts."""
         crossed = self.space.crossover(a, b, rng)
         kept = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
         return self.renewed(self.space.repaired(kept, rng), rng)

@@ -1,9 +1,9 @@
-"""Evolution on the predictions of a cost model, as Ansor and MetaSchedule search.
+"""Evolutionary search on the predictions of a cost model, as in Ansor and MetaSchedule.
 
 Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1;
-Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), and ``evolutionary_search.cc`` of
-``tvm.s_tir.meta_schedule``, whose loop and numbers these are, for any space and any cost model. Ansor itself is
-:mod:`.ansor`. Crossover is in Ansor's paper alone, in neither implementation: here it is off unless asked for.
+Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), and ``evolutionary_search.cc`` in
+``tvm.s_tir.meta_schedule``, whose loop and defaults are used here for any space and any cost model. Ansor itself is
+:mod:`.ansor`. Only Ansor's paper has crossover, neither implementation does; here it is off by default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.08, "sketch": 0.0, "other": 0.1},
 }
-"""How often a mutation is of a knob with each role; TVM's ``Mutator.create``. ``other`` knobs are not in its spaces."""
+"""The weight of each role in choosing the knob to mutate, from TVM's ``Mutator.create``; it has no ``other`` knobs."""
 
 
 class EvolutionaryModel(ModelGuided):
@@ -96,18 +96,18 @@ class EvolutionaryModel(ModelGuided):
         self.replace_options({"population": population, "generations": generations})
 
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
-        """The ``n`` new configs with the best predictions that were met in any generation, best first."""
+        """Return the ``n`` new configs with the best predictions in any generation, best first."""
         predicted: dict[Config, float] = {}
         population = self.started(self.population, int(self.population * self.measured_ratio), rng)
         scores = self.predicted(population, predicted)
         for _ in range(self.generations):
             population = self._next_generation(population, scores, rng)
             scores = self.predicted(population, predicted)
-        # The first met of two that are equal, since the sort of nlargest is stable.
+        # nlargest is stable: among equal predictions, the first config is preferred.
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
 
     def _next_generation(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
-        """Children of ``population``, each chosen in proportion to its score; one predicted below 0 has no chance."""
+        """Breed the next generation; parents are selected in proportion to their scores, never below 0."""
         size = self.population
         parents = rng.choice(len(population), size=(size, 2), p=chances(scores))
         crossed = rng.random(size) < self.crossover_prob

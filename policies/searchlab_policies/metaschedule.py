@@ -1,13 +1,12 @@
-"""TVM's own evolutionary search, asked and told like any other policy: the peer, on the same footing.
+"""TVM's own evolutionary search as a policy, for a comparison on equal terms.
 
 Source: Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 4;
-``evolutionary_search.cc`` and ``xgb_model.py`` of ``tvm.s_tir.meta_schedule``, with their numbers as defaults.
+``evolutionary_search.cc`` and ``xgb_model.py`` in ``tvm.s_tir.meta_schedule``, with the same defaults.
 
-TVM draws the samples, mutates, postprocesses, evolves, and has the cost model with its features and its own
-``XGBConfig`` (depth 10, gamma 0.001, min_child_weight 0, eta 0.2). Only the lines around that are here, which pick the
-best measured programs, and the batch. TVM's search remembers its proposals. Here it starts afresh for every batch, on
-the trials told, and is asked for as many more programs as are known already: that comes to the same, and lets a run be
-resumed.
+TVM's code samples, mutates, postprocesses and evolves the programs, and provides the cost model with its features and
+its own ``XGBConfig`` (depth 10, gamma 0.001, min_child_weight 0, eta 0.2). This module only selects the best measured
+programs and the batch. TVM's search remembers its proposals; here, each batch starts a new search from the trials told,
+and asks for as many extra programs as are already known. The result is the same, and runs can be resumed.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 MIN_UNMEASURED = 50
-"""Fewer random programs than this, of those wanted, are no population; ``init_min_unmeasured``."""
+"""The minimum number of random programs in a population (``init_min_unmeasured``)."""
 
 MAX_FRUITLESS = 5
-"""Rounds of drawing without a single program after which no more are drawn; ``max_fail_count``."""
+"""The number of rounds without any new random program after which sampling stops (``max_fail_count``)."""
 
 SEEDS = 1, 2**31 - 1
-"""The range of TVM's random states, without its end."""
+"""The half-open range of TVM's random states."""
 
 
 class MetaSchedule(NeverTwice):
@@ -86,8 +85,9 @@ class MetaSchedule(NeverTwice):
         super().__init__(space, seed=seed)
         if not isinstance(space, TracedSpace):
             raise UnsupportedSpace(
-                f"policy 'metaschedule' cannot search {type(space).__name__}: TVM mutates the samples in a trace, and "
-                f"the knobs of this space are none; use the space sketch or trace, or the policy evolutionary-model"
+                f"policy 'metaschedule' cannot search {type(space).__name__}: TVM mutates the sampling decisions of a "
+                f"trace, and the knobs of this space are not such decisions; use the space sketch or trace, or the "
+                f"policy evolutionary-model"
             )
         from tvm.s_tir.meta_schedule.cost_model import XGBModel
         from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
@@ -101,9 +101,9 @@ class MetaSchedule(NeverTwice):
         self.epsilon = epsilon
         self.n_startup = n_startup
         self._programs: list[tuple[Trial, Schedule]] = []
-        self._measured: dict[Config, None] = {}  # as read back: the config told may differ
+        self._measured: dict[Config, None] = {}  # as read back from the program; the config told may differ
         self._trained_on = 0
-        # Its own scores during a warmup are numpy's global random numbers.
+        # No warm-up by XGBModel: it would draw scores from numpy's global random stream.
         self._model = XGBModel(config=XGBConfig(nthread=1), num_warmup_samples=0, adaptive_training=False)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -131,12 +131,12 @@ class MetaSchedule(NeverTwice):
         yield from islice(self._new(drawn[i] for i in rng.permutation(len(drawn))), picked_at_random)
 
     def _best(self, n: int) -> list[Schedule]:
-        """Up to ``n`` of the fastest programs measured, best first."""
+        """Return up to ``n`` of the fastest measured programs, best first."""
         ranked = sorted(self._programs, key=lambda program: program[0].cost)
         return [schedule for trial, schedule in ranked[:n] if np.isfinite(trial.cost)]
 
     def _drawn(self, n: int, rng: np.random.Generator) -> list[Schedule]:
-        """Up to ``n`` random programs; ``SampleInitPopulation``."""
+        """Return up to ``n`` random programs (``SampleInitPopulation``)."""
         drawn: list[Schedule] = []
         fruitless = 0
         while len(drawn) < min(n, MIN_UNMEASURED) and fruitless < MAX_FRUITLESS:
@@ -147,10 +147,10 @@ class MetaSchedule(NeverTwice):
                 except InvalidConfig:
                     continue
             fruitless += len(drawn) == before
-        return drawn[:n]  # TVM's evolution holds no more than a population
+        return drawn[:n]  # TVM's evolution accepts no more than a population
 
     def _evolved(self, population: Sequence[Schedule], n: int, rng: np.random.Generator) -> Sequence[Schedule]:
-        """The ``n`` programs with the highest scores met while ``population`` evolves; ``EvolveWithCostModel``."""
+        """Evolve ``population``, and return the ``n`` programs with the highest scores (``EvolveWithCostModel``)."""
         from tvm.s_tir.meta_schedule import _ffi_api
         from tvm.s_tir.meta_schedule.database import MemoryDatabase
         from tvm.s_tir.meta_schedule.mutator import Mutator
@@ -164,7 +164,7 @@ class MetaSchedule(NeverTwice):
             genetic_mutate_prob=self.mutation_prob,
             genetic_max_fail_count=self.retries,
         )
-        carrier = PostOrderApply(  # hands the strategy its postprocs and mutators; it generates nothing
+        carrier = PostOrderApply(  # passes postprocs and mutators to the strategy; it generates nothing
             sch_rules=[],
             postprocs=[postproc.clone() for postproc in postprocs],
             mutator_probs=Mutator.create(self.space.target.kind),
@@ -174,11 +174,11 @@ class MetaSchedule(NeverTwice):
         model = self._model if self._trained_on else _random_scores(rng)
         strategy.pre_tuning(n, n, population[:1], MemoryDatabase(), model)
         evolved = _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, population, n)
-        del context  # which the strategy refers to without keeping it alive
+        del context  # kept until here: the strategy holds no reference that keeps it alive
         return list(evolved)
 
     def _new(self, schedules: Iterable[Schedule]) -> Iterator[Config]:
-        """The configs of those that are in the space and were neither proposed nor measured."""
+        """Yield the configs of programs that are in the space and have been neither proposed nor measured."""
         for schedule in schedules:
             try:
                 config = self.traced.config_of(schedule)
@@ -188,7 +188,7 @@ class MetaSchedule(NeverTwice):
                 yield config
 
     def _train(self, programs: Sequence[tuple[Trial, Schedule]]) -> None:
-        """Train the cost model on ``programs`` besides those of before."""
+        """Update the cost model with ``programs``."""
         from tvm.s_tir import meta_schedule as ms
 
         context = tune_context(self.space.workload.module, self.traced.finishing()[0])
@@ -203,7 +203,7 @@ class MetaSchedule(NeverTwice):
 
 
 def _random_scores(rng: np.random.Generator) -> Any:
-    """A cost model for TVM whose scores are random."""
+    """Return a TVM cost model with random scores."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.cost_model import PyCostModel
 
@@ -216,4 +216,4 @@ def _random_scores(rng: np.random.Generator) -> Any:
 
 
 def _unheard(*_: object) -> None:
-    """TVM's account of its search, which would go to the standard error."""
+    """Discard TVM's log messages, which would go to the standard error."""

@@ -1,4 +1,4 @@
-"""The base of policies that propose configs which a cost model predicts to be fast."""
+"""The base class of policies that search on the predictions of a cost model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 Failures = Literal["score", "model"]
 
 SLOW_PREDICTIONS = 256
-"""How many configs are predicted for one batch where each takes a program, and so milliseconds and more."""
+"""The maximum number of configs predicted for one batch if each requires a program, which takes milliseconds."""
 
 
 class ModelGuided(NeverTwice, takes_cost_model=True):
-    """Trains the model on all trials after each batch, and lets :meth:`search` fill the next one by its predictions.
+    """Trains the model on all trials after each batch, and fills the next batch with the results of :meth:`search`.
 
     n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
         trained on other runs to start with.
@@ -48,7 +48,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     @abstractmethod
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        """About ``n`` configs with high predictions, best first."""
+        """Return about ``n`` configs with high predictions, best first."""
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
@@ -66,17 +66,17 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def _ready(self) -> bool:
         enough = len(self.trials) >= self.n_startup and bool(scores_of(self.trials).any())
-        return enough or self.cost_model.fitted  # or trained on other runs, before any trial
+        return enough or self.cost_model.fitted  # the latter if it was pretrained on other runs
 
     def affordable(self, predictions: int | None, most: int) -> int:
-        """How many distinct configs may be predicted for one batch, of ``most`` that a search would come to."""
+        """Return the maximum number of predictions for one batch, where a search needs at most ``most``."""
         if predictions is not None:
             return predictions
         slow = self.cost_model.features.builds_programs or self.space.builds_programs
         return min(SLOW_PREDICTIONS, most) if slow else most
 
     def replace_options(self, given: Mapping[str, int]) -> None:
-        """Declare which of the ``given`` options have another value as attributes of this policy."""
+        """Record the ``given`` options whose effective values, attributes of this policy, differ."""
         self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
 
     def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
@@ -90,7 +90,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         return np.where(scores > 0, scores * self._works.probabilities(configs), scores)
 
     def started(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
-        """``size`` configs to search from: at most ``measured`` of the best there are, and random ones."""
+        """Return ``size`` configs to start from: at most ``measured`` of the best measured ones, and random ones."""
         ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
         best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
@@ -138,12 +138,12 @@ class Works:
 
 
 class Best:
-    """The ``n`` configs with the highest scores that are offered, without those in ``exclude``.
+    """Collects the ``n`` configs with the highest scores.
 
     Args:
         n: The number of configs.
-        exclude: Configs that are not taken.
-        order: Of configs with equal scores, the one with the least number gives way first; by default the latest.
+        exclude: Configs that are ignored.
+        order: Among configs with equal scores, the one with the lowest number is dropped first; by default the latest.
     """
 
     def __init__(self, n: int, exclude: Container[Config], order: Callable[[Config], int] | None = None) -> None:
@@ -155,7 +155,7 @@ class Best:
         self._held: set[Config | None] = set()
 
     def offer(self, configs: Sequence[Config], scores: Floats) -> bool:
-        """Return whether one of ``configs`` came among the best."""
+        """Return whether any of ``configs`` entered the best."""
         changed = False
         for config, score in zip(configs, scores.tolist(), strict=True):
             if score > self._heap[0][0] and config not in self._held and config not in self._exclude:
@@ -165,11 +165,11 @@ class Best:
         return changed
 
     def held(self) -> list[tuple[float, int, Config]]:
-        """Return the score, the order and the config of each, as they lie in the heap."""
+        """Return the score, the order number and the config of each, in heap order."""
         return [(score, order, config) for score, order, config in self._heap if config is not None]
 
 
 def chances(scores: Floats) -> Floats | None:
-    """The probability of each parent, in proportion to its score, or 0; None (all alike) if no score is above 0."""
+    """Return selection probabilities proportional to the positive scores; None (uniform) if there are none."""
     weights = np.maximum(scores, 0.0)
     return weights / weights.sum() if weights.any() else None

@@ -1,8 +1,8 @@
-"""Quasi-random search: a scrambled Sobol sequence.
+"""Quasi-random search with a scrambled Sobol sequence.
 
-Source: Sobol, "On the distribution of points in a cube and the approximate evaluation of integrals" (1967), scrambled
-as by Owen (1998), in ``scipy.stats.qmc``; Bousquet et al., "Critical Hyper-Parameters: No Random, No Cry" (arXiv
-1706.03200). ``optuna.samplers.QMCSampler`` draws the same points.
+Source: Sobol, "On the distribution of points in a cube and the approximate evaluation of integrals" (1967), with
+Owen's scrambling (1998), as implemented in ``scipy.stats.qmc``; Bousquet et al., "Critical Hyper-Parameters: No Random,
+No Cry" (arXiv 1706.03200). ``optuna.samplers.QMCSampler`` draws the same points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.space import Config, Knob, Space, Value
 
 CHUNK = 64
-"""How many points are drawn at a time; a power of two, as Sobol sequences are balanced."""
+"""The number of points drawn at once; a power of two, because Sobol sequences are balanced there."""
 
 
 class Qmc(NeverTwice):
@@ -41,11 +41,11 @@ class Qmc(NeverTwice):
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
-        # As far as a probe tells; a knob that none of its configs has is drawn at random.
+        # The knobs of a probe of the space; any other knob is drawn at random.
         names = dict.fromkeys(knob.name for config in space.probe() for knob in space.knobs(config))
         self._dimensions = {name: dimension for dimension, name in enumerate(names)}
         self._points = self._sequence()
-        self._place = 0  # of the next point: all before it are known, or were never looked at
+        self._place = 0  # the position of the next point
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         start, end = len(self.seen), enough(len(self.seen) + n)
@@ -58,13 +58,13 @@ class Qmc(NeverTwice):
             yield config
 
     def _sequence(self) -> Iterator[Floats]:
-        # A Sobol sequence has a dimension at the least, and a space may have no knob.
+        # A Sobol sequence has at least one dimension, but a space may have no knob.
         engine = qmc.Sobol(max(1, len(self._dimensions)), scramble=True, seed=self.seed)
         while True:
             yield from engine.random(CHUNK)
 
     def _config(self, place: int, point: Floats) -> Config:
-        """The config of the point at this place of the sequence: always the same."""
+        """Return the config of the point at ``place`` in the sequence; it is always the same."""
 
         def choose(knob: Knob) -> Value:
             if knob.name in self._dimensions:
@@ -77,9 +77,9 @@ class Qmc(NeverTwice):
 
 
 def enough(configs: int) -> int:
-    """How many random draws meet all of so many equally likely configs, with a probability of more than 0.99.
+    """Return how many random draws visit all of ``configs`` equally likely configs with probability above 0.99.
 
-    Source: the coupon collector's problem, Erdős and Rényi (1961): with N (ln N + c) draws the probability that all N
-    are met tends to exp(-exp(-c)); here c is 5.
+    Source: the coupon collector's problem, Erdős and Rényi (1961). With N (ln N + c) draws, the probability that all N
+    are visited tends to exp(-exp(-c)); here c = 5.
     """
     return math.ceil(configs * (math.log(configs) + 5)) + CHUNK

@@ -1,4 +1,4 @@
-"""Random search without replacement: the baseline that every other policy is judged against.
+"""Random search without replacement, the baseline for all other policies.
 
 Source: Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization" (JMLR 13, 2012).
 """

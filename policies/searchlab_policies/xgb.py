@@ -1,7 +1,7 @@
-"""Simulated annealing over a cost model, then a batch that is both fast and diverse.
+"""Simulated annealing on a cost model, followed by the selection of a fast and diverse batch.
 
-Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5: its Algorithm 1 and equation
-(2); XGBTuner of AutoTVM (``model_based_tuner`` and ``sa_model_optimizer`` in ``tvm.autotvm.tuner``, TVM up to 0.22).
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5, Algorithm 1 and equation (2);
+AutoTVM's XGBTuner (``model_based_tuner`` and ``sa_model_optimizer`` in ``tvm.autotvm.tuner``, TVM up to 0.22).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Xgb(ModelGuided):
         return pick(candidates, scores, n, self.diversity)
 
     def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Floats]:
-        """The ``n`` best new configs that the chains meet, with the scores predicted for them, best first."""
+        """Return the ``n`` best new configs that the chains visit and their predicted scores, best first."""
         points = self.started(self.chains, self.chains // 2, rng)
         predicted: dict[Config, float] = {}
         best = Best(n, self.seen)
@@ -117,9 +117,9 @@ class Xgb(ModelGuided):
 
 
 def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:
-    """Up to ``n`` of ``configs`` with a high sum of scores plus ``diversity`` for each distinct knob value in them.
+    """Select up to ``n`` configs with a high sum of scores plus ``diversity`` for each distinct knob value.
 
-    Greedy, as in equation (2) and its submodular argument: within a factor 1 - 1/e of the best subset.
+    The greedy selection for equation (2); by submodularity, it is within a factor 1 - 1/e of the best subset.
     """
     left = list(range(len(configs)))
     covered: set[tuple[str, Value]] = set()

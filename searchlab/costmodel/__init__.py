@@ -1,4 +1,4 @@
-"""Cost models: the contract, and the adapter that binds one to a space and a feature extractor."""
+"""Cost models: the contract, and the adapter that binds a model to a space and a feature extractor."""
 
 from .bound import BoundCostModel, OtherTask, Rows, bind, scores_of
 from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predictions

@@ -1,4 +1,4 @@
-"""A cost model that is bound to a space and a feature extractor."""
+"""The adapter that binds a cost model to a space and a feature extractor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .features import Columns, Features, laid_out, widened
 
 
 class Rows(NamedTuple):
-    """The training data of a cost model: the arguments of :meth:`CostModel.fit`."""
+    """Training data: the arguments of :meth:`CostModel.fit`."""
 
     features: Floats
     scores: Floats
@@ -26,9 +26,11 @@ class Rows(NamedTuple):
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> Rows:
-        """The features and scores of each task in turn; at least one task.
+        """Concatenate the features and scores of each task.
 
-        absent: the value of the columns that a task lacks, if the tasks differ in width.
+        Args:
+            tasks: Features (n, d) and scores (n,) of at least one task.
+            absent: The value that pads the features of a task with fewer columns than others.
         """
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
@@ -38,9 +40,11 @@ class Rows(NamedTuple):
 
 
 def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
-    """Throughput of each trial, divided by that of a cost of ``best`` seconds.
+    """Return the throughput of each trial relative to a reference; a failed trial has score 0.
 
-    If ``best`` is infinite, it is the cost of the fastest trial, whose score is then 1. A failed trial has score 0.
+    Args:
+        trials: The trials.
+        best: The cost of the reference in seconds; if infinite, that of the fastest trial, whose score is then 1.
     """
     costs = np.array([trial.cost for trial in trials], dtype=np.float64)
     best = best if np.isfinite(best) else np.min(costs, initial=np.inf)
@@ -48,41 +52,42 @@ def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
 
 
 def bind(model: CostModel, features: Features | type[Features]) -> None:
-    """Tell ``model`` how a row of ``features`` is laid out. Raises SearchlabError if it cannot learn from such rows."""
+    """Tell ``model`` the layout of ``features``. Raises SearchlabError if it cannot learn from them."""
     if features.columns_per_store and not model.per_store:
         name = model.plugin.name if model.plugin else type(model).__name__
         raise SearchlabError(
-            f"cost model {name!r} cannot learn from {features.name} features, which are of each store of a program; "
-            f"take the cost model pack-sum, which sums over stores, or program features"
+            f"cost model {name!r} cannot learn from the features {features.name!r}, which describe each store of a "
+            f"program separately; use the cost model 'pack-sum', which sums over stores, or the features 'program'"
         )
     model.columns_per_store = features.columns_per_store
 
 
 @dataclass(frozen=True, eq=False)
 class OtherTask:
-    """Trials of another task: its space, the configs, and the score (n,) of each."""
+    """Trials of a task other than the one that is searched."""
 
     space: Space
     configs: Sequence[Config]
-    scores: Floats
+    scores: Floats  # (n,)
 
 
 class BoundCostModel:
-    """A cost model bound to a space and its features: it learns from trials, and predicts configs.
+    """A cost model bound to a space and its features: it learns from trials, and predicts the scores of configs.
 
-    A policy that takes a cost model gets one of these.
+    This is what a policy with a cost model receives.
 
     Args:
         model: The cost model.
         features: The features of the space.
 
     Attributes:
-        best: Seconds of the fastest trial it was trained on, which has score 1; infinity without trials.
-        rows: Its training data; None before the first training.
-        started: Whether the model learned from other tasks once, so that ``rows`` is not all that it was trained on.
-        fit_seconds: The time of all calls of :meth:`fit` by ``clock``, features included.
-        train_seconds: The time of the last training.
-        predict_seconds: The time of all predictions so far.
+        best: The cost in seconds of the fastest trial that the model was trained on; its score is 1. Infinity before
+            the first fit.
+        rows: The training data; None before the first training.
+        started: Whether the model was first trained on other tasks, which ``rows`` then does not contain.
+        fit_seconds: The total time of :meth:`fit`, measured by ``clock``, including feature extraction.
+        train_seconds: The wall time of the latest training.
+        predict_seconds: The total wall time of all predictions.
 
     Example:
         >>> import searchlab
@@ -116,9 +121,11 @@ class BoundCostModel:
         return self.rows is not None
 
     def pretrain(self, tasks: Sequence[OtherTask]) -> None:
-        """Train on other tasks, now and, with the trials, in every later fit; or once, if the model starts from them.
+        """Train on other tasks, which every later fit includes unless the model supports ``start_from``.
 
-        Their features are those of this model; of knobs, the columns are those that any of the tasks has.
+        Args:
+            tasks: The other tasks. Their features are extracted by this model's extractor, and the columns are the
+                union of those of all tasks.
         """
         self._others = [(type(self.features)(task.space), task) for task in tasks]
         for features, task in self._others:
@@ -136,7 +143,7 @@ class BoundCostModel:
             self.train(rows)
 
     def fit(self, trials: Sequence[Trial]) -> None:
-        """Train anew on ``trials``; do nothing if there are none."""
+        """Retrain the model on ``trials``; do nothing if there are none."""
         if trials:
             begun, start = self.clock(), time.perf_counter()
             configs = [trial.config for trial in trials]
@@ -148,16 +155,20 @@ class BoundCostModel:
             self.fit_seconds += self.clock() - begun
 
     def train(self, rows: Rows) -> None:
-        """Train anew on features that were extracted before."""
+        """Retrain the model on features that have already been extracted."""
         start = time.perf_counter()
         fit_model(self.model, *rows)
         self.rows = rows
         self.train_seconds = time.perf_counter() - start
 
     def predict(self, configs: Sequence[Config]) -> Floats:
-        """Scores (n,), finite, higher is faster; zeros before the first fit.
+        """Predict the scores of ``configs``.
 
-        Raises SearchlabError, which names the cost model, if it fails or breaks its contract.
+        Returns:
+            Scores (n,), finite, higher is faster; zeros before the first fit.
+
+        Raises:
+            SearchlabError: If the cost model fails or breaks its contract; the message names it.
         """
         if self.rows is None or not configs:
             return np.zeros(len(configs))
@@ -168,9 +179,9 @@ class BoundCostModel:
         return predicted
 
     def _settle(self, own: Columns) -> None:
-        """Have all tasks take the columns ``own``, and then those that only the other tasks have."""
+        """Make all tasks use the columns ``own``, followed by those that only the other tasks have."""
         if self._others:
-            # A model that started from the other tasks finds their columns where they were.
+            # A model that started from the other tasks expects their columns first.
             both = [*self._other_columns, *own] if self.started else [*own, *self._other_columns]
             columns = list(dict.fromkeys(both))
             for features in (self.features, *(features for features, _ in self._others)):

@@ -16,11 +16,17 @@ from ..plugins import Plugin, PluginKind, place_of
 class CostModel(ChecksOptions, ABC):
     """Predicts how fast a program is from its features.
 
-    Options are keyword arguments of the constructor, with defaults. The same data and seed give the same predictions,
-    for any number of threads.
+    Options are keyword arguments of the constructor, with defaults. The same data and seed must lead to the same
+    predictions, on any number of threads.
 
     Args:
         seed: Determines everything random in training.
+
+    Attributes:
+        plugin: The name and options of the model, if :func:`make_cost_model` created it.
+        per_store: Whether the model can learn from the features ``per-store``, whose rows hold the stores of a program
+            one after another.
+        columns_per_store: The number of columns of each store in such a row, set before ``fit``; 0 for other features.
 
     Example:
         >>> import numpy as np
@@ -37,13 +43,8 @@ class CostModel(ChecksOptions, ABC):
     """
 
     plugin: Plugin | None = None
-    """Its name and options, if :func:`make_cost_model` made it."""
-
     per_store: ClassVar[bool] = False
-    """Whether it can learn from the features ``per-store``, whose rows hold the stores of a program in turn."""
-
     columns_per_store: int = 0
-    """How many columns each store of such a row has; 0 if a row is a whole. Set before ``fit`` if ``per_store``."""
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed
@@ -52,74 +53,75 @@ class CostModel(ChecksOptions, ABC):
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         """Learn from n >= 1 rows, and forget all earlier rows.
 
-        features: (n, d), NaN for a feature that a row lacks. scores: (n,) in [0, 1], 1 for the fastest of its task.
-        groups: (n,), the task of each row, ascending: scores of different tasks do not compare.
+        Args:
+            features: Features (n, d); NaN marks a feature that a row lacks.
+            scores: Scores (n,) in [0, 1]; the fastest row of each task has score 1.
+            groups: The task of each row, (n,), ascending. Scores of different tasks are not comparable.
         """
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
-        """Learn from the rows of other tasks, once, before any of the task that is searched; as in :meth:`fit`.
+        """Learn from other tasks, once, before any row of the task that is searched.
 
-        False, as by default, if they are to be among the rows of every fit instead.
+        Args:
+            features: As in :meth:`fit`, and so are the other arguments.
+
+        Returns:
+            False (the default) to include these rows in every fit instead.
         """
         return False
 
     @abstractmethod
     def predict(self, features: Floats) -> Floats:
-        """Scores (n,), finite, higher is faster; only their order and differences mean anything."""
+        """Return finite scores (n,), higher is faster; only their order and differences matter."""
 
 
 COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positional=0)  # type: ignore[type-abstract]
 
 
 def fit_model(model: CostModel, features: Floats, scores: Floats, groups: Ints) -> None:
-    """Have ``model`` :meth:`~CostModel.fit`. Raises SearchlabError, which names it, for whatever it raises."""
+    """Call :meth:`~CostModel.fit`. Raises SearchlabError, which names the model, for whatever it raises."""
     with COST_MODELS.blamed(type(model), "fit"):
         model.fit(features, scores, groups)
 
 
 def predictions(model: CostModel, features: Floats) -> Floats:
-    """What ``model`` predicts, held against its contract: (n,), finite.
+    """Return the finite scores (n,) that ``model`` predicts.
 
-    Raises SearchlabError, which names it, for anything else, and for whatever it raises.
+    Raises:
+        SearchlabError: If it returns anything else, or raises anything; the message names the model.
     """
     with COST_MODELS.blamed(type(model), "predict"):
         predicted = model.predict(features)
-    scores, wrong = _real(predicted)
-    if wrong:
-        pass
-    elif scores.shape != (len(features),):
-        wrong = f"it was asked for scores of shape ({len(features)},) and gave {scores.shape}"
-    elif not np.isfinite(scores).all():
-        at = int(np.argmin(np.isfinite(scores)))
-        wrong = f"it was asked for finite scores and gave {scores[at]} for row {at} of {len(scores)}"
-    if wrong:
+    try:
+        return _scores(predicted, len(features))
+    except ValueError as error:
         raise SearchlabError(
-            f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {wrong} "
+            f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {error} "
             f"({place_of(type(model).predict)}); choose another cost model, or check this one against its contract: "
             f"searchlab check costmodel"
-        )
-    return scores
+        ) from None
 
 
-def _real(predicted: Any) -> tuple[Floats, str]:
-    """``predicted`` as 64-bit floats; or, as words, what it is instead of real numbers."""
-    nothing = np.empty(0)
-    if isinstance(predicted, np.ma.MaskedArray) and np.ma.is_masked(predicted):
-        return (
-            nothing,
-            f"it was asked for scores and masked {int(np.ma.getmaskarray(predicted).sum())} of {predicted.size}",
-        )
+def _scores(predicted: Any, n: int) -> Floats:
+    """Return ``predicted`` as float64. Raises ValueError unless it is ``n`` finite real numbers."""
+    if masked := np.count_nonzero(np.ma.getmaskarray(predicted)) if isinstance(predicted, np.ma.MaskedArray) else 0:
+        raise ValueError(f"predict masked {masked} of {predicted.size} scores")
     try:
         array = np.asarray(predicted)
     except Exception as error:
-        return nothing, f"it was asked for an array of scores and gave {type(predicted).__name__}: {described(error)}"
+        raise ValueError(f"predict returned {type(predicted).__name__}, not an array: {described(error)}") from None
     if array.dtype.kind not in "fiub":
-        return nothing, f"it was asked for real numbers and gave an array of {array.dtype}"
-    return array.astype(np.float64), ""
+        raise ValueError(f"predict returned an array of {array.dtype}, not of real numbers")
+    if array.shape != (n,):
+        raise ValueError(f"predict returned scores of shape {array.shape}, not ({n},)")
+    scores = array.astype(np.float64)
+    if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
+        raise ValueError(f"predict returned {scores[wrong[0]]} for row {wrong[0]} of {n}; scores must be finite")
+    return scores
 
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
-    """The cost model that ``plugin`` names. Raises SearchlabError if it or an option is unknown."""
+    """Instantiate the cost model that ``plugin`` names. Raises SearchlabError if it or an option is unknown."""
     model = COST_MODELS.make(plugin, seed=seed)
     model.plugin = plugin
     return model

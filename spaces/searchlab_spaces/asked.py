@@ -1,4 +1,4 @@
-"""What a space asks for after which choices: remembered, where finding out takes longer than looking it up."""
+"""A cache of the knobs that a space asks for after given choices, for spaces in which asking is slow."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ from searchlab.errors import SearchlabError
 from searchlab.space import Choose, Config, Knob, Value
 
 KEPT = 10_000
-"""Configs that are remembered. Before there are more, all are forgotten."""
+"""The maximum number of cached configs; when it is reached, the cache is cleared."""
 
 
 class Asked:
-    """``knob`` is asked for after some choices; ``after`` has what is asked for after each choice of it.
-
-    knob: None where nothing more is asked for.
-    """
+    """A node in the tree of choices."""
 
     __slots__ = ("after", "knob")
 
     def __init__(self, knob: Knob | None) -> None:
-        self.knob = knob
-        self.after: dict[Value, Asked] = {}
+        self.knob = knob  # the knob that is asked for here; None at the end
+        self.after: dict[Value, Asked] = {}  # the next node for each value of the knob
 
 
 Ask = Callable[[Choose], object]
-"""Asks for each knob in turn. Nothing but the choices before may decide which it is."""
+"""Asks for each knob in turn; only the earlier choices may determine which knob is next."""
 
 
 class Memory:
-    """What a space asks for, as far as it is known. It is left behind when its space goes to another process."""
+    """The tree of choices that are known so far. It is not sent to other processes."""
 
     def __init__(self) -> None:
         self._first: Asked | None = None
@@ -39,9 +36,15 @@ class Memory:
         return Memory, ()
 
     def config(self, choose: Choose, ask: Ask, name: str) -> Config:
-        """The config of these choices; ``ask`` is called where they are new.
+        """Return the config of these choices; call ``ask`` if they are new.
 
-        Raises SearchlabError, with its ``name``, where it does not ask for what it asked for after the same choices.
+        Args:
+            choose: Makes the choices.
+            ask: Asks for the knobs.
+            name: What to call ``ask`` in error messages.
+
+        Raises:
+            SearchlabError: If ``ask`` asks for other knobs than before after the same choices.
         """
         made: dict[str, Value] = {}
         asked = self._first
@@ -53,7 +56,7 @@ class Memory:
         return Config.of(made)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
-        """The knobs asked for on the way to ``config``; None if that is not known, or it is none."""
+        """Return the knobs of ``config``; None if they are not cached or ``config`` is not a member."""
         knobs: list[Knob] = []
         asked = self._first
         while asked and (knob := asked.knob) and knob.name in config:
@@ -62,7 +65,7 @@ class Memory:
         return knobs if asked and not asked.knob and len(knobs) == len(config) else None
 
     def _go_on(self, made: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
-        """Make the choices after those that are ``made``, and remember what was asked for."""
+        """Make the choices that follow those ``made``, and cache the knobs."""
         known = list(made)
         path: list[Asked] = []
 
@@ -80,8 +83,8 @@ class Memory:
                 raise _Differs
         except _Differs:
             raise SearchlabError(
-                f"{name} does not ask for the same knobs after the same choices, which are "
-                f"{ {knob: made[knob] for knob in known} }; nothing but its choices may decide what it does"
+                f"{name} asks for different knobs after the same choices, "
+                f"{ {knob: made[knob] for knob in known} }; only the choices may determine what it does"
             ) from None
         if self._kept == KEPT:
             self._first, self._kept = None, 0
@@ -93,4 +96,4 @@ class Memory:
 
 
 class _Differs(Exception):
-    """Something else is asked for than after the same choices before."""
+    """The knobs differ from those asked for after the same choices before."""

@@ -1,7 +1,7 @@
-"""How a reduction that is tiled over blocks, virtual threads and threads becomes one CUDA kernel.
+"""The CUDA schedule of a reduction tiled over blocks, virtual threads and threads.
 
-The schedule is that of AutoTVM's tutorial on conv2d for NVIDIA GPUs (``tune_conv2d_cuda.py``, TVM 0.17); which tiles it
-is given is up to the space.
+The schedule follows AutoTVM's tutorial on conv2d for NVIDIA GPUs (``tune_conv2d_cuda.py``, TVM 0.17); the space chooses
+the tiles.
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ def tile(
     unroll_steps: int | ExprRV,
     unroll_explicit: int | ExprRV,
 ) -> None:
-    """Bind and cache a reduction whose loops are split: ``spatial`` in four each, ``reduced`` in three.
+    """Bind and cache a reduction.
 
-    The operands go through shared memory at each step of the outer reduction loops, and through registers at
-    each step of the middle ones; the result is summed in registers. Loops of up to ``unroll_steps`` statements are
-    unrolled, by TVM if ``unroll_explicit`` and else by the CUDA compiler.
+    The operands pass through shared memory at each step of the outer reduction loops, and through registers at each
+    step of the middle ones; the result is accumulated in registers.
+
+    Args:
+        sch: The schedule.
+        block: The reduction.
+        batch: Loops over independent images, possibly none.
+        spatial: The four parts of each spatial loop: block, virtual thread, thread, inner.
+        reduced: The three parts of each reduction loop, outermost first.
+        unroll_steps: Loops of up to this many statements are unrolled.
+        unroll_explicit: Whether TVM unrolls them, rather than the CUDA compiler.
     """
     shared = [sch.cache_read(block, operand, "shared") for operand in (0, 1)]
     local = [sch.cache_read(block, operand, "local") for operand in (0, 1)]
@@ -52,7 +60,7 @@ def tile(
         dims = len(sch.get_loops(cache))
         sch.compute_at(cache, outer[-1], preserve_unit_loops=True)
         elements = sch.fuse(*sch.get_loops(cache)[-dims:])
-        # All threads of the block fetch together, neighbours next to each other.
+        # All threads of the block fetch together; neighbouring threads fetch neighbouring elements.
         extents = [int(sch.get(loop).extent) for loop in threads]
         _, *fetchers = sch.split(elements, [None, *extents])
         _bind(sch, "threadIdx", axes, fetchers)
@@ -62,7 +70,7 @@ def tile(
 
 
 def _result(sch: Schedule, block: SBlockRV) -> SBlockRV:
-    """The block that writes what ``block`` has summed in registers, with bias and ReLU inlined into it."""
+    """Return the block that writes the sums from registers, with bias and ReLU inlined into it."""
     consumers = sch.get_consumers(block)
     if not consumers:
         return sch.cache_write(block, 0, "local")

@@ -1,8 +1,8 @@
-"""The choices behind TVM's sampling instructions: which are legal, how to call them, how to write them as decisions.
+"""The choices behind TVM's sampling instructions: the legal values, their knobs, and their form as decisions.
 
-A sampling instruction draws from a set that TVM keeps to itself. Here that set is an explicit list, so that any policy
-can choose from it: the probabilistic programs of Shao et al., "Tensor Program Optimization with Probabilistic
-Programs" (NeurIPS 2022), without their probabilities.
+TVM does not expose the set from which a sampling instruction draws. This module lists it, so that any policy can choose
+from it: the probabilistic programs of Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS
+2022), without their probabilities.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 PERFECT_TILE, PARTITIONED_TILE = "SamplePerfectTile", "SamplePartitionedTile"
 CATEGORICAL, COMPUTE_LOCATION = "SampleCategorical", "SampleComputeLocation"
 SAMPLING = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
-"""TVM's names of the instructions that sample."""
+"""TVM's names of the sampling instructions."""
 
 ANY = -1
-"""The limit of a tile's last factor that is none. TVM looks without end for a tile within any other that is below 1."""
+"""No limit on the last factor of a tile. TVM searches endlessly for a tile within any other limit below 1."""
 
 INLINE, ROOT, DEEPEST = -2, -1, 1 << 16
-"""Compute locations other than a loop's position above the block's first consumer; the last is deeper than any nest."""
+"""Compute locations other than the position of a loop above the block's first consumer; the last exceeds any depth."""
 
 
 class Choices(tuple[Value, ...]):
-    """The choices of a knob, tens of thousands where a loop is long: a member is looked up, not searched for."""
+    """The choices of a knob, of which a long loop has tens of thousands, with fast membership tests."""
 
     @cached_property
     def _members(self) -> frozenset[Value]:
@@ -42,12 +42,12 @@ class Choices(tuple[Value, ...]):
     def __contains__(self, value: object) -> bool:
         return value in self._members
 
-    def __reduce__(self) -> tuple[Any, ...]:  # without the members, which are found again where they are needed
+    def __reduce__(self) -> tuple[Any, ...]:  # without the set of members, which is rebuilt on demand
         return Choices, (tuple(self),)
 
 
 class Names:
-    """Tells knobs of one config apart: the second ``pick`` is ``pick_2``."""
+    """Makes the names of knobs in one config unique: the second ``pick`` becomes ``pick_2``."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -58,7 +58,7 @@ class Names:
 
 
 def knob_name(sch: Schedule, kind: str, inputs: Sequence[Any]) -> str:
-    """What to call the choice that an instruction of this kind leaves open; inputs: the loop or block it is for."""
+    """Return the name of the knob of an instruction of this kind, whose first input is its loop or block."""
     if kind == CATEGORICAL:
         return "pick"
     subject = sch.get(inputs[0])
@@ -66,9 +66,13 @@ def knob_name(sch: Schedule, kind: str, inputs: Sequence[Any]) -> str:
 
 
 def role_of(kind: str, use: str = "") -> str:
-    """The role of the knob of an instruction of this kind; ``use``: of a sampled number, see ``use_of`` of sketches.
+    """Return the role of the knob of an instruction of this kind.
 
-    A number of cooperative fetching is part of a tile, since MetaSchedule's ``mutate_tile_size.cc`` takes it for one.
+    Cooperative fetching counts as a tile, as in MetaSchedule's ``mutate_tile_size.cc``.
+
+    Args:
+        kind: The instruction.
+        use: The use of a sampled number; see :func:`.sketch.design.use_of`.
     """
     if kind == CATEGORICAL:
         return {"unroll_explicit": "unroll", "unroll_implicit": "unroll", "cooperative_fetch": "tile"}.get(use, "")
@@ -76,10 +80,19 @@ def role_of(kind: str, use: str = "") -> str:
 
 
 def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequence[Any]) -> Choices | None:
-    """What an instruction of this kind may give on ``sch`` as it now is; its inputs and attributes in TVM's order.
+    """Return the values that an instruction may draw in the current state of ``sch``.
 
-    None where nothing is open: a loop whose extent is no constant is not tiled. Raises ValueError where nothing is
-    legal.
+    Args:
+        sch: The schedule.
+        kind: The instruction.
+        inputs: Its inputs, in TVM's order.
+        attrs: Its attributes, in TVM's order.
+
+    Returns:
+        The values; None if nothing is open, because the extent of the loop is not constant.
+
+    Raises:
+        ValueError: If no value is legal.
     """
     if kind == CATEGORICAL:
         candidates, probabilities = attrs
@@ -93,19 +106,19 @@ def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequen
         tiles = perfect_tiles if kind == PERFECT_TILE else partitioned_tiles
         choices = tiles(int(extent), *(int(attr) for attr in attrs))
     if not choices:
-        raise ValueError(f"{kind} has nothing legal to choose from")
+        raise ValueError(f"{kind} has no legal value to choose from")
     return choices
 
 
 def as_decision(kind: str, attrs: Sequence[Any], value: Value) -> Any:
-    """The decision that makes an instruction of this kind give ``value``."""
+    """Return the decision with which an instruction of this kind draws ``value``."""
     if kind == CATEGORICAL:
         return [int(candidate) for candidate in attrs[0]].index(int(value))  # type: ignore[arg-type]
     return list(value) if isinstance(value, tuple) else value
 
 
 def as_value(kind: str, attrs: Sequence[Any], decision: Any) -> Value:
-    """The inverse of :func:`as_decision`."""
+    """Invert :func:`as_decision`."""
     if kind == CATEGORICAL:
         return int(attrs[0][int(decision)])
     return int(decision) if kind == COMPUTE_LOCATION else tuple(int(factor) for factor in decision)
@@ -113,17 +126,17 @@ def as_value(kind: str, attrs: Sequence[Any], decision: Any) -> Value:
 
 @lru_cache(maxsize=256)
 def perfect_tiles(extent: int, parts: int, max_innermost: int) -> Choices:
-    """What SamplePerfectTile draws from: the products of ``parts`` factors that are ``extent``, outermost first.
+    """Return the tiles of SamplePerfectTile: ``parts`` factors whose product is ``extent``, outermost first.
 
-    The last factor is at most ``max_innermost``, or any where that is :data:`ANY`.
+    The last factor is at most ``max_innermost``, unless that is :data:`ANY`.
     """
     return Choices(tile for tile in _tiles(extent, parts) if max_innermost == ANY or tile[-1] <= max_innermost)
 
 
 @lru_cache(maxsize=256)
 def partitioned_tiles(extent: int, parts: int, position: int, inner: int) -> Choices:
-    """What SamplePartitionedTile draws from: tiles whose factors from ``position`` on multiply to a multiple of
-    ``inner``. There are none where ``inner`` does not divide ``extent``."""
+    """Return the tiles of SamplePartitionedTile: the product of the factors from ``position`` on is a multiple of
+    ``inner``. There are none if ``inner`` does not divide ``extent``."""
     return Choices(tile for tile in _tiles(extent, parts) if math.prod(tile[position:]) % inner == 0)
 
 
@@ -137,10 +150,10 @@ def _tiles(extent: int, parts: int) -> Iterator[Tile]:
 
 
 def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
-    """What SampleComputeLocation draws from for ``block`` as ``sch`` now is, in rising order.
+    """Return the values of SampleComputeLocation for ``block`` in the current state of ``sch``, in ascending order.
 
-    TVM does not list them, but maps a decision that is not legal to the nearest legal one below it, and to ROOT
-    where there is none: so the legal ones are found from the deepest loop upwards.
+    TVM does not list them, but maps an illegal decision to the nearest legal one below it, or to ROOT if there is none:
+    so they are found from the deepest loop upwards.
     """
     found: list[int] = []
     asked = DEEPEST
@@ -148,8 +161,8 @@ def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
         sch.sample_compute_location(block, decision=asked)
         trace = sch.trace
         made = int(trace.get_decision(trace.insts[-1]))
-        trace.pop()  # the schedule itself has not changed
-        if made > asked:  # INLINE was asked for, and is not legal
+        trace.pop()  # the schedule itself is unchanged
+        if made > asked:  # INLINE was requested but is illegal
             break
         found.append(made)
         asked = made - 1

@@ -1,4 +1,4 @@
-"""``parameters``: the configs of which another tuner recorded times. They have no programs, so only tables answer."""
+"""``parameters``: the configs of a recording by another tuner; without programs, only tables can measure them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 MOST = 1 << 24
-"""The most configs, and the most bytes of their numbers: a header from a stranger must not fill the memory."""
+"""The maximum number of configs, and of bytes of their indices: a header from a stranger must not fill the memory."""
 
 INT64 = 1 << 62
 
@@ -56,8 +56,8 @@ class Parameters(ProductSpace):
     ) -> None:
         if not parameters:
             raise UnsupportedWorkload(
-                f"parameters has no configs of {workload}: a table that was imported from another tuner holds them; "
-                f'use measure = {{ kind = "table", path = ... }} with such a table'
+                f"parameters has no configs for {workload}: they are stored in a table that was imported from another "
+                f'tuner; use measure = {{ kind = "table", path = ... }} with such a table'
             )
         super().__init__(workload, target, _knobs(parameters))
         self._listed = listed
@@ -67,7 +67,7 @@ class Parameters(ProductSpace):
     def options_for(
         cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
     ) -> dict[str, Any]:
-        """The options of the space of these ``configs``, whose values are among ``parameters``."""
+        """Return the options of the space of ``configs``, whose values are among ``parameters``."""
         knobs = _knobs(parameters)
         positions = [{value: i for i, value in enumerate(knob.choices)} for knob in knobs]
         indices = set()
@@ -83,8 +83,8 @@ class Parameters(ProductSpace):
     def _every(self) -> Sequence[int]:
         if self.range_length > MOST:
             raise SearchlabError(
-                f"parameters: the product of the values has {self.range_length:,} configs, and at most {MOST:,} can be "
-                f"listed; is this the header of a table that was imported?"
+                f"parameters: the product of the values has {self.range_length:,} configs, but at most {MOST:,} are "
+                f"supported; check that the header comes from an imported table"
             )
         return range(self.range_length)
 
@@ -102,7 +102,7 @@ class Parameters(ProductSpace):
         return self._tree.decide(choose)
 
     def sample(self, rng: np.random.Generator) -> Config:
-        """One config, all being equally likely."""
+        """Draw a config uniformly."""
         return super().config_at(self._indices[int(rng.integers(len(self._indices)))])
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
@@ -112,15 +112,15 @@ class Parameters(ProductSpace):
         return len(self._indices)
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
-        """Every config once, in the order of the index, or in random order with ``rng``."""
+        """Yield every config once, by ascending index, or in random order with ``rng``."""
         order = range(len(self._indices)) if rng is None else rng.permutation(len(self._indices)).tolist()
         return (ProductSpace.config_at(self, self._indices[place]) for place in order)
 
     def config_at(self, index: int) -> Config:
-        """The config with this index. Raises IndexError where there is none."""
+        """Return the config with this index. Raises IndexError if it is not listed."""
         config = super().config_at(index)
         if index not in self._members:
-            raise IndexError(f"index {index} is of no listed config")
+            raise IndexError(f"there is no listed config with the index {index}")
         return config
 
     def index_of(self, config: Mapping[str, Value]) -> int:
@@ -131,12 +131,12 @@ class Parameters(ProductSpace):
         """Always raises InvalidConfig."""
         self.knobs(config)
         raise InvalidConfig(
-            f"{self.workload} was measured by another tuner, so its configs have recorded times and no program here"
+            f"{self.workload} was measured by another tuner, so its configs have recorded times but no programs"
         )
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the parameters and of the list."""
+        """A hash of the parameters and the list."""
         knobs = [[knob.name, list(knob.choices)] for knob in self.axes]
         told = f"{self.workload} {self.target} {json.dumps(knobs)} {self._listed}"
         return hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -146,13 +146,13 @@ class Parameters(ProductSpace):
 
 
 def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
-    """A knob for each parameter. Raises SearchlabError for what cannot be one."""
+    """Return a knob for each parameter. Raises SearchlabError for invalid values."""
     knobs = []
     for name, given in parameters.items():
         values = [tuple(value) if isinstance(value, list) else value for value in given] if _is_list(given) else []
         if not values or not all(_is_value(value) for value in values) or len(set(values)) < len(values):
             raise SearchlabError(
-                f"parameters: {name!r} must have a list of different values, numbers, words or tiles, not {given!r}"
+                f"parameters: {name!r} must be a list of distinct values (numbers, words or tiles), not {given!r}"
             )
         knobs.append(Knob(name, values))
     return knobs
@@ -168,11 +168,11 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
 
 
-# --- the list as a word: the gaps between the sorted indices, seven bits a byte, compressed ---------------------------
+# --- the list as text: the gaps between the sorted indices, seven bits per byte, compressed ---------------------------
 
 
 def _packed(indices: Sequence[int]) -> str:
-    """``indices``, ascending and different, as a word."""
+    """Encode ``indices``, which are ascending and distinct, as text."""
     data = bytearray()
     for before, index in pairwise([-1, *indices]):
         gap = index - before - 1
@@ -184,7 +184,7 @@ def _packed(indices: Sequence[int]) -> str:
 
 
 def _unpacked(listed: str, end: int) -> list[int]:
-    """The inverse of :func:`_packed`. Raises SearchlabError for what is no such word, or goes beyond ``end``."""
+    """Invert :func:`_packed`. Raises SearchlabError if the text is damaged or an index reaches ``end``."""
     if not isinstance(listed, str):
         _damaged(f"it is {listed!r}")
     try:
@@ -193,7 +193,7 @@ def _unpacked(listed: str, end: int) -> list[int]:
     except (binascii.Error, ValueError, zlib.error) as error:
         _damaged(error)
     if not unpack.eof:
-        _damaged("it is cut off or too long")
+        _damaged("it is truncated or too long")
     indices: list[int] = []
     index, gap, shift = -1, 0, 0
     for byte in data:
@@ -204,15 +204,15 @@ def _unpacked(listed: str, end: int) -> list[int]:
             indices.append(index)
             gap = shift = 0
         elif shift > 1024:
-            _damaged("a number in it has no end")
+            _damaged("one of its numbers has no end")
     if shift or not indices or index >= end:
-        _damaged(f"it holds {len(indices)} configs, and does not fit a product of {end}")
+        _damaged(f"it holds {len(indices)} configs, which do not fit a product of {end}")
     return indices
 
 
 def _damaged(why: object) -> Never:
     raise SearchlabError(
-        f"parameters: the list of configs is damaged ({why}); take it from the header of the table that was imported"
+        f"parameters: the list of configs is damaged ({why}); copy it from the header of the imported table"
     ) from None
 
 
@@ -221,14 +221,14 @@ def _damaged(why: object) -> Never:
 
 @dataclass(frozen=True)
 class _Node:
-    """An open choice, and for each value the rows that go on with it."""
+    """A choice after some prefix of values."""
 
     knob: Knob
-    rows: Mapping[Value, tuple[int, int]]
+    rows: Mapping[Value, tuple[int, int]]  # the range of rows in which each value follows
 
 
 class _Tree:
-    """The listed configs as rows of positions, sorted: those that begin alike stand together."""
+    """The listed configs as sorted rows of positions, so that configs with a common prefix are adjacent."""
 
     def __init__(self, axes: Sequence[Knob], indices: Sequence[int]) -> None:
         large = len(indices) > 0 and indices[-1] >= INT64
@@ -254,7 +254,7 @@ class _Tree:
         return Config(items)
 
     def _node(self, depth: int, first: int, end: int) -> _Node:
-        """The choice after the prefix that the rows from ``first`` to ``end`` share; the first row tells it."""
+        """Return the choice after the common prefix of the rows from ``first`` to ``end``."""
         if (depth, first) not in self._nodes:
             knob = self._axes[depth]
             positions, starts = np.unique(self._columns[depth][first:end], return_index=True)

@@ -1,4 +1,4 @@
-"""Tiles of loops, and the factors that they are made of."""
+"""Tiles of loops and their factors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Tile = tuple[int, ...]
 
 
 def factors(extent: int) -> list[int]:
-    """The divisors of ``extent``, rising."""
+    """Return the divisors of ``extent`` in ascending order."""
     small = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
     return sorted({*small, *(extent // d for d in small)})
 
 
 def powers_of_two(extent: int) -> list[int]:
-    """The powers of two up to ``extent``, rising."""
+    """Return the powers of two up to ``extent`` in ascending order."""
     return [1 << i for i in range(extent.bit_length())]

@@ -1,14 +1,14 @@
-"""A TVM schedule without the checks of TVM's Python of what each of its steps is given, for searches."""
+"""A TVM schedule without the type checks of its Python methods, which are too slow for a search."""
 
 from __future__ import annotations
 
 from tvm.s_tir import Schedule
 
-# These checks take longer than most steps do. Without them a step that is given something of a wrong type fails later.
+# The checks take longer than most primitives. Without them, an argument of the wrong type fails later.
 Unchecked: type = type(
     "Unchecked",
     (Schedule,),
     {"__slots__": ()}
     | {name: step.__wrapped__ for name, step in vars(Schedule).items() if hasattr(step, "__wrapped__")},
 )
-"""``copy()`` of one gives a plain schedule."""
+"""A schedule without type checks; its ``copy()`` is a plain schedule."""

@@ -35,7 +35,8 @@ from threadpoolctl import threadpool_info
 import searchlab
 from searchlab.workload import preset_names
 from searchlab_spaces.guided.blis_model import blocking, kc_for, mc_for, nc_for
-from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, UNROLLED
+from searchlab_spaces.guided.common import UNROLLED
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--small", action="store_true", help="a GEMM of 96 x 96 x 96, two layers and 2 trials, in seconds")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from searchlab.costmodel.features import CurveFeatures, Features, ItervarFeatures
-from searchlab.costmodel.features.nest import ANNOTATIONS, Loop, loops_of
+from searchlab.costmodel.loops import ANNOTATIONS, Loop, loops_of
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload

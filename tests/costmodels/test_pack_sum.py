@@ -75,7 +75,7 @@ def test_store_features_need_a_model_that_sums_over_stores() -> None:
     assert BoundCostModel(PackSum(seed=0), PerStoreFeatures(space)).model.columns_per_store == 164
     assert BoundCostModel(PackSum(seed=0), KnobFeatures(space)).model.columns_per_store == 0
     for model in (XGBoost(seed=0), make_cost_model(Plugin("xgboost"), 0)):
-        with pytest.raises(SearchlabError, match="cannot learn from per-store features.*take the cost model pack-sum"):
+        with pytest.raises(SearchlabError, match="cannot learn from the features 'per-store'.*use the cost model"):
             BoundCostModel(model, PerStoreFeatures(space))
 
 

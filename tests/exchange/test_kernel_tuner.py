@@ -123,7 +123,11 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
         tmp_path,
     )  # fmt: skip
     runs, left_out = study.plan()
-    assert len(runs) == 8 and len(left_out) == 4 and "features 'per-store' are of programs" in " ".join(left_out)
+    assert (
+        len(runs) == 8
+        and len(left_out) == 4
+        and "features 'per-store' are extracted from programs" in " ".join(left_out)
+    )
     study.run(tmp_path / "results")
     report(tmp_path / "results")
     options = read_log(next((tmp_path / "results").rglob("seed0.jsonl"))).header.space.options

@@ -102,7 +102,7 @@ def test_by_task_with_features_whose_rows_differ_in_length(features: str, model:
     ("logs", "options", "said"),
     [
         (["absent.jsonl"], {}, "cannot read the log"),
-        (["large.jsonl"], {"features": "per-store"}, "'xgboost' cannot learn from per-store features.*pack-sum"),
+        (["large.jsonl"], {"features": "per-store"}, "'xgboost' cannot learn from the features 'per-store'.*pack-sum"),
         (["empty"], {}, "there is no log"),
         (["few.jsonl"], {}, "few.jsonl has 7 successful trials, but at least 8 are needed"),
         (["large.jsonl"], {"models": [Plugin("xgbost")]}, "unknown cost model 'xgbost'; did you mean 'xgboost'"),

@@ -1,1 +1,1 @@
-"""AutoTVM's tuners, written anew: ``python/tvm/autotvm/tuner`` of TVM 0.17."""
+"""Reproductions of AutoTVM's tuners (``python/tvm/autotvm/tuner``, TVM 0.17)."""

@@ -1,4 +1,4 @@
-"""AutoTVM's simulated annealing on a cost model: ``SimulatedAnnealingOptimizer`` in ``sa_model_optimizer.py``."""
+"""AutoTVM's simulated annealing on a cost model (``SimulatedAnnealingOptimizer`` in ``sa_model_optimizer.py``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model_guided import Best, predicted
 
 
 class Annealer:
-    """Chains that walk from where the last search left them; the options are those of the policy."""
+    """Annealing chains that continue from where the previous search left them; for the options, see the policy."""
 
     def __init__(self, space: Space, *, chains: int, steps: int, early_stop: int, temperature: float) -> None:
         self.space = space
@@ -24,12 +24,9 @@ class Annealer:
     def maximums(
         self, model: BoundCostModel, n: int, exclude: Container[Config], rng: np.random.Generator
     ) -> list[Config]:
-        """Up to ``n`` configs with the highest predictions met, best first, none of them in ``exclude``.
-
-        One that is predicted below 0 is left out.
-        """
+        """Return up to ``n`` visited configs with the highest predictions >= 0, best first, except ``exclude``."""
         points = self._points or self.space.sample_new(rng, self.chains, ())
-        # Trees give many equal predictions. Of those, AutoTVM lets go of the lowest index first.
+        # Trees predict many ties. Among those, AutoTVM drops the lowest index first.
         met = count()
         best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
         known: dict[Config, float] = {}
@@ -53,7 +50,7 @@ class Annealer:
 
 
 def walked(space: Space, config: Config, rng: np.random.Generator) -> Config:
-    """``config`` with random knobs at random choices, one after the other, until it differs; ``random_walk``."""
+    """Redraw random knobs of ``config``, one after another, until it differs (``random_walk``)."""
     new = config
     knobs = space.knobs(config)
     if all(len(knob.choices) == 1 for knob in knobs):

@@ -1,4 +1,4 @@
-"""AutoTVM's GATuner: ``python/tvm/autotvm/tuner/ga_tuner.py`` of TVM 0.17."""
+"""AutoTVM's GATuner (``python/tvm/autotvm/tuner/ga_tuner.py``, TVM 0.17)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab.space import Config, Knob, Space, Value
 COST = "the cost of a trial is the study's statistic of its repeats; AutoTVM uses the mean"
 
 MAX_STALE = 20
-"""Generations without a new config after which one is drawn at random: few configs of the space are left then."""
+"""The number of generations without a new config after which one is drawn at random: the space is nearly exhausted."""
 
 
 class AutoTVMGenetic(NeverTwice):
@@ -61,7 +61,7 @@ class AutoTVMGenetic(NeverTwice):
         self._genes = space.sample_new(private_rng(seed, "autotvm-ga", 0), self.population, ())
 
     def ask(self, n: int) -> Sequence[Config]:
-        return super().ask(min(n, len(self._left()) or n))  # no more than the generation has left
+        return super().ask(min(n, len(self._left()) or n))  # no more than the rest of the generation
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         return self._left()
@@ -81,7 +81,7 @@ class AutoTVMGenetic(NeverTwice):
             self._genes = self.space.sample_new(rng, self.population, self.seen)
 
     def _breed(self) -> None:
-        """The next generation from this one, all of which is measured."""
+        """Breed the next generation from this one, which has been measured completely."""
         self._generation += 1
         rng = private_rng(self.seed, "autotvm-ga", self._generation)
         genes = [*self._genes, *self._elites]

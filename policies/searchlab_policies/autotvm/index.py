@@ -1,4 +1,4 @@
-"""AutoTVM's RandomTuner and GridSearchTuner: ``python/tvm/autotvm/tuner/index_based_tuner.py`` of TVM 0.17."""
+"""AutoTVM's RandomTuner and GridSearchTuner (``python/tvm/autotvm/tuner/index_based_tuner.py``, TVM 0.17)."""
 
 from __future__ import annotations
 

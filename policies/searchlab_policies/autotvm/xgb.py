@@ -1,4 +1,4 @@
-"""AutoTVM's XGBTuner: plans of many trials, found by simulated annealing on the predictions of boosted trees.
+"""AutoTVM's XGBTuner: plans many trials at once, by simulated annealing on the predictions of boosted trees.
 
 Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5; ``xgboost_tuner.py``,
 ``model_based_tuner.py`` and ``sa_model_optimizer.py`` in ``python/tvm/autotvm/tuner`` of TVM 0.17.
@@ -25,7 +25,7 @@ from .annealer import Annealer
 from .genetic import COST
 
 RANDOM_SHARE = 0.05
-"""The last part of a plan, whose trials are random instead."""
+"""The share at the end of a plan that is replaced by random trials."""
 
 
 XGB_TUNER = Origin(
@@ -88,7 +88,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
         self._told: dict[Config, None] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        if not self._plan and not self.trials and self.cost_model.fitted:  # on other tasks: a first plan from those
+        if not self._plan and not self.trials and self.cost_model.fitted:  # pretrained on other tasks
             self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", 0))
         planned = len(self._plan) - int(RANDOM_SHARE * self.plan_size)
         yield from self._plan[: max(0, planned)]

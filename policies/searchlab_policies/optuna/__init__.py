@@ -1,1 +1,1 @@
-"""Samplers of Optuna as policies."""
+"""Optuna's samplers as policies."""

@@ -1,4 +1,4 @@
-"""Optuna's samplers as policies: what a sampler is told, and how its suggestions become configs."""
+"""The adapter between Optuna's samplers and policies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .parameters import Parameters, Part
 
 
 def origin(sampler: str, *deviations: str) -> Origin:
-    """The origin of a policy that calls this ``sampler`` of Optuna."""
+    """Return the origin of a policy that calls this ``sampler`` of Optuna."""
     return Origin(
         f"Optuna's {sampler}",
         "Optuna 5",
@@ -42,16 +42,17 @@ def origin(sampler: str, *deviations: str) -> Origin:
 
 
 class OptunaPolicy(NeverTwice):
-    """Asks a sampler of Optuna, which :meth:`sampler` gives, for one config after the other.
+    """Asks a sampler of Optuna, created by :meth:`sampler`, for one config after another.
 
-    Each ask starts a study of its own from the trials told, and those proposed but not told yet are running in it. So
-    nothing that a sampler keeps from one ask to the next decides anything, nor a suggestion that was not measured.
-    A trial is told as the logarithm of its cost, one that failed as the worst that succeeded. A suggestion that is not
-    new is mutated until it is. A trial of another log whose config is no member of the space is not to be proposed, and
-    otherwise ignored.
+    Each ask creates a new study from the trials told; trials that were proposed but not yet told are running in it. The
+    state of a sampler between asks therefore has no influence. The value of a trial is the logarithm of its cost; a
+    failed trial gets the value of the worst successful one. A suggestion that is not new is mutated until it is. A
+    trial of a warm start whose config is not in the space is never proposed, and is otherwise ignored.
 
-    n_startup: trials to draw at random before Optuna is asked.
-    memory: how many trials the sampler is told at most: the best quarter of so many, and the latest of the others.
+    Args:
+        n_startup: The number of random trials before Optuna is used.
+        memory: The maximum number of trials that the sampler is told: a quarter of these are the best trials, the rest
+            the latest of the others.
     """
 
     def __init__(self, space: Space, *, seed: int, n_startup: int, memory: int) -> None:
@@ -64,7 +65,7 @@ class OptunaPolicy(NeverTwice):
 
     @abstractmethod
     def sampler(self, seed: int) -> BaseSampler:
-        """A new sampler, for one ask."""
+        """Return a new sampler, for one ask."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         if len(self._known) < self.n_startup:
@@ -73,7 +74,7 @@ class OptunaPolicy(NeverTwice):
         with quiet():
             storage = optuna.storages.InMemoryStorage()
             study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
-            # Past study.add_trial, which validates each trial: these are valid by their making.
+            # Not study.add_trial, which would validate each trial again.
             study_id = storage.get_study_id_from_name(study.study_name)
             pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._told]
             for trial in (*self.remembered(), *pending):
@@ -97,10 +98,10 @@ class OptunaPolicy(NeverTwice):
             self.learn(self._known[-1])
 
     def learn(self, known: Known) -> None:
-        """For a sampler that has a state: called for each trial told, in order, if it is a member of the space."""
+        """Update the state of the sampler, if it has any, with the next trial told whose config is in the space."""
 
     def remembered(self) -> list[FrozenTrial]:
-        """The trials of the study, in the order in which they were told."""
+        """Return the trials of the study, in the order in which they were told."""
         known = self._known
         if len(known) > self.memory:
             ranked = sorted(range(len(known)), key=lambda i: known[i].cost)
@@ -111,7 +112,7 @@ class OptunaPolicy(NeverTwice):
         return [trial.told if np.isfinite(trial.cost) else trial.told.at(worst) for trial in known]
 
     def _suggestion(self, study: optuna.Study) -> Config:
-        """A suggestion of Optuna, whose trial is failed at once, for a sampler to ignore: another config may be run."""
+        """Return a suggestion of Optuna; its trial fails at once, because another config may be measured instead."""
         trial = study.ask()
 
         def suggest(part: Part) -> Value:
@@ -126,10 +127,10 @@ class OptunaPolicy(NeverTwice):
 
 
 class StudyTrial(FrozenTrial):
-    """A trial of a study, complete at the logarithm of its cost; running, without one.
+    """A trial of a study: complete with the logarithm of its cost as its value, or running if it has no cost.
 
-    A storage takes a deep copy of each trial that it is given, and only replaces what it changes. So for every study to
-    share the parameters of a trial, which are never changed, it copies itself alone. Samplers look at no time.
+    Optuna's storage deep-copies every trial it receives. Copies share their parameters, which never change. Samplers do
+    not use the dates.
     """
 
     def __init__(
@@ -149,22 +150,22 @@ class StudyTrial(FrozenTrial):
         return alone
 
     def at(self, cost: float) -> StudyTrial:
-        """The same trial at another cost."""
+        """Return the same trial with another cost."""
         return StudyTrial(self.params, self.distributions, cost)
 
 
 @dataclass(frozen=True)
 class Known:
-    """A trial, and how a sampler is told it, unless it failed."""
+    """A trial that was told."""
 
     cost: float
     params: dict[str, int]
-    told: StudyTrial
+    told: StudyTrial  # as the sampler sees it, unless it failed
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Optuna without its messages, which would mean nothing to a user of searchlab."""
+    """Silence Optuna's messages, which would mean nothing to a user of searchlab."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

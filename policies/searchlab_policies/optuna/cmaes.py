@@ -1,13 +1,13 @@
-"""Covariance matrix adaptation.
+"""Covariance matrix adaptation evolution strategy (CMA-ES).
 
 Source: Hansen, "The CMA Evolution Strategy: A Tutorial" (arXiv 1604.00772); Nomura and Shibata, "cmaes: A Simple yet
-Practical Python Library for CMA-ES" (arXiv 2402.01373), in the way of ``optuna.samplers.CmaEsSampler``: a choice's
-index scaled to [0, 1], from the middle and a sixth of the range. Another sampler suggests the parameters that are no
-numbers or not in every config; here :class:`optuna.samplers.TPESampler`.
+Practical Python Library for CMA-ES" (arXiv 2402.01373). As in ``optuna.samplers.CmaEsSampler``, the index of a choice
+is scaled to [0, 1], and the initial distribution has mean 1/2 and standard deviation 1/6. Parameters that are not
+numeric, or not part of every config, are suggested by :class:`optuna.samplers.TPESampler`.
 
-Optuna's sampler learns only from the trials that it suggested itself. This one drives the same optimiser, but every
-trial told counts. So Hansen would call trials of another log injected solutions ("Injecting External Solutions Into
-CMA-ES", arXiv 1110.4181), without his bound on the length of their step, which the step size follows.
+Optuna's sampler learns only from the trials that it suggested itself. This policy drives the same optimiser, but learns
+from every trial told. The trials of a warm start are injected solutions (Hansen, "Injecting External Solutions Into
+CMA-ES", arXiv 1110.4181), without his bound on the length of their step.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CmaEs(OptunaPolicy):
 
 
 class Normal:
-    """A normal distribution over whole numbers, each scaled to [0, 1], that follows the trials told."""
+    """A normal distribution over integers, each scaled to [0, 1], that is adapted to the trials told."""
 
     def __init__(self, numbers: dict[str, IntDistribution], population: int | None, sigma: float) -> None:
         self.numbers = numbers
@@ -101,7 +101,7 @@ class Normal:
 
 
 class _Sampler(BaseSampler):
-    """Draws the parameters of a distribution from it, and has the Parzen estimator suggest the others."""
+    """Draws the parameters of a distribution from it; TPESampler suggests the others."""
 
     def __init__(self, distribution: Normal, seed: int) -> None:
         self._distribution = distribution

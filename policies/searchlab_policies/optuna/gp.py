@@ -1,11 +1,11 @@
-"""Optuna's Gaussian process.
+"""Bayesian optimisation with Optuna's Gaussian process.
 
 Source: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (Journal of Global Optimization
-13, 1998); ``optuna.samplers.GPSampler``: a Matern 5/2 kernel with a length scale for each parameter (for a word:
-whether it is the same), and the logarithm of the expected improvement (Ament et al., NeurIPS 2023). It keeps a batch
-apart by the joint improvement of a config with those that are running (qLogEI).
+13, 1998); ``optuna.samplers.GPSampler``: a Matern 5/2 kernel with a length scale per parameter (words are compared by
+equality), and the logarithm of the expected improvement (Ament et al., NeurIPS 2023). For the diversity of a batch, it
+maximises the joint improvement of a config and those that are running (qLogEI).
 
-It models the parameters that all configs of the space have. Those that depend on others are suggested by
+The process models the parameters that all configs of the space have. The others are suggested by
 :class:`optuna.samplers.TPESampler`.
 """
 
@@ -76,8 +76,8 @@ class Gp(OptunaPolicy):
         self._threads = ThreadpoolController()
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        # In one thread sums are in the same order everywhere; and PyTorch's threads and numpy's, where both have
-        # several, make this ten times slower.
+        # One thread makes the order of sums deterministic, and several threads of both PyTorch and numpy would make
+        # this ten times slower.
         with self._threads.limit(limits=1):
             return super().propose(n, rng)
 
@@ -86,7 +86,7 @@ class Gp(OptunaPolicy):
 
 
 class _Sampler(GPSampler):
-    """Optuna's, over the parameters that all configs of the space share, and not only the trials so far."""
+    """GPSampler over the parameters that all configs of the space share, not only those of the trials so far."""
 
     def __init__(self, parameters: Parameters, candidates: int, local_searches: int, seed: int) -> None:
         super().__init__(
@@ -96,7 +96,7 @@ class _Sampler(GPSampler):
             warn_independent_sampling=False,
         )
         self._parameters = parameters
-        # Optuna has these two as attributes only.
+        # Optuna exposes these two as private attributes only.
         self._n_preliminary_samples = candidates
         self._n_local_search = local_searches
 

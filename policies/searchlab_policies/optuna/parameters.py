@@ -1,11 +1,11 @@
-"""How a config becomes Optuna's parameters, and back.
+"""The encoding of configs as Optuna's parameters.
 
-How choices become parameters matters more than a sampler's options do. A word or a switch is categorical. A number is
-the index of its choice, so that near choices are near. A tile is one index a factor, innermost first, into all factors
-that this part of it can have: for powers of two that is the logarithm, so that what a good inner tile says holds
-whatever the outer ones are. Neither a category for each tile nor the index of the tile gives that. A factor that those
-chosen already leave impossible becomes the nearest possible one. So a knob whose choices do not depend on others is
-always the same parameters, and a sampler that models only the parameters that all trials have models all of it.
+The encoding matters more than the options of a sampler. A word or a switch is categorical. A number is the index of its
+choice, so that neighbouring choices are close. A tile has one parameter per factor, innermost first: the index among
+all values that this factor can have. For powers of two this is the logarithm, and what a sampler learns about an inner
+factor holds for all outer ones, unlike with a category per tile or the index of the tile. A factor that those chosen
+before rule out becomes the nearest possible one. A knob whose choices do not depend on others thus always has the same
+parameters, so a sampler that models only the parameters common to all trials models it completely.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from searchlab.space import Config, Knob, Space, Value
 
 @dataclass(frozen=True)
 class Part:
-    """One parameter: all of a knob's value, or a factor of a tile where ``at`` is not None; and all its values."""
+    """One parameter: the value of a knob, or one factor of a tile."""
 
     name: str
-    at: int | None
-    values: Sequence[Value]
+    at: int | None  # the position of the factor; None for the complete value
+    values: Sequence[Value]  # all values that it can have
 
     def of(self, value: Value) -> Value:
         return value[self.at] if self.at is not None and isinstance(value, tuple) else value
@@ -41,19 +41,19 @@ class Part:
     def parameter(self) -> str:
         if isinstance(self.distribution, IntDistribution):
             return self.name
-        # Optuna refuses other categories under the same name, and where choices depend on others there may be such.
+        # Optuna rejects different categories under the same name, which occur if choices depend on others.
         return f"{self.name} of {list(self.values)}"
 
 
 class Parameters:
-    """The configs of a space as values of Optuna's parameters, and back."""
+    """Converts the configs of a space to Optuna's parameters and back."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self._parts: dict[str, tuple[Sequence[Value], list[Part]]] = {}
 
     def encode(self, config: Config) -> tuple[dict[str, int], dict[str, BaseDistribution]]:
-        """Its parameters and their distributions. Raises InvalidConfig for a config that is no member of the space."""
+        """Return parameters and their distributions. Raises InvalidConfig for a config that is not in the space."""
         params: dict[str, int] = {}
         distributions: dict[str, BaseDistribution] = {}
         for knob in self.space.knobs(config):
@@ -66,7 +66,7 @@ class Parameters:
         return self.space.decide(lambda knob: choose(knob, self.parts(knob), suggest))
 
     def parts(self, knob: Knob) -> list[Part]:
-        """:func:`parts_of` the knob, which takes longer than all else, worked out once while its choices stay."""
+        """Return :func:`parts_of` the knob, cached while its choices stay the same, because it is slow."""
         choices, parts = self._parts.get(knob.name, ((), []))
         if choices is not knob.choices and choices != knob.choices:
             parts = parts_of(knob)
@@ -75,7 +75,7 @@ class Parameters:
 
     @cached_property
     def shared(self) -> Mapping[str, BaseDistribution]:
-        """The parameters that every config has alike, as far as the configs of a probe tell."""
+        """The parameters that are the same in every config, as far as a probe of the space shows."""
         shared: dict[str, BaseDistribution] | None = None
         for config in self.space.probe():
             _, met = self.encode(config)
@@ -84,7 +84,7 @@ class Parameters:
 
 
 def parts_of(knob: Knob) -> list[Part]:
-    """What is open in a knob: its value or, innermost first, each factor of a tile that those inside leave open."""
+    """Return what is open in a knob: its value, or the factors of a tile that inner factors do not determine."""
     if len(knob.choices) < 2:
         return []
     tiles = [value for value in knob.choices if isinstance(value, tuple)]
@@ -98,7 +98,7 @@ def parts_of(knob: Knob) -> list[Part]:
 
 
 def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) -> Value:
-    """The knob's choice with the suggested parts, each replaced by the nearest that the parts before it leave."""
+    """Return the choice with the suggested parts, each replaced by the nearest value that earlier parts allow."""
     left = list(knob.choices)
     for part in parts:
         wanted = part.values.index(suggest(part))

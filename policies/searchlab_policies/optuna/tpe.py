@@ -1,9 +1,9 @@
-"""Optuna's tree-structured Parzen estimator.
+"""Optuna's tree-structured Parzen estimator (TPE).
 
 Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011); Watanabe, "Tree-Structured
-Parzen Estimator: Understanding Its Algorithm Components" (arXiv 2304.11127); ``optuna.samplers.TPESampler``, with
-which it is multivariate over the parameters that every trial has, and keeps a batch apart by the constant liar:
-trials not told of yet count among the bad ones.
+Parzen Estimator: Understanding Its Algorithm Components" (arXiv 2304.11127); ``optuna.samplers.TPESampler``. The
+estimator is multivariate over the parameters that every trial has, and makes a batch diverse by the constant liar:
+trials that are not told yet count as bad.
 """
 
 from __future__ import annotations

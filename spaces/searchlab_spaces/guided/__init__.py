@@ -1,4 +1,4 @@
-"""Guided spaces: programs by hand with few choices left open, every other choice computed from the machine."""
+"""Guided spaces: hand-written programs with few open choices; all others are computed from the machine."""
 
 from .conv2d import GuidedConv2d
 from .gemm import GuidedGemm

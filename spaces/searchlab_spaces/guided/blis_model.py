@@ -1,17 +1,17 @@
-"""Cache block sizes of a BLIS-style GEMM, computed from the caches alone.
+"""The cache block sizes of a BLIS-style GEMM, computed from the caches alone.
 
-T. M. Low, F. D. Igual, T. M. Smith, E. S. Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance
-BLIS", ACM Transactions on Mathematical Software 43(2), 2016, section 4. Names are the paper's: an L_i cache has
-W ways, each of N sets times C bytes a line (``way`` below); ``C_X`` is how many ways operand X may fill; S is
-the size of an element in bytes. A_r, B_r are the micro-panels (mr x kc, kc x nr), A_c, B_c the packed blocks
-(mc x kc, kc x nc). One way of every cache is left to C and to whatever streams through.
+Source: T. M. Low, F. D. Igual, T. M. Smith, E. S. Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance
+BLIS", ACM Transactions on Mathematical Software 43(2), 2016, section 4. The notation is the paper's: an L_i cache has W
+ways of N sets times C bytes per line each (``way`` below); ``C_X`` is the number of ways that operand X may fill; S is
+the size of an element in bytes. A_r and B_r are the micro-panels (mr x kc, kc x nr), A_c and B_c the packed blocks (mc
+x kc, kc x nc). One way of each cache is left to C and to streaming data.
 
-Two things differ from the paper. Where C is resident, kc is by default all of k as long as micro-panels that deep keep
-to L2, not L1: see :data:`KC`. And there the loop over blocks of k is inside that over blocks of y, so that X, B in the
-paper, is packed in its whole depth at once; its block in L3 is then k x nc, not kc x nc, and nc is sized for that.
+There are two differences. If C is resident, kc is by default all of k as long as micro-panels of this depth fit in L2
+instead of L1: see :data:`KC`. The loop over blocks of k is then inside the loop over blocks of y, so X (B in the paper)
+is packed in its full depth at once; its block in L3 is k x nc instead of kc x nc, and nc is sized accordingly.
 
-The paper's algorithm is B3A2C0. The other five of the family follow by symmetry: with X in the L3 cache, Y in the L2
-and Z in registers, Y takes the part of A, X that of B, Z that of C, and so x that of n, y of m, s of k.
+The paper's algorithm is B3A2C0. The other five follow by symmetry: with X in the L3 cache, Y in the L2 cache and Z in
+registers, Y takes the role of A, X that of B, and Z that of C, and likewise x that of n, y that of m, and s that of k.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from .gemm_algorithms import Algorithm, extents
 from .gemm_words import Words
 
 KC = Literal["whole", "paper"]
-"""How kc is decided where C is resident: all of k while the micro-panels keep to L2, or the paper's formula always."""
+"""How kc is chosen if C is resident: all of k while the micro-panels fit in L2, or always by the paper's formula."""
 
 
 def way(cache: Cache) -> int:
-    """Bytes in one way of ``cache``: N_Li C_Li."""
+    """Return the bytes in one way of ``cache``, N_Li C_Li."""
     return cache.size // cache.ways
 
 
 def kc_for(l1: Cache, mr: int, nr: int, itemsize: int) -> int:
-    """The depth at which A_r and B_r stay in ``l1`` together (section 4.2.1), at least 1.
+    """Return the depth kc >= 1 at which A_r and B_r both stay in ``l1`` (section 4.2.1).
 
     C_Ar <= floor((W_L1 - 1) / (1 + nr / mr)) and mr kc S = C_Ar N_L1 C_L1.
     """
     c_ar = (l1.ways - 1) * mr // (mr + nr)
-    if c_ar == 0:  # so flat a tile that A_r fills no way of its own: share by bytes instead
+    if c_ar == 0:  # the tile is so flat that A_r fills no complete way: share by bytes instead
         return max(1, (l1.ways - 1) * way(l1) // ((mr + nr) * itemsize))
     return max(1, c_ar * way(l1) // (mr * itemsize))
 
 
 def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
-    """The height at which A_c stays in ``l2`` while B_r streams through (section 4.2.2): a multiple of mr.
+    """Return the height mc, a multiple of mr, at which A_c stays in ``l2`` while B_r streams (section 4.2.2).
 
     C_Br = ceil(nr kc S / (N_L2 C_L2)) and mc kc S <= (W_L2 - 1 - C_Br) N_L2 C_L2.
     """
@@ -60,10 +60,10 @@ def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
 
 
 def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0) -> int:
-    """The width at which B_c stays in ``l3`` while A_c streams through (section 4.2.3): a multiple of nr.
+    """Return the width nc, a multiple of nr, at which B_c stays in ``l3`` while A_c streams (section 4.2.3).
 
-    C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3. ``packed`` is the depth of B_c
-    where that is not kc.
+    C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3. ``packed`` is the depth of B_c, if it
+    is not kc.
     """
     c_ac = ceil(mc * kc * itemsize / way(l3))
     c_bc = max(1, l3.ways - 1 - c_ac)
@@ -72,10 +72,10 @@ def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0)
 
 @dataclass(frozen=True)
 class Blocking:
-    """How one GEMM is cut up: the cache blocks, in elements, each a multiple of the micro-tile in that index.
+    """The cache blocks of a GEMM in elements, each a multiple of the micro-tile in that index.
 
-    Where C is resident, x is cut once more, inside the loop over y: a task of the parallel loop computes a block of
-    y by ``share`` of x. Elsewhere ``share`` is the whole block of x.
+    If C is resident, x is split once more, inside the loop over y: a task of the parallel loop computes a block of y by
+    ``share`` of x. Otherwise ``share`` is the complete block of x.
     """
 
     mc: int
@@ -84,12 +84,12 @@ class Blocking:
     share: int
 
     def of(self, dim: str) -> int:
-        """The block of index i, j or p."""
+        """Return the block size of index i, j or p."""
         return {"i": self.mc, "j": self.nc, "p": self.kc}[dim]
 
 
 def even(total: int, limit: int) -> int:
-    """The size of the blocks when ``total`` is cut into as few as ``limit`` allows, all about as large."""
+    """Return the block size when ``total`` is split into the fewest, about equal blocks of at most ``limit``."""
     return ceil(total / ceil(total / limit))
 
 
@@ -102,21 +102,28 @@ def blocking(
     dealt: str = "",
     kc: str | int = "whole",
 ) -> Blocking:
-    """The paper's mc, nc, kc for the caches of ``target``, evened out over this problem and over ``cores``.
+    """Compute the paper's mc, nc and kc for the caches of ``target``, balanced over the problem and ``cores``.
 
-    ``tile`` is the micro-tile by index. With ``dealt`` an index, it is cut so that each core gets a block of it, and
-    else, where C is resident, into tasks as Blocking says. ``kc``: one of KC, or a number.
+    Args:
+        workload: The GEMM.
+        target: The target.
+        algorithm: The algorithm.
+        tile: The micro-tile by index.
+        cores: The number of cores.
+        dealt: An index that is split so that each core gets a block; if empty and C is resident, the work is split into
+            tasks (see :class:`Blocking`).
+        kc: One of KC, or a number.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
     l1, l2, *rest = target.caches
     extent = extents(workload)
-    # The formulas take micro-panels in bytes, with elements of 1 byte: those of C may be larger than those of A and B.
+    # The formulas are applied to sizes in bytes, since elements of C may be larger than those of A and B.
     itemsize = {name: np.dtype(workload.out_dtype if name == "C" else workload.dtype).itemsize for name in "ABC"}
     width, height = itemsize[algorithm.operands[0]] * tile[x], itemsize[algorithm.operands[1]] * tile[y]
 
     depth = even(extent[s], kc_for(l1, height, width, 1))
-    # A micro-tile of C that sums all of k in registers writes C once and takes bias and ReLU along. It beats the L1
-    # optimum as long as whole micro-panels keep to L2, from where the prefetcher feeds the multiply-adds.
+    # A micro-tile of C that accumulates over all of k in registers writes C once, with bias and ReLU. It beats the L1
+    # optimum as long as complete micro-panels fit in L2, from which the prefetcher feeds the multiply-adds.
     if kc == "whole" and algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
         depth = extent[s]
     if isinstance(kc, int):
@@ -125,7 +132,7 @@ def blocking(
     rows, columns = ceil(extent[y] / tile[y]), ceil(extent[x] / tile[x])  # in micro-panels of Y and of X
     most_rows = mc_for(l2, height, width, depth * tile[s], 1) // height
     most = columns
-    if rest:  # without an L3, X streams from memory however little of it is packed at a time
+    if rest:  # without an L3, X streams from memory anyway
         deep = depth * tile[s]
         packed = ceil(extent[s] / deep) * deep if algorithm.resident == "C" else deep
         most = nc_for(rest[0], width, deep, most_rows * height, 1, packed) // width
@@ -142,10 +149,10 @@ def blocking(
 
 
 def _tasks(rows: int, most_rows: int, columns: int, cores: int) -> tuple[int, int]:
-    """The height and width, in micro-tiles, of the tasks that take ``cores`` the least time for a block of x."""
+    """Return the height and width, in micro-tiles, of the tasks for which a block of x takes the least time."""
 
     def time(task: tuple[int, int]) -> int:
-        # Rounds of tasks over the cores, in micro-tiles; the +1 is what a task spends on fetching its panels.
+        # Rounds of tasks over the cores, in micro-tiles; the +1 accounts for fetching the panels.
         height, width = task
         return ceil(ceil(rows / height) * ceil(columns / width) / cores) * (height + 1) * (width + 1)
 

@@ -1,18 +1,60 @@
-"""The parts that the guided spaces share: the vector registers, when threads pay, how TVM peels a loop's edges."""
+"""Shared by the guided spaces: vector registers, the cost of threads, edges of loops, packing, and epilogues."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from searchlab.target import Target
 
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import LoopRV, SBlockRV
+
 EDGE = "pragma_loop_partition_hint"
-"""Makes TVM peel the trips of a loop that meet an edge, so that the others need no bound checks."""
+"""Makes TVM peel the iterations of a loop that reach an edge, so that the others need no bound checks."""
 
 FORK = 2_000_000
-"""FLOP from which a parallel loop pays: waking the workers takes as long as about so many on one core."""
+"""The FLOP from which a parallel loop pays: waking the workers takes about as long as this on one core."""
+
+UNROLLED = 4
+"""Reduction steps in one iteration of the innermost loop, and in one chunk of a packed row of its scalar operand."""
 
 
 def registers(target: Target) -> int:
-    """How many vector registers the target has: 16 on x86 before AVX-512, 32 elsewhere."""
+    """Return the number of vector registers: 16 on x86 before AVX-512, 32 elsewhere."""
     from tvm.target.codegen import target_has_features
 
     return 16 if target_has_features("sse2", target.tvm) and not target_has_features("avx512f", target.tvm) else 32
+
+
+def finish(sch: Schedule, block: SBlockRV) -> SBlockRV:
+    """Inline the consumers of ``block`` (cropping, bias, ReLU) into the last one, which writes the result."""
+    consumers = sch.get_consumers(block)
+    while following := sch.get_consumers(consumers[0]):
+        sch.compute_inline(consumers[0])
+        consumers = following
+    return consumers[0]
+
+
+def pack_scalars(sch: Schedule, pack: SBlockRV, height: int) -> LoopRV:
+    """Copy micro-panels of ``height`` rows, UNROLLED elements per row in turn; return the loop over panels."""
+    # Sixteen elements of a row at once, a cache line of float32; likewise, pack_vectors copies eight rows at once.
+    row, column = sch.get_loops(pack)[-2:]
+    panel, row = sch.split(row, [None, height])
+    run, chunk, lane = sch.split(column, [None, 4, UNROLLED])
+    sch.reorder(panel, run, row, chunk, lane)
+    sch.unroll(chunk)
+    sch.vectorize(lane)
+    return panel
+
+
+def pack_vectors(sch: Schedule, pack: SBlockRV, vectors: int, lanes: int) -> LoopRV:
+    """Copy micro-panels with ``vectors`` vectors per row, a few rows of the operand at once; return the outer loop."""
+    row, column = sch.get_loops(pack)[-2:]
+    rows, row = sch.split(row, [None, 8])
+    panel, vector, lane = sch.split(column, [None, vectors, lanes])
+    sch.reorder(rows, panel, row, vector, lane)
+    sch.annotate(panel, EDGE, 1)
+    sch.unroll(vector)
+    sch.vectorize(lane)
+    return rows

@@ -1,4 +1,4 @@
-"""Convolution with few choices left open: a lowering and its register tile, every other choice being computed."""
+"""``guided-conv2d``: convolution with few open choices, a lowering and its register tile; all others are computed."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class GuidedConv2d(Space):
         winograd: bool = False, dot: bool = False,
     ) -> None:  # fmt: skip
         if not isinstance(workload, Conv2d):
-            raise UnsupportedWorkload(f"guided-conv2d takes conv2d workloads, not {workload}; use guided-gemm for it")
+            raise UnsupportedWorkload(f"guided-conv2d supports conv2d workloads, not {workload}; use guided-gemm")
         if target.kind != "llvm":
-            raise UnsupportedWorkload(f"guided-conv2d is for CPUs (llvm), not {target.kind}; use knob-template there")
+            raise UnsupportedWorkload(f"guided-conv2d supports CPUs (llvm), not {target.kind}; use knob-template")
         if dot and (why := lacks(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)
@@ -82,7 +82,7 @@ class GuidedConv2d(Space):
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._memory.knobs(config)
-        return super().knobs(config) if known is None else known  # which says what is wrong, if anything is
+        return super().knobs(config) if known is None else known  # super() reports what is wrong, if anything
 
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)

@@ -1,8 +1,8 @@
-"""The direct lowering of guided-conv2d: a register tile of output channels by output pixels over packed weights.
+"""The direct lowering of guided-conv2d: a register tile of output channels by output pixels, with packed weights.
 
-After Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures" (SC 2018),
-but for NCHW images: only the weights are packed, into [co/v, ci, kh, kw, v], and the tile is written back as NCHW.
-With words of input channels (:mod:`.conv2d_words`) the image is packed, too.
+Source: Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures" (SC 2018), but
+for NCHW images: only the weights are packed, into [co/v, ci, kh, kw, v], and the tile is written back as NCHW. With
+words of input channels (:mod:`.conv2d_words`), the image is packed too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
-from .common import EDGE
-from .conv2d_common import accumulators, divisors, even, even_shares, finish, pad, parallel, vectors
+from ..tiles import factors
+from .common import EDGE, finish
+from .conv2d_common import accumulators, even, even_shares, pad, parallel, vectors
 from .conv2d_words import VIEWS, ChannelWords, channel_words
 from .words import has_offset, in_vectors, sum_rows, tensorized
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import SBlockRV
 
 TRANSPOSED = 8
-"""Elements of a row of weights that are packed at a time: read as one vector, stored one channel's lane apart."""
+"""The elements of a row of weights that are packed at once: read as one vector, stored one lane apart."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,16 @@ class Direct:
     workload: Conv2d
     target: Target
     lanes: int
-    searched: bool = False  # whether the blocks are
-    dot: bool = False  # whether it takes the instruction that sums products of neighbours; depth then counts words
+    searched: bool = False  # whether the blocks are knobs
+    dot: bool = False  # whether to use dot-product instructions; depth then counts words
 
     @property
     def depth(self) -> int:
-        """How far the sum over input channels runs."""
+        """The extent of the reduction over input channels."""
         return channel_words(self.workload) if self.dot else self.workload.ci
 
     def ask(self, choose: Choose) -> None:
-        """Ask for the tile: whole vectors of channels, and pixels that cover the image in tiles about as large."""
+        """Ask for the tile: complete vectors of channels, and pixels that cover the image in about equal tiles."""
         channels = choose(Knob("channels", tuple(self.tiles)))
         widths = self.tiles[int(channels)]  # type: ignore[arg-type]
         width = choose(Knob("width", tuple(widths)))
@@ -55,12 +56,12 @@ class Direct:
             self._ask_blocks(choose, int(channels), int(height))  # type: ignore[arg-type]
 
     def _ask_blocks(self, choose: Choose, channels: int, height: int) -> None:
-        """Ask for the blocks. A choice that changes nothing but the way in which loops are written is none."""
+        """Ask for the blocks. Choices that would not change the order of execution are not offered."""
         w = self.workload
-        depth = choose(Knob("depth", divisors(self.depth)))
+        depth = choose(Knob("depth", tuple(factors(self.depth))))
         blocks, cut = ceil(w.co / channels), depth != self.depth
-        alike = parallel(w, self.target) or cut  # shares of the rows of one block of channels after the other
-        rows = divisors(w.out_size[0] // height) if w.out_size[0] % height == 0 else (1,)
+        alike = parallel(w, self.target) or cut  # whether the shares of one block of channels after another matter
+        rows = tuple(factors(w.out_size[0] // height)) if w.out_size[0] % height == 0 else (1,)
         parts = choose(Knob("shares", rows if alike or blocks > 1 else (1,)))
         orders = ("channels",) * alike + ("rows",) if parts != 1 and blocks > 1 else ("channels",)
         if parts == 1 and blocks > 1 and self._weights_outweigh:
@@ -69,12 +70,12 @@ class Direct:
 
     @cached_property
     def tiles(self) -> dict[int, dict[int, tuple[int, ...]]]:
-        """channels -> width -> heights."""
+        """The possible heights by channels and width."""
         table: dict[int, dict[int, tuple[int, ...]]] = {}
         budget = accumulators(self.target, self.searched)
         for count in vectors(self.lanes, self.workload.co):
             sizes = [(w, h) for w, h in self._sizes(count * self.lanes) if w * h * count < budget.stop]
-            # For so small an image that no tile fills the budget, the largest.
+            # If the image is too small for any tile to fill the budget, use the largest.
             fitting = [(w, h) for w, h in sizes if w * h * count in budget] or [
                 max(sizes, key=lambda size: size[0] * size[1])
             ]
@@ -87,33 +88,33 @@ class Direct:
         oh, ow = self.workload.out_size
         widths = {ceil(ow / parts) for parts in range(1, ow + 1)}
         for height in sorted({ceil(oh / parts) for parts in range(1, oh + 1)}):
-            # Rows that are shared out between tasks must be whole tiles, and long rows are better than high tiles.
+            # Rows that are shared among tasks must be complete tiles, and long rows are better than high tiles.
             if self.searched or self._shares(channels, height) == 1 or oh % height == 0:
                 yield from ((width, height) for width in widths if height <= width or width == ow)
 
     def _shares(self, channels: int, height: int) -> int:
-        """Into how many shares the rows of one block of channels are cut."""
+        """Return the number of shares into which the rows of one block of channels are split."""
         w = self.workload
         tasks = w.n * ceil(w.co / channels)
         return even_shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
 
     @property
     def _weights_outweigh(self) -> bool:
-        """Whether there are several images, and more weights than pixels of them."""
+        """Whether there are several images, with fewer pixels than weights."""
         w = self.workload
         return w.n > 1 and w.co * w.reduction > w.n * w.ci * w.h * w.w
 
     def _by_block(self, channels: int) -> bool:
-        """Whether a task takes one block of channels through all images: each core must have about as many blocks.
+        """Return whether a task processes one block of channels for all images; the cores must have about equal work.
 
-        The block's weights are packed right before, and stay in L2.
+        The weights of the block are packed right before, and stay in L2.
         """
         return self._weights_outweigh and even(ceil(self.workload.co / channels), self.target.cores)
 
     def schedule(
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = ""
     ) -> Schedule:
-        """The program of a tile. Where ``depth`` or ``shares`` is 0, or ``outer`` empty, it is computed."""
+        """Schedule the program of a tile; ``depth`` and ``shares`` of 0 and an empty ``outer`` are computed."""
         w = self.workload
         oh, ow = w.out_size
         in_parallel = parallel(w, self.target)
@@ -153,11 +154,11 @@ class Direct:
             sch.parallel(task)
         if self.dot and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
-        sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
+        sch.decompose_reduction(conv, sums[0])  # last, because unroll, vectorize and parallel are rejected after it
         return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS, "a") if self.dot else sch.copy()
 
     def _packed(self, channels: int) -> tuple[Schedule, SBlockRV, SBlockRV, SBlockRV]:
-        """The module with packed weights and sums; the blocks of weights, sums and the result."""
+        """Pack weights and sums; return the schedule and the blocks of weights, sums and result."""
         from ..unchecked import Unchecked
 
         w = self.workload
@@ -169,7 +170,7 @@ class Direct:
             if not sch.get_consumers(conv):
                 sch.cache_write(conv, 0, "global")
             if w.co % channels:
-                # What it pads must be an einsum, in which no index is a sum: for that, the image becomes its patches.
+                # pad_einsum requires an einsum, in which no index is a sum: the image is replaced by its patches.
                 patches = sch.reindex(conv, ("read", 0))
                 sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
                 sch.compute_inline(patches)
@@ -182,9 +183,9 @@ class Direct:
         return sch, weights, conv, result
 
     def _store(self, sch: Schedule, result: SBlockRV, channels: int, registers: bool) -> None:
-        """Write sums back as NCHW, in vectors of channels, so that loads, bias and ReLU are vectors.
+        """Write the sums as NCHW in vectors of channels, so that loads, bias and ReLU are vectorised.
 
-        ``registers``: what is written is one tile, straight from its registers.
+        With ``registers``, one tile is written directly from its registers.
         """
         o, y, x = sch.get_loops(result)[-3:]
         vector, lane = sch.split(o, [None, self.lanes])
@@ -198,10 +199,10 @@ class Direct:
             sch.unroll(vector)
 
     def _pack(self, sch: Schedule, weights: SBlockRV, in_parallel: bool) -> None:
-        """Transpose the weights into vectors of channels, TRANSPOSED products of one vector at a time.
+        """Transpose the weights into vectors of channels, TRANSPOSED products of one vector at once.
 
-        The elements of words are neighbours only in the row of another word, for any kernel but 1x1; so there it is the
-        words of all pixels of a kernel at a time.
+        With words and any kernel but 1x1, the elements of a word are not contiguous; the words of all pixels of a
+        kernel are then packed at once.
         """
         w = self.workload
         o, c, a, b = sch.get_loops(weights)[-4:]

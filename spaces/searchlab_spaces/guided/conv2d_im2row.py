@@ -1,8 +1,8 @@
-"""The im2row lowering of guided-conv2d: the GEMM of the weights and the image's patches.
+"""The im2row lowering of guided-conv2d: the GEMM of the weights and the patches of the image.
 
-Per image, result[co, pixel] = weight[co, k] patches[k, pixel] with k over (ci, kh, kw): both the weights and the
-result are as NCHW has them, so only patches are packed, into panels [pixel/nr, k, nr] of as many pixels as a
-register tile; for 1x1 kernels that is a copy. Vectors run over pixels, and weights are broadcast.
+Per image, result[co, pixel] = weight[co, k] patches[k, pixel] with k over (ci, kh, kw). Weights and result keep the
+layout of NCHW, so only patches are packed, into panels [pixel/nr, k, nr] with the pixels of a register tile; for 1x1
+kernels this is a copy. Vectors run over pixels, and weights are broadcast.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
-from .common import EDGE
-from .conv2d_common import accumulators, divisors, even_shares, finish, pad, parallel, vectors
+from ..tiles import factors
+from .common import EDGE, UNROLLED, finish, pack_scalars, pack_vectors
+from .conv2d_common import accumulators, even_shares, pad, parallel, vectors
 from .conv2d_words import VIEWS, PatchWords
 from .words import has_offset, in_vectors, sum_rows, tensorized
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import SBlockRV
     from tvm.tirx import IndexMap
-
-UNROLLED = 4
-"""Steps of k in one trip of the innermost loop, and in one chunk of a packed row of weights."""
 
 
 @dataclass(frozen=True)
@@ -39,52 +37,52 @@ class Im2row:
     workload: Conv2d
     target: Target
     lanes: int
-    searched: bool = False  # whether the blocks are
-    dot: bool = False  # whether it takes the instruction that sums products of neighbours; k then counts words
+    searched: bool = False  # whether the blocks are knobs
+    dot: bool = False  # whether to use dot-product instructions; k then counts words
 
     @staticmethod
     def suits(workload: Conv2d) -> bool:
-        """Whether this lowering is for ``workload``: a GEMM whose pixels or products are but one has no such axis."""
+        """Return whether this lowering supports ``workload``: there must be several pixels and products."""
         oh, ow = workload.out_size
         return oh * ow > 1 and workload.reduction > 1
 
     @property
     def reduction(self) -> int:
-        """How far k runs."""
+        """The extent of k."""
         return PatchWords(self.workload).k if self.dot else self.workload.reduction
 
     @property
     def columns(self) -> int:
-        """Pixels of one result image."""
+        """The pixels of one result image."""
         oh, ow = self.workload.out_size
         return oh * ow
 
     def ask(self, choose: Choose) -> None:
-        """Ask for the tile: whole vectors of pixels, and channels within the registers."""
+        """Ask for the tile: complete vectors of pixels, and channels within the register budget."""
         pixels = choose(Knob("pixels", tuple(self.tiles)))
         channels = choose(Knob("channels", self.tiles[int(pixels)]))  # type: ignore[arg-type]
         if self.searched:
             self._ask_blocks(choose, int(pixels), int(channels))  # type: ignore[arg-type]
 
     def _ask_blocks(self, choose: Choose, pixels: int, channels: int) -> None:
-        """Ask for the blocks. A choice that changes nothing but the way in which loops are written is none."""
+        """Ask for the blocks. Choices that would not change the order of execution are not offered."""
         depth = choose(Knob("depth", self.depths))
         tiles = {"channels": ceil(self.workload.co / channels), "pixels": ceil(self.columns / pixels)}
         outer = choose(Knob("outer", tuple(tiles)))
         (inner,) = tiles.keys() - {outer}
-        # One core takes the tiles of a task in the same order, however many shares it has, unless k is cut.
+        # On one core, the shares change nothing unless k is split.
         alike = parallel(self.workload, self.target) or depth != self.depths[-1]
-        choose(Knob("shares", divisors(tiles[inner]) if alike else (1,)))
+        choose(Knob("shares", tuple(factors(tiles[inner])) if alike else (1,)))
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """The blocks of k to choose from: k cut into 1, 2, 4, ... of them, in whole trips of the innermost loop."""
+        """The block sizes of k: k divided into 1, 2, 4, ... blocks, in complete iterations of the innermost loop."""
         trips = ceil(self.reduction / UNROLLED)
         return tuple(ceil(trips / 2**times) * UNROLLED for times in reversed(range(trips.bit_length())))
 
     @cached_property
     def tiles(self) -> dict[int, tuple[int, ...]]:
-        """pixels -> channels, for the panels of pixels that L2 holds, or for any where blocks of k are searched."""
+        """The possible channels for each number of pixels; panels must fit in L2 unless blocks of k are searched."""
         panel = self.reduction * self.lanes * (4 if self.dot else np.dtype(self.workload.dtype).itemsize)
         widest = None if self.searched else max(1, self.target.caches[1].size * 3 // 4 // panel)
         budget = accumulators(self.target, self.searched)
@@ -95,14 +93,14 @@ class Im2row:
         return table
 
     def schedule(self, pixels: int, channels: int, depth: int = 0, outer: str = "", shares: int = 0) -> Schedule:
-        """The program of a tile. Where ``depth`` or ``shares`` is 0, or ``outer`` empty, it is computed."""
+        """Schedule the program of a tile; ``depth`` and ``shares`` of 0 and an empty ``outer`` are computed."""
         from ..unchecked import Unchecked
 
         w = self.workload
         in_parallel = parallel(w, self.target)
         cut = depth not in (0, self.depths[-1])
         step_k = depth if cut else UNROLLED
-        # Weights are read where they lie, in as many streams as a tile has rows, unless there are edges to pad.
+        # Weights are read in place, in as many streams as a tile has rows, unless there are edges to pad.
         pack_weights = bool(w.co % channels or self.reduction % step_k)
         words = PatchWords(w) if self.dot else None
         sch = Unchecked(words.module if words else w.module)
@@ -144,7 +142,7 @@ class Im2row:
         tile_o, row = sch.split(o, [None, channels])
         tile_p, vector, *lane = sch.split(p, [None, pixels // self.lanes, *([] if words else [self.lanes])])
         *sums, unrolled = sch.split(k, [None, depth // UNROLLED, UNROLLED] if cut else [None, UNROLLED])
-        # The operand that is the smaller stays in cache while the tiles of the other one go by.
+        # The smaller operand stays in cache while the tiles of the other one stream.
         tiles_o, tiles_p = ceil(w.co / channels), ceil(self.columns / pixels)
         by_channels = outer == "channels" if outer else w.co > self.columns
         (around, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
@@ -163,9 +161,13 @@ class Im2row:
         if not by_channels and w.co % channels and not cut:
             sch.annotate(inner, EDGE, 1)
 
-        self._pack_patches(sch, panels, pixels, in_parallel and not own)
+        rows_loop = pack_vectors(sch, panels, pixels // self.lanes, self.lanes)
+        if in_parallel and not own:
+            sch.parallel(rows_loop)
         if pack_weights:
-            _pack_weights(sch, packed, channels, in_parallel)
+            panel = pack_scalars(sch, packed, channels)
+            if in_parallel:
+                sch.parallel(panel)
         stored, each = sch.split(sch.get_loops(result)[-1], [None, self.lanes])
         sch.vectorize(each)
         sch.annotate(stored, EDGE, 1)
@@ -174,11 +176,11 @@ class Im2row:
             sch.parallel(task)
         if words and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
-        sch.decompose_reduction(conv, sums[0])  # last: unroll, vectorize and parallel are refused after it
+        sch.decompose_reduction(conv, sums[0])  # last, because unroll, vectorize and parallel are rejected after it
         return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS) if words else sch.copy()
 
     def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:
-        """Make ``conv`` the GEMM result[n, o, p] += patches[n, k, p] rows[o, k]; returns what makes its operands."""
+        """Make ``conv`` the GEMM result[n, o, p] += patches[n, k, p] rows[o, k]; return the blocks of its operands."""
         patches, rows = sch.reindex(conv, ("read", 0)), sch.reindex(conv, ("read", 1))
         block = sch.get(conv)
         places = {axis.var: place for place, axis in enumerate(block.iter_vars)}
@@ -193,7 +195,7 @@ class Im2row:
         return patches, rows
 
     def _map(self, places: list[int], kept: tuple[int, ...]) -> IndexMap:
-        """From those of the axes (n, o, y, x, c, a, b) at ``places`` to those of (n, o, p, k) that are ``kept``."""
+        """Return the map from the axes of (n, o, y, x, c, a, b) at ``places`` to the axes ``kept`` of (n, o, p, k)."""
         from tvm.tirx import IndexMap
 
         w = self.workload
@@ -204,27 +206,3 @@ class Im2row:
             return [gemm[axis] for axis in kept]
 
         return IndexMap.from_func(fused, ndim=len(places), index_dtype="int32")
-
-    def _pack_patches(self, sch: Schedule, panels: SBlockRV, pixels: int, in_parallel: bool) -> None:
-        """Panels of so many pixels a row, a few rows at a time."""
-        k, p = sch.get_loops(panels)[-2:]
-        rows, row = sch.split(k, [None, 8])
-        panel, vector, lane = sch.split(p, [None, pixels // self.lanes, self.lanes])
-        sch.reorder(rows, panel, row, vector, lane)
-        sch.annotate(panel, EDGE, 1)
-        sch.unroll(vector)
-        sch.vectorize(lane)
-        if in_parallel:
-            sch.parallel(rows)
-
-
-def _pack_weights(sch: Schedule, packed: SBlockRV, channels: int, in_parallel: bool) -> None:
-    """Panels of so many rows, in which every row gives UNROLLED elements in turn: copied, never transposed."""
-    o, k = sch.get_loops(packed)[-2:]
-    panel, row = sch.split(o, [None, channels])
-    run, chunk, lane = sch.split(k, [None, 4, UNROLLED])
-    sch.reorder(panel, run, row, chunk, lane)
-    sch.unroll(chunk)
-    sch.vectorize(lane)
-    if in_parallel:
-        sch.parallel(panel)

@@ -1,8 +1,8 @@
-"""The Winograd lowering of guided-conv2d: F(4x4, 3x3), which has a quarter of the multiplications.
+"""The Winograd lowering of guided-conv2d: F(4x4, 3x3), which needs a quarter of the multiplications.
 
-Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016): tiles of 6 x 6 pixels, 4 apart, and
-the kernels are transformed; 36 GEMMs over the input channels give the transforms of tiles of 4 x 4 results. Vectors run
-over tiles, and kernels are broadcast. All operands lie in panels, as they are read.
+Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016). Tiles of 6 x 6 pixels with
+stride 4, and the kernels, are transformed; 36 GEMMs over the input channels compute the transforms of tiles of 4 x 4
+results. Vectors run over tiles, and kernels are broadcast. All operands are packed into panels in the order of access.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
-from .common import EDGE
-from .conv2d_common import accumulators, finish, pad, parallel, vectors
+from .common import EDGE, UNROLLED, finish
+from .conv2d_common import accumulators, pad, parallel, vectors
 
 if TYPE_CHECKING:
     import tvm
@@ -28,19 +28,17 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 RESULTS, KERNEL = 4, 3
-"""The sides of a tile of results and of a kernel."""
+"""The side lengths of a tile of results and of a kernel."""
 SIDE = RESULTS + KERNEL - 1
-"""The side of a tile of the image."""
+"""The side length of a tile of the image."""
 POINTS = (0.0, 5 / 8, -5 / 8, 3 / 2, -3 / 2)
-"""Where the polynomials of the transforms are evaluated, besides infinity.
+"""The points, besides infinity, at which the polynomials of the transforms are evaluated.
 
-The error of a result hangs on them: Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd Convolution
-for Deep Neural Networks" (2020). With 0, 1, -1, 2 and -2 it is about four times as large.
+They determine the error of the result: Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
+Convolution for Deep Neural Networks" (2020). With 0, 1, -1, 2 and -2 it is about four times as large.
 """
 ERROR = 4.0
-"""How much farther from the right result one may be than the result of any order of the sum."""
-UNROLLED = 4
-"""Channels in one trip of the innermost loop."""
+"""The factor on the tolerance for rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -53,30 +51,30 @@ class Winograd:
 
     @staticmethod
     def suits(workload: Conv2d) -> bool:
-        """Whether this lowering is for ``workload``: a 3x3 kernel that moves by one pixel, in float32 or float64."""
+        """Return whether this lowering supports ``workload``: a 3x3 kernel with stride 1, in float32 or float64."""
         geometry = ((workload.kh, workload.kw), workload.stride, workload.dilation)
         return geometry == ((KERNEL, KERNEL), (1, 1), (1, 1)) and workload.dtype in ("float32", "float64")
 
     @property
     def tiled(self) -> tuple[int, int]:
-        """How many tiles of results cover an image, by height and width."""
+        """The number of tiles of results that cover an image, by height and width."""
         oh, ow = self.workload.out_size
         return ceil(oh / RESULTS), ceil(ow / RESULTS)
 
     @property
     def corners(self) -> int:
-        """Tiles of results of all images."""
+        """The tiles of results in all images."""
         rows, columns = self.tiled
         return self.workload.n * rows * columns
 
     def ask(self, choose: Choose) -> None:
-        """Ask for the tile: whole vectors of corners, and channels within the registers."""
+        """Ask for the tile: complete vectors of corners, and channels within the register budget."""
         pixels = choose(Knob("pixels", tuple(self.tiles)))
         choose(Knob("channels", self.tiles[int(pixels)]))  # type: ignore[arg-type]
 
     @cached_property
     def tiles(self) -> dict[int, tuple[int, ...]]:
-        """pixels -> channels."""
+        """The possible channels for each number of pixels."""
         budget = accumulators(self.target)
         table = {}
         for count in vectors(self.lanes, self.corners):
@@ -85,7 +83,7 @@ class Winograd:
         return table
 
     def schedule(self, pixels: int, channels: int) -> Schedule:
-        """The program of a tile."""
+        """Schedule the program of a tile."""
         from ..unchecked import Unchecked
 
         in_parallel = parallel(self.workload, self.target)
@@ -102,7 +100,7 @@ class Winograd:
         self._transform(sch, "image_rows", "image", vector)
         sch.transform_layout("patches", ("write", 0), lambda n, c, p, y, x: (n, c, y, x, p))
         sch.compute_at("patches", vector, preserve_unit_loops=True)
-        # Read in vectors and stored one by one. Left to itself, LLVM gathers what it stores in vectors: that is slower.
+        # Loads are vectors and stores are scalars; by default, LLVM would gather and store vectors, which is slower.
         *_, row, x = sch.get_loops("patches")
         sch.unroll(row)
         sch.vectorize(x)
@@ -139,14 +137,14 @@ class Winograd:
         if in_parallel:
             for loop in (images, kernels, task, sch.fuse(image, channel)):
                 sch.parallel(loop)
-        # Last: unroll, vectorize and parallel are refused after it.
+        # Last, because unroll, vectorize and parallel are rejected after it.
         sch.decompose_reduction("gemm", chunks)
         for half in ("image", "image_rows", "kernels", "kernel_rows", "tiles", "tile_rows"):
             sch.decompose_reduction(half, sch.get_loops(half)[-2])
         return sch.copy()
 
     def _transform(self, sch: Schedule, first: str, second: str, at: LoopRV) -> None:
-        """A transform without loops, in vectors: its ``first`` half within the loop ``at`` of the second."""
+        """Schedule a transform, unrolled and vectorised, with its ``first`` half in the loop ``at`` of the second."""
         sch.compute_at(first, at, preserve_unit_loops=True)
         *_, a, b, lane, summed = sch.get_loops(first)
         sch.reorder(a, b, summed, lane)
@@ -158,11 +156,11 @@ class Winograd:
 
     @property
     def _chunk(self) -> int:
-        """Input channels that lie side by side in a panel of kernels."""
+        """The input channels that are contiguous in a panel of kernels."""
         return min(max(self.lanes, UNROLLED), ceil(self.workload.ci / UNROLLED) * UNROLLED)
 
     def _module(self, pixels: int, channels: int) -> tvm.IRModule:
-        """The computation for tiles of so many ``pixels`` and ``channels``, its operands in panels."""
+        """Return the computation for tiles of ``pixels`` and ``channels``, with its operands in panels."""
         import tvm
         from tvm import te
         from tvm.tirx import const, if_then_else
@@ -190,7 +188,7 @@ class Winograd:
         )  # fmt: skip
 
         def corner(panel: Any, pixel: Any) -> tuple[Any, Any, Any]:
-            """The image and the first pixel of a tile. Behind the last tile a panel holds that tile again."""
+            """Return the image and the first pixel of a tile; a panel is filled up with the last tile."""
             at = least(panel * pixels + pixel, self.corners - 1)
             return at // (rows * columns), at // columns % rows * RESULTS, at % columns * RESULTS
 
@@ -267,16 +265,15 @@ class Winograd:
 
 
 def transforms() -> tuple[Array, Array, Array]:
-    """The matrices (rows by columns) that are multiplied from the left by the rows of an image's tile (6, 6), of a
-    kernel (6, 3), and of a transformed result (4, 6).
+    """Return the matrices that transform tiles of the image (6, 6), kernels (6, 3), and results (4, 6), from the left.
 
-    Toom and Cook: products of polynomials are known by their values at POINTS and infinity.
+    By Toom and Cook: a product of polynomials is determined by its values at POINTS and infinity.
     """
     infinity = np.eye(1, SIDE, SIDE - 1)
     values = np.vstack([np.vander(POINTS, SIDE, increasing=True), infinity])
     of_result = np.vstack([np.vander(POINTS, RESULTS, increasing=True), infinity[:, -RESULTS:]]).T
     of_kernel = np.vstack([np.vander(POINTS, KERNEL, increasing=True), infinity[:, -KERNEL:]])
     of_image = np.linalg.inv(values).T
-    # What divides the rows of one multiplies those of the other: the image's get small numbers.
+    # A scale that multiplies the rows for the image divides those for the kernel, to keep the former small.
     scale = np.array([np.prod([x - y for y in POINTS if y != x]) for x in POINTS] + [1.0])[:, None]
     return np.round(of_image * scale, 12), of_kernel / scale, of_result

@@ -1,6 +1,7 @@
-"""A conv2d of int8 or bfloat16 as one of words, of its products or its input channels: see :mod:`.words`.
+"""A conv2d of int8 or bfloat16 as one of words of its products or input channels: see :mod:`.words`.
 
-Zeros around the image are as good as others: made unsigned they are 128, which the sums of the weights' rows take away.
+The zero padding of the image needs no special treatment: made unsigned it is 128, which the row sums of the weights
+compensate.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
 
 VIEWS = {"rows": "weight", "rows_words": "weight"}
-"""Arguments of the module that are the memory of others."""
+"""Arguments of the module that share the memory of others."""
 
 
 @dataclass(frozen=True)
 class PatchWords:
-    """result[n, co, pixel] = patches[n, k, pixel] rows_words[co, k], where k counts words of products (ci, kh, kw)."""
+    """The computation result[n, co, pixel] = patches[n, k, pixel] rows_words[co, k], k over words of (ci, kh, kw)."""
 
     workload: Conv2d
 
     @property
     def k(self) -> int:
-        """Words of a row of weights, the last of which may have elements of 0."""
+        """Words in a row of weights; the last one may be padded with zeros."""
         return -(-self.workload.reduction // elements(self.workload.dtype))
 
     @property
     def rows_are_words(self) -> bool:
-        """Whether the rows of weights are whole words, so that they are read as they are."""
+        """Whether the rows of weights consist of complete words, and can be read in place."""
         return self.workload.reduction % elements(self.workload.dtype) == 0
 
     @cached_property
@@ -83,9 +84,9 @@ class PatchWords:
 
 @dataclass(frozen=True)
 class ChannelWords:
-    """result[n, co, y, x] = image[n, q, y', x'] weights[co, q, a, b], where q counts words of input channels.
+    """The computation result[n, co, y, x] = image[n, q, y', x'] weights[co, q, a, b], with q over words of channels.
 
-    The image has its padding, and is what is made unsigned. The weights are padded to whole blocks of ``channels``.
+    The image is padded, and is the unsigned operand. The weights are padded to complete blocks of ``channels``.
     """
 
     workload: Conv2d
@@ -101,7 +102,7 @@ class ChannelWords:
         w, (py, px), zero = self.workload, self.workload.padding, const(0, "int32")
         count = channel_words(w)
         outputs = -(-w.co // self.channels) * self.channels
-        neighbours = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # in a word of weights: it is read at once
+        neighbours = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # a word of weights is contiguous in memory
         data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
         rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
@@ -137,12 +138,12 @@ class ChannelWords:
 
 
 def channel_words(workload: Conv2d) -> int:
-    """Words of the input channels of a pixel, the last of which may have elements of 0."""
+    """Return the number of words in the input channels of a pixel; the last one may be padded with zeros."""
     return -(-workload.ci // elements(workload.dtype))
 
 
 def _finished(w: Conv2d, args: list[te.Tensor], sums: Callable[..., PrimExpr], rows: te.Tensor) -> tvm.IRModule:
-    """The module that gives the ``sums`` of products as NCHW, what makes bytes unsigned taken away."""
+    """Return the module that writes the ``sums`` of products as NCHW, without the offset of the unsigned operand."""
     import tvm
     from tvm import te
 

@@ -1,4 +1,4 @@
-"""The guided GEMM: the BLIS-like family, a space of micro-tiles such as (mr, nr), every other choice being computed."""
+"""``guided-gemm``: a BLIS-like GEMM with few open choices, such as the micro-tile (mr, nr); all others are computed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 
 from .blis_model import KC, Blocking, blocking
-from .common import FORK, registers
-from .gemm_algorithms import ALGORITHMS, EXTENT, UNROLLED, AlgorithmName, extents
+from .common import FORK, UNROLLED, registers
+from .gemm_algorithms import ALGORITHMS, EXTENT, AlgorithmName, extents
 from .gemm_schedule import Plan, basic, blocked
 from .gemm_words import Words
 from .words import lacks
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 Variant = Literal["basic", "blocked", "packed", "micro-kernel"]
-"""Each adds one step to the one before: cache blocks, packed copies, a micro-tile in registers."""
+"""Each variant extends the previous one: by cache blocks, by packed copies, by a micro-tile in registers."""
 
 Packing = bool | Literal["knob", "panel", "places"] | None
 
 PLACES = ("no", "block", "panel")
-"""Where an operand is packed: nowhere, a cache block at a time, or a micro-panel at a time by the task that uses it."""
+"""How an operand is packed: not at all, by cache blocks, or by micro-panels in the task that uses them."""
 
 STREAM = 8
-"""kc where B streams by: so many of its rows are read side by side."""
+"""The kc with which B is streamed: the number of its rows that are read in parallel."""
 
 WASTE = 1 / 20
-"""How much more of C, with the edges of whole micro-tiles, a fitting micro-tile may compute than another one."""
+"""How much more of C, including the edges of micro-tiles, a fitting micro-tile may compute than the best one."""
 
 PASSES = (256, 512)
-"""The most of k in a pass over C, where k is cut: micro-panels of B take a part of an L1 cache, or all of it."""
+"""The maximum depth of a pass over C if k is split: micro-panels of B fill a part of an L1 cache, or all of it."""
 
 
 def _pack(operand: str) -> str:
@@ -46,9 +46,10 @@ def _pack(operand: str) -> str:
 
 
 def _pass(k: int, most: int) -> int:
-    """The depth of passes over ``k`` of up to ``most`` each: as few as there can be, or up to half as many again.
+    """Return the depth of passes over ``k`` of at most ``most`` each.
 
-    Among these are the fewest that leave no rest; or else the fewest, all about as deep.
+    Up to one and a half times the minimum number of passes, choose the fewest that leave no remainder; if there are
+    none, the minimum number, of about equal depth.
     """
     fewest = ceil(k / most)
     counts = (count for count in range(fewest, fewest * 3 // 2 + 1) if k % (count * UNROLLED) == 0)
@@ -112,9 +113,9 @@ class GuidedGemm(ProductSpace):
         dot: bool = False,
     ) -> None:
         if not isinstance(workload, Gemm):
-            raise UnsupportedWorkload(f"guided-gemm takes gemm workloads, not {workload}; use knob-template for it")
+            raise UnsupportedWorkload(f"guided-gemm supports gemm workloads, not {workload}; use knob-template")
         if target.kind != "llvm":
-            raise UnsupportedWorkload(f"guided-gemm is for CPUs (llvm), not {target.kind}; use knob-template there")
+            raise UnsupportedWorkload(f"guided-gemm supports CPUs (llvm), not {target.kind}; use knob-template")
         self.variant: Variant = variant
         self.algorithm = ALGORITHMS[algorithm]
         if parallel not in (loops := ("auto", "none", *self._spatial_loops())):
@@ -126,24 +127,22 @@ class GuidedGemm(ProductSpace):
         packs = variant in ("packed", "micro-kernel")
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
             if value and not packs:
-                raise SearchlabError(f"variant {variant!r} packs nothing; leave out {name!r}, or use variant 'packed'")
+                raise SearchlabError(f"variant {variant!r} packs nothing; remove {name!r}, or use variant 'packed'")
             by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
             if value in ("panel", "places") and name != by_panel:
                 raise SearchlabError(
-                    f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; it may be true"
+                    f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; it can be true"
                 )
         if self.algorithm.resident != "C" and (kc == "knob" or tiles == "fitting"):
-            raise SearchlabError(f"kc 'knob' and tiles 'fitting' are for a resident C, not for algorithm {algorithm!r}")
+            raise SearchlabError(f"kc 'knob' and tiles 'fitting' require a resident C, unlike algorithm {algorithm!r}")
         if variant == "basic" and (algorithm, blocks) != ("B3A2C0", "model"):
-            raise SearchlabError("variant 'basic' has no blocks; leave out 'algorithm' and 'blocks', or use 'blocked'")
+            raise SearchlabError("variant 'basic' has no blocks; remove 'algorithm' and 'blocks', or use 'blocked'")
         if kc != "whole" and (variant == "basic" or blocks == "knobs"):
-            raise SearchlabError(
-                f"the model computes no kc with variant {variant!r}, blocks {blocks!r}; leave out 'kc'"
-            )
+            raise SearchlabError(f"the model computes no kc with variant {variant!r}, blocks {blocks!r}; remove 'kc'")
         if tiles == "fitting" and variant == "basic":
-            raise SearchlabError("variant 'basic' has no micro-tile; leave out 'tiles'")
+            raise SearchlabError("variant 'basic' has no micro-tile; remove 'tiles'")
         if dot and (variant != "micro-kernel" or self.algorithm.resident != "C"):
-            raise SearchlabError("option 'dot' is for variant 'micro-kernel' with C in registers, as B3A2C0 has it")
+            raise SearchlabError("option 'dot' requires variant 'micro-kernel' with C in registers, as in B3A2C0")
         if dot and (why := lacks(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         self.product: Gemm | Words = Words(workload) if dot else workload
@@ -152,7 +151,7 @@ class GuidedGemm(ProductSpace):
         super().__init__(workload, target, self._knobs(extents(self.product), registers(target)))
 
     def _spatial_loops(self) -> tuple[str, ...]:
-        """The loops that may be parallel: those over i and j, except for the micro-kernel's own."""
+        """Return the loops that may be parallel: those over i and j, except for that of the micro-kernel."""
         if self.variant == "basic":
             return ("i",)
         return ("ic", "jc", *(f"{dim}r" for dim in "ij" if dim != self.algorithm.s))
@@ -174,7 +173,7 @@ class GuidedGemm(ProductSpace):
             depths = {_pass(extent["p"], limit) for limit in (*streams, *PASSES)} | {extent["p"]}
             knobs.append(Knob("kc", tuple(sorted(depths))))
         if self.blocks == "knobs":
-            # No smaller than any micro-tile, so that no two choices round up to the same block.
+            # At least as large as any micro-tile, so that no two choices round up to the same block.
             least = max(most, vectors[-1])
             for dim, size in extent.items():
                 halvings = range(max(1, (size // least).bit_length()))
@@ -182,9 +181,10 @@ class GuidedGemm(ProductSpace):
         return knobs
 
     def _fitting(self, rows: int, columns: int, widths: Sequence[int], registers: int) -> Iterator[str]:
-        """The micro-tiles whose sums, a row of B and one element of A are in registers, and that waste little.
+        """Return the micro-tiles whose sums, with a row of B and an element of A, fit in registers with little waste.
 
-        Two multiply-adds a cycle of four cycles each are hidden by eight sums, half of the fewest registers.
+        With two multiply-adds per cycle and a latency of four cycles, eight independent sums hide the latency; that is
+        half of the smallest register file.
         """
         computed = {}
         for nr in widths:
@@ -223,17 +223,17 @@ class GuidedGemm(ProductSpace):
         )
 
     def _vector(self, packed: frozenset[str]) -> int:
-        """Elements of a vector: as many as a register holds, or half, if then no vector of a B in place has an edge.
+        """Return the elements of a vector: those of a register, or half if this avoids edges of an unpacked B.
 
-        Where the tasks have different edges, such a vector is read element by element. With a single row of A, which
-        is as fast as B arrives, that takes longer than vectors of half the width.
+        A vector at the edge of a task is read element by element. With a single row of A, where B's bandwidth is the
+        limit, that takes longer than vectors of half the width.
         """
         n, half = self.workload.n, self.lanes // 2
         streams = self.workload.m == 1 and self.algorithm.v == "j" and "B" not in packed
         return half if streams and half > 1 and n % self.lanes and n % half == 0 else self.lanes
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
-        """The blocks for a micro-tile, and the name of the parallel loop, empty where there is none."""
+        """Return the blocks for a micro-tile, and the name of the parallel loop, empty if there is none."""
         algorithm, extent, auto = self.algorithm, extents(self.product), self.parallel == "auto"
         if not auto:
             dim = self.parallel[0] if self.parallel.endswith("c") else ""

@@ -1,9 +1,9 @@
-"""The family of blocked GEMM algorithms: which operand lives where, and the loop orders that follow from it.
+"""The family of blocked GEMM algorithms: the placement of operands, and the resulting loop orders.
 
-G. Alaejos, A. Castelló, P. Alonso-Jordá, F. D. Igual, H. Martínez, E. S. Quintana-Ortí, "Algorithm 1039: Automatic
-Generators for a Family of Matrix Multiplication Routines with Apache TVM", ACM Transactions on Mathematical Software
-50(1), 2024 (arXiv 2310.20347), after J. A. Gunnels et al., "A Family of High-Performance Matrix Multiplication
-Algorithms", PARA 2004. In the name XnYmZ0 a block of operand X stays in the L3 cache, one of Y in the L2 cache, and a
+Source: G. Alaejos, A. Castelló, P. Alonso-Jordá, F. D. Igual, H. Martínez, E. S. Quintana-Ortí, "Algorithm 1039:
+Automatic Generators for a Family of Matrix Multiplication Routines with Apache TVM", ACM Transactions on Mathematical
+Software 50(1), 2024 (arXiv 2310.20347), after J. A. Gunnels et al., "A Family of High-Performance Matrix Multiplication
+Algorithms", PARA 2004. In the name XnYmZ0, a block of operand X stays in the L3 cache, one of Y in the L2 cache, and a
 micro-tile of Z in registers. B3A2C0 is the algorithm of GotoBLAS and BLIS.
 """
 
@@ -16,42 +16,39 @@ from searchlab.workload import Gemm
 
 from .gemm_words import Words
 
-UNROLLED = 4
-"""Steps of the micro-kernel's loop in one trip of it, and in one chunk of a packed row of its scalar operand."""
-
 DIMS = {"A": "ip", "B": "pj", "C": "ij"}
 """The indices of each operand: ``C[i, j] += A[i, p] * B[p, j]``."""
 
 EXTENT = {"i": "m", "j": "n", "p": "k"}
-"""The letter of each index's extent, which also names its cache block (mc, nc, kc) and micro-tile (mr, nr, kr)."""
+"""The letter for the extent of each index, also used for its cache block (mc, nc, kc) and micro-tile (mr, nr, kr)."""
 
 
 def extents(workload: Gemm | Words) -> dict[str, int]:
-    """How far each index runs."""
+    """Return the extent of each index."""
     return {"i": workload.m, "j": workload.n, "p": workload.k}
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One of the six. Each of the three indices is absent from one operand, which gives it its part:
+    """One of the six algorithms.
 
-    ``x`` indexes X and Z, ``y`` indexes Y and Z, and ``s`` indexes X and Y. The five loops around the micro-kernel
-    are, from the outside, over blocks of x, s and y, then over micro-panels of x and of y; the micro-kernel runs
-    along s, updating (or updating C with) the same micro-tile of Z at every step. The micro-tile is ``u`` scalars by
-    ``v`` elements in vectors: v is the row index of A where that is resident (as in the paper), else j, in which B
-    and C are contiguous.
+    Each of the three indices is absent from one operand, which determines its role: ``x`` indexes X and Z, ``y``
+    indexes Y and Z, and ``s`` indexes X and Y. The five loops around the micro-kernel iterate, from the outside, over
+    blocks of x, s and y, then over micro-panels of x and of y. The micro-kernel iterates along s; at every step it
+    updates the same micro-tile of Z, or updates C with it. The micro-tile has ``u`` scalars by ``v`` elements in
+    vectors: v is the row index of A if A is resident (as in the paper), otherwise j, in which B and C are contiguous.
     """
 
     name: str
 
     @property
     def operands(self) -> tuple[str, str, str]:
-        """X, Y, Z."""
+        """The operands X, Y and Z."""
         return self.name[0], self.name[2], self.name[4]
 
     @property
     def resident(self) -> str:
-        """Z, the operand in registers."""
+        """The operand Z, which is in registers."""
         return self.name[4]
 
     @property
@@ -75,12 +72,13 @@ class Algorithm:
         return {"A": "i", "B": "j", "C": "j"}[self.resident]
 
     def order(self, one_pass: bool) -> tuple[str, ...]:
-        """The loops around the micro-kernel, outermost first: ic, jc, pc over blocks, ir, jr, pr over micro-panels.
+        """Return the loops around the micro-kernel, outermost first.
 
-        Where C is resident, s is p, and its loop goes inside that over blocks of y, for one task to do the whole sum;
-        and inside them all when, in ``one_pass``, all of k is one block.
-        The authors' own programs, GEMM Flavours (Universitat Politècnica de València, 2021), have s outside x where A
-        or B is resident, as jc, pc, ic in B3C2A0; x is outside here, for a block of Z to be packed once.
+        The loops ic, jc and pc are over blocks; ir, jr and pr are over micro-panels. If C is resident, s is p, and its
+        loop is inside the loop over blocks of y, so that one task computes the complete sum; with ``one_pass``, all of
+        k is one block, and the loop is innermost. In the authors' programs, GEMM Flavours (Universitat Politècnica de
+        València, 2021), s is outside x if A or B is resident, as in jc, pc, ic for B3C2A0; here x is outside, so that a
+        block of Z is packed once.
         """
         x, s, y, panels = f"{self.x}c", f"{self.s}c", f"{self.y}c", (f"{self.x}r", f"{self.y}r")
         if self.resident != "C":

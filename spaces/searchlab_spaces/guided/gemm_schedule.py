@@ -1,4 +1,4 @@
-"""Schedules of GEMM: the naive loops, and the six blocked algorithms with or without packing and register tile."""
+"""The schedules of GEMM: naive loops, and the six blocked algorithms with or without packing and register tile."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from searchlab.workload import Gemm
 
 from .blis_model import Blocking
-from .common import EDGE
-from .gemm_algorithms import DIMS, UNROLLED, Algorithm, extents
+from .common import EDGE, UNROLLED, finish, pack_scalars, pack_vectors
+from .gemm_algorithms import DIMS, Algorithm, extents
 from .gemm_words import VIEWS, Words
 from .words import has_offset, in_vectors, sum_rows, tensorized
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """A blocked GEMM, decided: everything but the workload that :func:`blocked` needs to know."""
+    """The decisions of a blocked GEMM."""
 
     algorithm: Algorithm
-    tile: Mapping[str, int]  # the micro-tile by index; UNROLLED in that of the micro-kernel's loop
+    tile: Mapping[str, int]  # the micro-tile by index; UNROLLED for the index of the micro-kernel's loop
     cut: Blocking
     lanes: int  # elements of C in a vector
-    packed: frozenset[str]  # which of A and B
-    by_panel: frozenset[str]  # which of these by the task that uses it, a micro-panel at a time
-    register_tile: bool  # whether the micro-tile is updated as a whole, unrolled, or a row at a time
-    parallel: str  # the loop, as ic or jr; or ""
+    packed: frozenset[str]  # the packed operands among A and B
+    by_panel: frozenset[str]  # those packed by the task that uses them, one micro-panel at once
+    register_tile: bool  # whether the complete micro-tile is updated at once, unrolled, or row by row
+    parallel: str  # the parallel loop, such as ic or jr; or ""
 
 
 def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
-    """The three loops of the definition, with nr elements of a row of C in vectors; ``parallel`` over the rows."""
+    """Schedule the three loops of the definition, with nr elements of a row of C in vectors; rows may be parallel."""
     from ..unchecked import Unchecked
 
     sch = Unchecked(workload.module)
@@ -58,10 +58,10 @@ def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
 
 
 def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
-    """Blocks of the operands in the caches and a micro-tile of one in registers, as the plan's algorithm says.
+    """Schedule blocks of the operands in the caches and a micro-tile of one in registers, according to ``plan``.
 
-    Operands, padded to whole micro-panels, become packed copies, or are loaded in place right before they are used:
-    either way the padding's conditions are there, and not among the multiply-adds. The result goes through a scratch
+    Operands, padded to complete micro-panels, become packed copies, or are loaded in place right before they are used;
+    either way, the conditions of the padding are not among the multiply-adds. The result passes through a scratch
     buffer of micro-tiles.
     """
     from ..unchecked import Unchecked
@@ -94,17 +94,17 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
         gemm = in_vectors(sch, product, 1, plan.lanes)
     loops = _loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
-    # X is packed outside the loop over blocks of y, so as not to be packed for each again, Y inside all loops over
-    # blocks, and Z, for which no cache is meant, once for each block of x. A task may pack X itself, right before it
-    # uses a micro-panel. What is not packed is copied no further than into registers: as much of it as one step uses,
-    # or the resident micro-tile.
+    # X is packed outside the loop over blocks of y, so that it is not packed again for each, Y inside all loops over
+    # blocks, and Z, which has no cache, once for each block of x. A task may pack X itself, right before it uses a
+    # micro-panel. Operands that are not packed are only copied to registers: the elements of one step, or the resident
+    # micro-tile.
     before = {name: order[order.index(name) - 1] for name in (f"{y}c", f"{x}r")}
     places = dict(zip(algorithm.operands, (before[f"{y}c"], before[f"{x}r"], order[0]), strict=True))
     places |= dict.fromkeys(plan.by_panel, f"{x}r")
     places |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
     for name in sorted(copies, key=algorithm.operands.index):
         sch.compute_at(copies[name], loops[places[name]], preserve_unit_loops=True)
-    # The result is read from the scratch buffer once it is summed: outside the outermost loop over p.
+    # The result is read from the scratch buffer when it is complete: outside the outermost loop over p.
     first_sum = min(order.index(name) for name in order if name.startswith("p"))
     if first_sum > 0:
         sch.reverse_compute_at(result, loops[order[first_sum - 1]], preserve_unit_loops=True)
@@ -127,11 +127,11 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     rows = _vectorize_rows(sch, result, plan.lanes)
     if plan.parallel:
         at = order.index(plan.parallel)
-        # What lies outside the parallel loop is shared by its tasks: the cores do it together, too.
+        # Packing outside the parallel loop is shared by its tasks, and is parallel too.
         shared = [loop for name, loop in packing.items() if order.index(places[name]) < at]
         for loop in (loops[plan.parallel], *shared, *([rows] if first_sum == 0 else [])):
             sch.parallel(loop)
-    # Last: unroll, vectorize and parallel are refused after it.
+    # Last, because unroll, vectorize and parallel are rejected after it.
     sch.decompose_reduction(gemm, loops[order[first_sum]])
     if words:
         return tensorized(sch, product, loops[order[0]], words.workload.dtype, plan.lanes, VIEWS)
@@ -141,10 +141,10 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
 def _loops(
     sch: Schedule, gemm: SBlockRV, plan: Plan, order: Sequence[str], lane: Mapping[str, int]
 ) -> dict[str, LoopRV]:
-    """Cut the loops of the computation and put them in ``order``, those of the micro-kernel innermost; all by name.
+    """Split the loops and arrange them in ``order``, with those of the micro-kernel innermost; return them by name.
 
-    To the names of the order come, in the micro-tile, ``step`` along s, ``row`` along u, ``vector``, and that of
-    ``lane`` with its extent, if the block computes single elements.
+    Within the micro-tile, the additional names are ``step`` along s, ``row`` along u, ``vector``, and that of ``lane``
+    with its extent, if the block computes single elements.
     """
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     x, y, s = algorithm.x, algorithm.y, algorithm.s
@@ -169,18 +169,12 @@ def _loops(
 
 
 def _epilogue(sch: Schedule, gemm: SBlockRV) -> SBlockRV:
-    """The one block that writes the result, reading what ``gemm`` sums: cropping, bias and ReLU inlined into it."""
-    consumers = sch.get_consumers(gemm)
-    if not consumers:
-        return sch.cache_write(gemm, 0, "global")
-    while following := sch.get_consumers(consumers[0]):
-        sch.compute_inline(consumers[0])
-        consumers = following
-    return consumers[0]
+    """Return the block that writes the result from the sums of ``gemm``, with everything in between inlined into it."""
+    return finish(sch, gemm) if sch.get_consumers(gemm) else sch.cache_write(gemm, 0, "global")
 
 
 def _vectorize_rows(sch: Schedule, result: SBlockRV, lanes: int) -> LoopRV:
-    """Rows of the result in vectors; returns the loop over them."""
+    """Vectorise the rows of the result; return the loop over rows."""
     *_, row, column = sch.get_loops(result)
     columns, lane = sch.split(column, [None, lanes])
     sch.vectorize(lane)
@@ -189,9 +183,9 @@ def _vectorize_rows(sch: Schedule, result: SBlockRV, lanes: int) -> LoopRV:
 
 
 def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
-    """The index map of a packed operand: micro-panels in the order in which the micro-kernel reads them.
+    """Return the index map of a packed operand: micro-panels in the order in which the micro-kernel reads them.
 
-    In the letters of the algorithm: (s, v) and (u, v) in rows of v; (u, s) with UNROLLED elements of each u in turn.
+    In the indices of the algorithm: (s, v) and (u, v) in rows of v; (u, s) with UNROLLED elements of each u in turn.
     """
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     s, u, v = algorithm.s, algorithm.u, algorithm.v
@@ -209,7 +203,7 @@ def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
 
 
 def _load(sch: Schedule, load: SBlockRV, name: str, plan: Plan) -> None:
-    """Read the elements of an operand that is not packed: in vectors, or one by one if it is the scalar operand."""
+    """Load the elements of an operand that is not packed: in vectors, or one by one for the scalar operand."""
     loops = dict(zip(DIMS[name], sch.get_loops(load)[-2:], strict=True))
     if plan.algorithm.v in loops:
         column = loops.pop(plan.algorithm.v)
@@ -222,42 +216,18 @@ def _load(sch: Schedule, load: SBlockRV, name: str, plan: Plan) -> None:
 
 
 def _pack(sch: Schedule, pack: SBlockRV, name: str, plan: Plan) -> LoopRV:
-    """Copy A or B into its micro-panels; returns the outermost loop."""
+    """Copy A or B into its micro-panels; return the outermost loop."""
     algorithm, tile = plan.algorithm, plan.tile
     contiguous = algorithm.v if algorithm.v in DIMS[name] else algorithm.s  # the last index of the packed copy
     if contiguous != DIMS[name][1]:
         return _transpose(sch, pack, tile[contiguous], plan.lanes)
     if contiguous == algorithm.v:
-        return _pack_vectors(sch, pack, tile[contiguous] // plan.lanes, plan.lanes)
-    return _pack_scalars(sch, pack, tile[algorithm.u])
-
-
-def _pack_scalars(sch: Schedule, pack: SBlockRV, height: int) -> LoopRV:
-    """Micro-panels of so many rows, in which every row gives UNROLLED elements in turn: copied, never transposed."""
-    # Sixteen elements at a time from a row, a cache line of float32; so, too, eight rows at a time below.
-    i, p = sch.get_loops(pack)[-2:]
-    panel, row = sch.split(i, [None, height])
-    run, chunk, lane = sch.split(p, [None, 4, UNROLLED])
-    sch.reorder(panel, run, row, chunk, lane)
-    sch.unroll(chunk)
-    sch.vectorize(lane)
-    return panel
-
-
-def _pack_vectors(sch: Schedule, pack: SBlockRV, vectors: int, lanes: int) -> LoopRV:
-    """Micro-panels of so many vectors a row, a few rows of the operand at a time."""
-    p, j = sch.get_loops(pack)[-2:]
-    rows, row = sch.split(p, [None, 8])
-    panel, vector, lane = sch.split(j, [None, vectors, lanes])
-    sch.reorder(rows, panel, row, vector, lane)
-    sch.annotate(panel, EDGE, 1)
-    sch.unroll(vector)
-    sch.vectorize(lane)
-    return rows
+        return pack_vectors(sch, pack, tile[contiguous] // plan.lanes, plan.lanes)
+    return pack_scalars(sch, pack, tile[algorithm.u])
 
 
 def _transpose(sch: Schedule, pack: SBlockRV, width: int, lanes: int) -> LoopRV:
-    """Micro-panels whose rows of ``width`` are pieces of columns of the operand, gathered into vectors."""
+    """Copy micro-panels whose rows of ``width`` are segments of columns of the operand, gathered into vectors."""
     i, p = sch.get_loops(pack)[-2:]
     lanes = min(width, lanes)
     panel, vector, lane = sch.split(i, [None, width // lanes, lanes])

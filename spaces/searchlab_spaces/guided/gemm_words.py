@@ -1,4 +1,4 @@
-"""A GEMM of int8 or bfloat16 as one of words: see :mod:`.words`."""
+"""A GEMM of int8 or bfloat16 as a GEMM of words: see :mod:`.words`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import tvm
 
 VIEWS = {"A_words": "A"}
-"""Arguments of the module that are the memory of others."""
+"""Arguments of the module that share the memory of others."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """A GEMM of int8 or bfloat16 as one of words, m x n x ``k``, whose product sums those of their elements.
+    """A GEMM of int8 or bfloat16 as a GEMM of words, m x n x ``k``: the product of two words is their dot product.
 
     ``A_words`` and ``B_words`` are the operands of the block ``gemm``.
     """
@@ -36,17 +36,17 @@ class Words:
 
     @property
     def k(self) -> int:
-        """Words of a row of A, the last of which may have elements of 0."""
+        """Words in a row of A; the last one may be padded with zeros."""
         return -(-self.workload.k // elements(self.workload.dtype))
 
     @property
     def a_is_words(self) -> bool:
-        """Whether the rows of A are whole words, so that A is read as it is."""
+        """Whether the rows of A consist of complete words, so that A can be read in place."""
         return self.workload.k % elements(self.workload.dtype) == 0
 
     @property
     def dtype(self) -> str:
-        """Of a word."""
+        """The type of a word."""
         return "int32"
 
     @property

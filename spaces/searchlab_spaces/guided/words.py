@@ -1,11 +1,12 @@
-"""Products of int8 or bfloat16 in words of 32 bits, for the instructions that sum the products of two words' elements.
+"""Dot products of int8 or bfloat16 in 32-bit words, for CPU instructions that compute them.
 
-``vpdpbusd`` (AVX-512 VNNI) adds four products of an unsigned and a signed byte to each int32 of a vector,
-``vdpbf16ps`` (AVX512-BF16) two products of bfloat16 to each float32. In a product of A and B, a word of A is
-broadcast. It is neighbours in a row, so A needs no copy. The words of B are in vectors, put together from its rows.
+``vpdpbusd`` (AVX-512 VNNI) adds four products of an unsigned and a signed byte to each int32 in a vector, and
+``vdpbf16ps`` (AVX512-BF16) adds two products of bfloat16 to each float32. In a product of A and B, a word of A is
+broadcast; its elements are neighbours in a row, so A needs no copy. The words of B form vectors, assembled from its
+rows.
 
-With int8, one operand is made unsigned by adding 128, and 128 times the sum of the other's row is taken from each
-result: ``sum a b = sum a (b + 128) - 128 sum a``, exact in arithmetic modulo 2^32.
+With int8, one operand is made unsigned by adding 128, and 128 times the row sum of the other operand is subtracted from
+each result: ``sum a b = sum a (b + 128) - 128 sum a``, which is exact in arithmetic modulo 2^32.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
 
 OFFSET = 128
-"""What makes a signed byte unsigned."""
+"""The offset that makes a signed byte unsigned."""
 
 DOT = "searchlab_dot"
-"""The operation on two words, an external function that no library has: every call of it is tensorized."""
+"""The operation on two words: an external function that does not exist, since every call is tensorized."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One that adds the products of the elements of two words to each element of a vector."""
+    """An instruction that adds the dot products of words to the elements of a vector."""
 
     title: str
-    intrinsic: str  # of LLVM, without the width in bits
-    element: str  # in LLVM's words
-    feature: str  # of the CPU
+    intrinsic: str  # LLVM's name, without the width in bits
+    element: str  # LLVM's type
+    feature: str  # LLVM's name of the CPU feature
 
 
 INSTRUCTIONS = {
     "int8": Instruction("AVX-512 VNNI", "llvm.x86.avx512.vpdpbusd", "i8", "avx512vnni"),
     "bfloat16": Instruction("AVX512-BF16", "llvm.x86.avx512bf16.dpbf16ps", "bfloat", "avx512bf16"),
 }
-"""By the dtype of the elements."""
+"""The instruction for each dtype of elements."""
 
 _INTRINSIC = """\
 # from tvm.script import tirx as T
@@ -81,11 +82,11 @@ define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <
 
 
 def lacks(dtype: str, target: Target) -> str:
-    """Why there is no instruction for ``dtype`` and vectors as wide as the target's; empty if there is one."""
+    """Return why there is no instruction for ``dtype`` and the vector width of the target; empty if there is one."""
     from tvm.target.codegen import target_has_features
 
     if dtype not in INSTRUCTIONS:
-        return f"there is such an instruction for {' and '.join(INSTRUCTIONS)}, not for {dtype}"
+        return f"there are dot-product instructions for {' and '.join(INSTRUCTIONS)}, not for {dtype}"
     instruction = INSTRUCTIONS[dtype]
     features = {64: [instruction.feature], 32: [instruction.feature, "avx512vl"]}.get(target.simd_bytes, [""])
     if all(feature and target_has_features(feature, target.tvm) for feature in features):
@@ -94,24 +95,24 @@ def lacks(dtype: str, target: Target) -> str:
 
 
 def elements(dtype: str) -> int:
-    """How many a word has."""
+    """Return the number of elements in a word."""
     return 4 // np.dtype(dtype).itemsize
 
 
 def has_offset(dtype: str) -> bool:
-    """Whether one operand is made unsigned, and sums of rows of the other are taken from the result."""
+    """Return whether one operand is made unsigned, so that row sums are subtracted from the result."""
     return dtype == "int8"
 
 
 def bits(element: PrimExpr, dtype: str) -> PrimExpr:
-    """An element as an unsigned integer. What TVM makes of bfloat16 in between is float32."""
+    """Return the bits of an element as an unsigned integer (TVM would convert bfloat16 values to float32)."""
     from tvm.tirx import reinterpret
 
     return reinterpret(f"uint{32 // elements(dtype)}", element)
 
 
 def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: int) -> PrimExpr:
-    """Word ``q`` of a row of ``k`` elements, given as bits; the first is in the lowest bits, those from k on are 0."""
+    """Return word ``q`` of a row of ``k`` elements; the first is in the lowest bits, and those from k on are 0."""
     from tvm.tirx import const, if_then_else
 
     count = elements(dtype)
@@ -128,12 +129,12 @@ def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: in
 
 
 def unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
-    """A word of the operand that the instruction takes as unsigned."""
+    """Convert a word of the operand that the instruction treats as unsigned."""
     return word ^ int.from_bytes([OFFSET] * 4, "little", signed=True) if has_offset(dtype) else word
 
 
 def row_sums(a: te.Tensor) -> te.Tensor:
-    """The blocks ``part`` and ``sums``: vectors of a row are added to each other, and then their elements."""
+    """Return the row sums of ``a``: the block ``part`` adds the vectors of a row, and ``sums`` their elements."""
     from tvm import te
 
     m, k = (int(size) for size in a.shape)
@@ -144,9 +145,12 @@ def row_sums(a: te.Tensor) -> te.Tensor:
 
 
 def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
-    """The name of the tensor intrinsic for vectors of ``lanes`` words, which TVM then knows, and LLVM's function.
+    """Register the tensor intrinsic for vectors of ``lanes`` words; return its name and its function in LLVM IR.
 
-    ``unsigned``: the operand that is, "a", of which a word is broadcast, or "b".
+    Args:
+        dtype: The dtype of the elements.
+        lanes: The words in a vector.
+        unsigned: The unsigned operand: "a", of which a word is broadcast, or "b".
     """
     from tvm.s_tir import TensorIntrin
     from tvm.script import from_source
@@ -169,7 +173,7 @@ def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
 
 
 def in_vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
-    """A block of one vector in one step, around ``block``, whose loop number ``at`` is cut: what an intrinsic does."""
+    """Split loop number ``at`` of ``block``; return a block of one vector and one step, as the intrinsic expects."""
     loops = sch.get_loops(block)
     vector, lane = sch.split(loops[at], [None, lanes])
     sch.reorder(*loops[:at], vector, *loops[at + 1 :], lane)
@@ -177,7 +181,7 @@ def in_vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
 
 
 def sum_rows(sch: Schedule, parallel: bool) -> None:
-    """Schedule :func:`row_sums`: in vectors, before all else."""
+    """Schedule :func:`row_sums` in vectors, before everything else."""
     row, summed = sch.get_loops("sums")
     sch.unroll(summed)
     sch.compute_at("part", row, preserve_unit_loops=True)
@@ -198,15 +202,21 @@ def tensorized(
     views: Mapping[str, str],
     unsigned: str = "b",
 ) -> Schedule:
-    """The program, with the instruction in place of ``block``, and with the workload's own arguments.
+    """Replace ``block`` by the instruction, and restore the arguments of the workload.
 
-    ``unsigned``: which operand is, "a", of which a word is broadcast, or "b".
+    The function in ``sch`` has additional arguments. It reads ``sums_read`` instead of the ``sums`` that it computes,
+    because TVM could otherwise not move the block that writes the result into the loops over micro-tiles; here the two
+    are identified. The ``views`` are words that share the memory of other arguments: if LLVM assembled the words from
+    elements itself, its alias analysis would fail, and it would write the sums from registers to memory at every step.
 
-    Those of ``sch`` are more. The sums that it reads, ``sums_read``, are those that it makes, ``sums``: TVM moves the
-    block that writes the result into the loops over micro-tiles only if all that it reads is made there, and what it
-    reads only if it is there; so the two meet once both have their places. And ``views`` are other arguments' memory,
-    by name: LLVM, if it joins elements to words, forgets whose they were, and then writes the sums in registers to
-    memory at every step, for fear that they are the same.
+    Args:
+        sch: The schedule.
+        block: The block of one vector and one step.
+        outermost: The outermost loop of the product.
+        dtype: The dtype of the elements.
+        lanes: The words in a vector.
+        views: For each argument that shares the memory of another, the other's name.
+        unsigned: The unsigned operand: "a", of which a word is broadcast, or "b".
     """
     import tvm
     from tvm.s_tir import SBlock, SBlockRealize, Schedule

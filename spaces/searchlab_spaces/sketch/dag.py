@@ -1,6 +1,6 @@
-"""A computation printed as a DAG of stages, a line each, as in Ansor's tutorial (``print(task.compute_dag)``).
+"""A computation printed as a DAG of stages, one per line, as in Ansor's tutorial (``print(task.compute_dag)``).
 
-Zheng et al., "Ansor" (OSDI 2020), and the ``tvm.auto_scheduler`` tutorials, whose notation this is::
+The notation is that of Zheng et al., "Ansor" (OSDI 2020), and the ``tvm.auto_scheduler`` tutorials::
 
     A = PLACEHOLDER [512, 512]
     B = PLACEHOLDER [512, 512]
@@ -24,9 +24,10 @@ PREFIX = {"Max": "max", "Min": "min"}
 
 
 def print_dag(func: tvm.tirx.PrimFunc) -> str:
-    """The arguments that ``func`` reads, then its blocks in order; a reduction is written ``+=`` (``max=``, ``min=``).
+    """Return the arguments that ``func`` reads and its blocks, in order; a reduction is ``+=``, ``max=`` or ``min=``.
 
-    func: not scheduled yet, a block a stage, as TE makes it.
+    Args:
+        func: A function that has not been scheduled yet, with one block per stage, as TE generates it.
     """
     from tvm.s_tir import SBlock
     from tvm_ffi import WalkResult, structural_walk
@@ -49,7 +50,7 @@ def _stage(block: Any) -> str:
     store = block.body
     name, value, combine = str(store.buffer.name), store.value, ""
     if block.init is not None:
-        # A reduction stores combine(what is there, the next term).
+        # A reduction stores combine(current value, next term).
         kind, value = type(value).__name__, value.b
         combine = INFIX.get(kind) or PREFIX[kind]
     return f"{name}({_list(store.indices)}) {combine}= {_text(value)}"
@@ -60,7 +61,7 @@ def _list(parts: Sequence[Any]) -> str:
 
 
 def _text(node: Any) -> str:
-    """An expression in Ansor's notation; a node that this notation lacks is left as TVM prints it."""
+    """Return an expression in Ansor's notation; other nodes are printed by TVM."""
     kind = type(node).__name__
     if kind in INFIX:
         return f"({_text(node.a)}{INFIX[kind]}{_text(node.b)})"

@@ -1,8 +1,8 @@
-"""The sketches of a computation by MetaSchedule's rules, the postprocs of their programs, and the threads they bind.
+"""The derivation of sketches by MetaSchedule's rules, their postprocessors, and the threads that they bind.
 
-Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4.1, as it
-lives on in MetaSchedule: schedule rules are applied to the blocks of a computation in post order, and every way through
-them is a sketch.
+Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4.1,
+as implemented in MetaSchedule: schedule rules are applied to the blocks of a computation in post order, and every
+sequence of their alternatives is a sketch.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import Instruction
 
 SEED = 1
-"""The seed of TVM while it derives sketches. No decision that it draws is kept: a config's replace them all."""
+"""The seed of TVM while it derives sketches; the decisions that it draws are all replaced by those of a config."""
 
 KINDS = ("llvm", "cuda")
-"""The kinds of targets that there are rules for."""
+"""The kinds of targets with rules."""
 
 VTHREAD, THREAD = "vthread.x", "threadIdx.x"
 
 
 @dataclass(frozen=True)
 class Design:
-    """The sketches, each with its sampling instructions, and the postprocs that finish a program, in order."""
+    """The sketches of a space."""
 
     traces: tuple[Trace, ...]
-    sampling: tuple[tuple[Instruction, ...], ...]
-    postprocs: tuple[Postproc, ...]
+    sampling: tuple[tuple[Instruction, ...], ...]  # the sampling instructions of each sketch
+    postprocs: tuple[Postproc, ...]  # finish a program, in order
     target: tvm.target.Target  # with the limits that the rules need
-    context: Any  # the postprocs refer to it without keeping it alive
+    context: Any  # kept alive here, because the postprocs hold no reference to it
 
 
 def derive(workload: Workload, target: Target) -> Design:
-    """The design of the space; the same in every process."""
+    """Derive the sketches; the result is the same in every process."""
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
     rules, postprocs = _rules(target), _postprocs(target)
@@ -62,14 +62,14 @@ def derive(workload: Workload, target: Target) -> Design:
 
 
 def structure(trace: Trace) -> str:
-    """The steps of a trace as text, without its decisions and without those of the postprocs."""
+    """Return the steps of a trace as text, without decisions and without the steps of postprocessors."""
     from tvm.s_tir import Trace
 
     return str(Trace(trace.simplified(remove_postproc=True).insts, {}))
 
 
 def _limited(target: Target) -> tvm.target.Target:
-    """The target for TVM, with the limits that MetaSchedule's rules need and a GPU's target may leave open."""
+    """Return the target for TVM, with defaults for the GPU limits that MetaSchedule's rules need."""
     import tvm
 
     if target.kind != "cuda":
@@ -79,12 +79,12 @@ def _limited(target: Target) -> tvm.target.Target:
 
 
 def _rules(target: Target) -> Sequence[ScheduleRule]:
-    """MetaSchedule's rules for the kind of target: without tensor intrinsics, and parallel on several cores only."""
+    """Return MetaSchedule's rules for the kind of target, without tensor intrinsics; parallel only on several cores."""
     from tvm.s_tir.meta_schedule import schedule_rule as rule
 
     if target.kind == "cuda":
         return list(rule.ScheduleRule.create("cuda"))
-    jobs = 16 if target.cores > 1 else -1  # a core; -1 is none, not even on the one core there is
+    jobs = 16 if target.cores > 1 else -1  # per core; -1 disables parallel loops
     return [
         rule.AutoInline(
             into_producer=False,
@@ -109,7 +109,7 @@ def _rules(target: Target) -> Sequence[ScheduleRule]:
 
 
 def _postprocs(target: Target) -> list[Postproc]:
-    """MetaSchedule's postprocs, but RewriteLayout on a CPU: it would change the layout of an argument."""
+    """Return MetaSchedule's postprocessors, except for RewriteLayout on a CPU, which would change arguments."""
     from tvm.s_tir.meta_schedule import postproc
 
     if target.kind == "cuda":
@@ -123,25 +123,25 @@ def _postprocs(target: Target) -> list[Postproc]:
 
 @dataclass(frozen=True)
 class ThreadLimits:
-    """How many threads the tiles of a sketch may bind on a GPU; there is no limit where they bind none.
+    """The limits on the threads that the tiles of a sketch may bind on a GPU.
 
-    Every tile that the limits leave out makes a program that MetaSchedule's VerifyGPUCode refuses.
+    Every tile that the limits exclude leads to a program that MetaSchedule's VerifyGPUCode rejects.
     """
 
-    most: Mapping[str, int]  # by axis
-    least: int  # of the threads of a block
-    factors: tuple[Mapping[int, str], ...]  # of each sampling instruction: which factor is bound to which axis
-    reach: tuple[int, ...]  # how many times more threads those after it can make
+    most: Mapping[str, int]  # the maximum extent of each axis
+    least: int  # the minimum number of threads in a block
+    factors: tuple[Mapping[int, str], ...]  # for each sampling instruction, the axis to which each factor is bound
+    reach: tuple[int, ...]  # for each instruction, the factor by which later ones can multiply the threads
 
     def start(self) -> tuple[int, ...]:
-        """What is bound before any choice: one of each axis."""
+        """Return the extents of the axes before any choice."""
         return tuple(1 for _ in self.most)
 
     def binds(self, index: int) -> bool:
         return bool(self.factors[index])
 
     def after(self, index: int, bound: tuple[int, ...], value: Value) -> tuple[int, ...]:
-        """What is bound once the instruction at ``index`` has given ``value``."""
+        """Return the extents of the axes after the instruction at ``index`` has drawn ``value``."""
         if not self.binds(index):
             return bound
         counts = dict(zip(self.most, bound, strict=True))
@@ -150,11 +150,11 @@ class ThreadLimits:
         return tuple(counts.values())
 
     def threads(self, bound: tuple[int, ...]) -> int:
-        """How many threads a block has where so many are ``bound``."""
+        """Return the number of threads in a block with the extents ``bound``."""
         return dict(zip(self.most, bound, strict=True))[THREAD]
 
     def narrow(self, index: int, bound: tuple[int, ...], tiles: Sequence[Tile]) -> list[Tile]:
-        """The ``tiles`` after which no axis has too many, and of these, if any, those with which a block has enough."""
+        """Return the ``tiles`` within the maximum of every axis; if possible, those that reach the minimum threads."""
         counted = [(tile, self.after(index, bound, tile)) for tile in tiles]
         fitting = [
             (t, after) for t, after in counted if all(n <= m for n, m in zip(after, self.most.values(), strict=True))
@@ -164,9 +164,12 @@ class ThreadLimits:
 
 
 def thread_limits(trace: Trace, target: Target, choices: Sequence[Sequence[Value]]) -> ThreadLimits:
-    """The limits of a sketch, whose tiles become threads by way of splits, fuses and binds.
+    """Return the limits of a sketch, following its tiles through splits and fuses to thread bindings.
 
-    choices: of each sampling instruction.
+    Args:
+        trace: The sketch.
+        target: The target.
+        choices: The choices of each sampling instruction.
     """
     most = {VTHREAD: MAX_VTHREAD, THREAD: int(target.spec.get("max_threads_per_block", THREADS))}
     least = 1
@@ -198,7 +201,7 @@ def thread_limits(trace: Trace, target: Target, choices: Sequence[Sequence[Value
 
 
 def use_of(trace: Trace, sampled: Instruction) -> str:
-    """The use of a sampled number: the key of the annotation that it becomes, or else the first step that takes it."""
+    """Return the use of a sampled number: the key of its annotation, otherwise the first step that uses it."""
     (number,) = sampled.outputs
     for inst in trace.insts:
         if any(number.same_as(used) for used in inst.inputs if hasattr(used, "same_as")):

@@ -1,8 +1,8 @@
-"""``sketch``: Ansor's way. Sketches derived from the computation alone, and all that they leave open as knobs.
+"""``sketch``: the search space of Ansor and MetaSchedule, derived from the computation alone.
 
-Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4: a sketch is
-the structure of a program, its annotation the numbers in it. Here the sketches are MetaSchedule's: traces whose
-sampling instructions are still to be decided (Shao et al., NeurIPS 2022).
+Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4: a
+sketch is the structure of a program, and an annotation its parameters. The sketches here are MetaSchedule's: traces
+with open sampling instructions (Shao et al., NeurIPS 2022).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import Instruction
 
 PROBES = 8
-"""How many random programs of a sketch are made, once, to see how deep its compute locations go."""
+"""The number of random programs of a sketch that are generated to determine the range of its compute locations."""
 
 
 class Sketch(Space):
@@ -60,11 +60,11 @@ class Sketch(Space):
 
     @property
     def sketches(self) -> list[str]:
-        """Each sketch as TVM prints it: Python that samples where a knob is."""
+        """The sketches as Python code printed by TVM, with a sample for each knob."""
         return [str(trace) for trace in self._design.traces]
 
     def dag(self) -> str:
-        """The computation that the sketches are of, a line a stage, as Ansor prints it."""
+        """Return the computation, one line per stage, as Ansor prints it."""
         return print_dag(self.workload.prim_func())
 
     def decide(self, choose: Choose) -> Config:
@@ -83,23 +83,23 @@ class Sketch(Space):
         return self._finished(self._apply(config))
 
     def _finished(self, sch: Schedule) -> Schedule:
-        """``sch`` after the postprocs. Raises InvalidConfig where one refuses it."""
+        """Apply the postprocessors to ``sch``. Raises InvalidConfig if one of them rejects it."""
         sch.enter_postproc()
         try:
             refusing = next((post for post in self._design.postprocs if not post.apply(sch)), None)
             if refusing is not None and self.target.kind == "cuda":
-                check_gpu(sch.mod, self.target)  # says which limit; VerifyGPUCode says only that there is one
+                check_gpu(sch.mod, self.target)  # names the limit, unlike VerifyGPUCode
         except RuntimeError as error:
-            raise InvalidConfig(f"the sketch cannot be finished: {first_line(error)}") from None
+            raise InvalidConfig(f"the postprocessors fail: {first_line(error)}") from None
         if refusing is not None:
             raise InvalidConfig(
-                f"MetaSchedule's {type(refusing).__name__} refuses the program: "
-                f"its tiles make too few threads, or vectors of more than 16 bytes"
+                f"MetaSchedule's {type(refusing).__name__} rejects the program: "
+                f"its tiles lead to too few threads, or to vectors of more than 16 bytes"
             )
         return sch
 
     def canonical(self, config: Mapping[str, Value]) -> Config:
-        """``config`` as it is read back from the program it makes. Raises InvalidConfig where it makes none."""
+        """Return ``config`` as read back from its program. Raises InvalidConfig if it has none."""
         self.knobs(config)
         return self._read(cast(int, config["sketch"]), self._apply(config))
 
@@ -117,7 +117,7 @@ class Sketch(Space):
     def config_of(self, schedule: Schedule) -> Config:
         number = self._structures.get(structure(schedule.trace))
         if number is None:
-            raise InvalidConfig("the program is of none of the sketches")
+            raise InvalidConfig("the program belongs to none of the sketches")
         config = self._read(number, schedule)
         self.knobs(config)
         return config
@@ -126,7 +126,7 @@ class Sketch(Space):
         return self._design.target, self._design.postprocs
 
     def __getstate__(self) -> dict[str, Any]:
-        # TVM's part does not pickle; where it is needed it is derived again, which takes milliseconds.
+        # TVM's objects do not pickle; they are derived again when needed, which takes milliseconds.
         derived = ("_design", "_structures")
         return {**{name: value for name, value in vars(self).items() if name not in derived}, "_narrowed": {}}
 
@@ -139,14 +139,14 @@ class Sketch(Space):
         return {structure(trace): number for number, trace in enumerate(self._design.traces)}
 
     def _read(self, number: int, sch: Schedule) -> Config:
-        """The decisions in the trace of ``sch``, a program of the sketch with this number."""
+        """Read the config from the trace of ``sch``, a program of the sketch with this number."""
         made: list[tuple[str, Value]] = [("sketch", number)]
         for knob, inst in zip(self._open[number], _taken(sch), strict=True):
             made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
         return Config(made)
 
     def _narrow(self, number: int, index: int, bound: tuple[int, ...]) -> Knob:
-        """A tile's knob with the tiles that fit the threads ``bound`` by those before it."""
+        """Return the knob of a tile, restricted to the tiles that fit the threads ``bound`` by earlier ones."""
         key = (number, index, bound)
         if key not in self._narrowed:
             knob = self._open[number][index]
@@ -155,7 +155,7 @@ class Sketch(Space):
         return self._narrowed[key]
 
     def _apply(self, config: Mapping[str, Value]) -> Schedule:
-        """The sketch of ``config`` with its decisions, before any postprocessing."""
+        """Apply the sketch and the decisions of ``config``, without postprocessing."""
         from tvm.s_tir import Schedule, Trace
 
         number = cast(int, config["sketch"])
@@ -172,16 +172,16 @@ class Sketch(Space):
         return sch
 
     def _find_knobs(self, number: int) -> tuple[Knob, ...]:
-        """The knobs of a sketch, seen while it is applied.
+        """Determine the knobs of a sketch by applying it.
 
-        The loops that a sketch tiles are those of the computation: their extents depend on no earlier choice. Compute
-        locations do. They range to the deepest seen, a range that is closed under TVM's taking the nearest legal one.
+        A sketch tiles the loops of the computation, whose extents do not depend on earlier choices, unlike compute
+        locations. These range up to the deepest one seen; TVM's choice of the nearest legal one stays in that range.
         """
         sampling = self._design.sampling[number]
         rng = np.random.default_rng(SEED)
         knobs, _ = self._probe(number, decisions.ROOT, rng)
         if located := [i for i, inst in enumerate(sampling) if inst.kind.name == decisions.COMPUTE_LOCATION]:
-            # Deepest where the loops around the innermost ones run once, which is seldom so in a random program.
+            # Locations are deepest if the loops around the innermost ones have extent 1, which is rare at random.
             met = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
             met += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
             for i in located:
@@ -190,9 +190,9 @@ class Sketch(Space):
         return tuple(knobs)
 
     def _probe(self, number: int, location: int, rng: np.random.Generator | None) -> tuple[list[Knob], list[Any]]:
-        """The knobs of a random program, its compute locations all asked to be ``location``; and TVM's decisions.
+        """Return the knobs of a random program, and TVM's decisions if all compute locations ask for ``location``.
 
-        Without ``rng``, that whose innermost loops have the shortest ones around them.
+        Without ``rng``, use the program in which the loops around the innermost ones are the shortest.
         """
         from tvm.s_tir import Schedule
 
@@ -205,7 +205,7 @@ class Sketch(Space):
             if kind not in decisions.SAMPLING:
                 return decision
             name = use_of(trace, inst) if kind == decisions.CATEGORICAL else decisions.knob_name(sch, kind, inputs)
-            # Listing what is legal for a compute location is slow, and depends on the tiles: only its ends are found.
+            # Listing the legal compute locations is slow and depends on the tiles: only the ends are determined.
             located = kind == decisions.COMPUTE_LOCATION
             legal = (location,) if located else decisions.legal_choices(sch, kind, inputs, attrs)
             assert legal is not None, "the extents of a workload are constant"
@@ -222,5 +222,5 @@ class Sketch(Space):
 
 
 def _taken(sch: Schedule) -> list[Instruction]:
-    """The sampling instructions in the trace of ``sch``."""
+    """Return the sampling instructions in the trace of ``sch``."""
     return [inst for inst in sch.trace.insts if inst.kind.name in decisions.SAMPLING]

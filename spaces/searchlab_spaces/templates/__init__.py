@@ -1,4 +1,4 @@
-"""Templates in the way of AutoTVM: schedules by hand whose numbers are knobs."""
+"""Templates as in AutoTVM: hand-written schedules with open parameters."""
 
 from .knobs import TemplateConfig
 from .registry import template

@@ -1,6 +1,6 @@
-"""What AutoTVM's policies list for a knob, in AutoTVM's order.
+"""The choices of a knob under AutoTVM's policies, in AutoTVM's order.
 
-After ``tvm.autotvm.task.space`` (TVM 0.17). Loops are given by their positions.
+Source: ``tvm.autotvm.task.space`` (TVM 0.17). Loops are identified by their positions.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from ..tiles import Tile, factors, powers_of_two
 SPLIT_POLICIES: dict[str, Callable[[int], list[int]]] = {
     "factors": factors,
     "power2": powers_of_two,
-    # AutoTVM takes these in the order of a Python set, which nothing defines: here they rise.
+    # AutoTVM iterates over a set, whose order is undefined; here the order is ascending.
     "verbose": lambda extent: sorted({*factors(extent), *powers_of_two(extent)}),
 }
-"""What each part of a tile but the outermost may be, by policy; ``"candidate"`` lists whole tiles instead."""
+"""The values of each part of a tile except the outermost, by policy; ``"candidate"`` lists complete tiles instead."""
 
 REORDER_POLICIES = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
 GPU_LEVELS = {
     "bind_gpu": ("blockIdx", "threadIdx"),
     "bind_gpu_virtual": ("blockIdx", "vthread", "threadIdx"),
 }
-"""What the loops are bound to, from the outermost, by annotate policy."""
+"""The levels to which loops are bound, outermost first, by annotate policy."""
 MARKS = ("none", "unroll", "vec")
-"""The words of the other annotate policies, joined by ``_``; ``try`` is another word for ``none``."""
+"""The words of the other annotate policies, joined by ``_``; ``try`` is a synonym of ``none``."""
 
 
 def splits(
@@ -37,11 +37,17 @@ def splits(
     max_factor: int | None = None,
     no_tail: bool | None = None,
 ) -> list[Tile]:
-    """Every way to cut a loop of ``extent`` into ``num_outputs`` nested loops, outermost first, in AutoTVM's order.
+    """Return all splits of a loop into nested loops, outermost first, in AutoTVM's order.
 
-    The innermost part varies slowest and every part rises; the outermost is what covers the rest. ``max_factor``
-    bounds all parts but that. Unless ``no_tail``, which is the default of ``"factors"`` alone, a tile may reach past
-    the loop's end, and the schedule then guards it.
+    The innermost part varies slowest, in ascending order; the outermost part covers the rest.
+
+    Args:
+        extent: The extent of the loop.
+        num_outputs: The number of nested loops.
+        policy: The policy.
+        max_factor: The maximum of all parts except the outermost.
+        no_tail: Whether the parts must divide the loop; by default only for ``"factors"``. Otherwise a tile may reach
+            past the end of the loop, where the schedule guards it.
     """
     exact = policy == "factors" if no_tail is None else no_tail
     candidates = [f for f in SPLIT_POLICIES[policy](extent) if max_factor is None or f <= max_factor]
@@ -58,15 +64,16 @@ def splits(
 
 
 def intervals(count: int, begin: int, end: int) -> list[Tile]:
-    """Every order of ``count`` loops in which only those from ``begin`` up to ``end`` change places."""
+    """Return every order of ``count`` loops that permutes only the positions from ``begin`` up to ``end``."""
     before, after = tuple(range(begin)), tuple(range(end, count))
     return [(*before, *inner, *after) for inner in itertools.permutations(range(begin, end))]
 
 
 def interleaved(spatial: Sequence[Tile], reduce: Sequence[Tile], *, cuda: bool) -> Tile:
-    """The one order that ``"interleave"`` lists: chains of spatial loops merged, but the last of each, then the rest.
+    """Return the single order of ``"interleave"``.
 
-    These last ones are merged with the chains of reduction loops, or for ``"interleave_cuda"`` come after them.
+    The chains of spatial loops are merged, except for the last loop of each. These last loops are merged with the
+    chains of reduction loops, or, for ``"interleave_cuda"``, follow them.
     """
     outer = merged([chain[:-1] for chain in spatial])
     last = [chain[-1:] for chain in spatial]
@@ -75,7 +82,7 @@ def interleaved(spatial: Sequence[Tile], reduce: Sequence[Tile], *, cuda: bool) 
 
 
 def merged(chains: Sequence[Tile]) -> Tile:
-    """Always the next of the chain that has most left, and of the first such: AutoTVM's ``_merge_chain``."""
+    """Merge chains by repeatedly taking the next element of the longest remaining one (AutoTVM's ``_merge_chain``)."""
     left = [list(chain) for chain in chains]
     order = []
     while any(left):
@@ -84,7 +91,7 @@ def merged(chains: Sequence[Tile]) -> Tile:
 
 
 def gpu_binding(count: int, policy: str) -> list[str]:
-    """What ``count`` loops are bound to, outermost first: up to three of each level, x innermost; the rest is fused."""
+    """Return the bindings of ``count`` loops, outermost first: up to three per level, x innermost; others are fused."""
     levels = GPU_LEVELS[policy]
     axes = "zyx"[-min(3, count // len(levels)) :] if count >= len(levels) else ""
     words = [level if level == "vthread" else f"{level}.{axis}" for level in levels for axis in axes]
@@ -92,5 +99,5 @@ def gpu_binding(count: int, policy: str) -> list[str]:
 
 
 def marked(count: int, words: Sequence[str]) -> list[tuple[str, ...]]:
-    """Every way to give each of ``count`` loops one of ``words``, of which at most one is vectorised."""
+    """Return every assignment of ``words`` to ``count`` loops in which at most one loop is vectorised."""
     return [marks for marks in itertools.product(words, repeat=count) if marks.count("vec") <= 1]

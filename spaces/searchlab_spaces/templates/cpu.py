@@ -1,4 +1,4 @@
-"""The CPU templates of ``knob-template``: a tiled, packed GEMM and a direct conv2d over blocked channels."""
+"""Built-in CPU templates: a tiled, optionally packed GEMM, and a direct conv2d with blocked channels."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 UNROLLED = 16
-"""The most rows or pixels unrolled in registers: more would not fit any register file."""
+"""The maximum number of unrolled rows or pixels: more would not fit in registers."""
 VECTORISED = 64
-"""The most columns or channels vectorised: four registers of sixteen floats."""
+"""The maximum number of vectorised columns or channels: four vectors of sixteen floats."""
 
 
 @template("gemm_cpu", op="gemm", target="llvm")
 def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
-    """Three-level tiles of C, a two-level split of k, B packed into panels as wide as the innermost tile or not.
+    """GEMM with three-level tiles of C, a two-level split of k, and B optionally packed by the innermost tile.
 
-    Loop order i0 j0 k0 i1 j1 k1 i2 j2, with i2 unrolled, j2 vectorised and (i0, j0) run in parallel.
+    The loop order is i0 j0 k0 i1 j1 k1 i2 j2, with i2 unrolled, j2 vectorised and (i0, j0) parallel.
     """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
@@ -54,10 +54,11 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
 
 @template("conv2d_cpu", op="conv2d", target="llvm")
 def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
-    """Direct convolution, NCHW in and out, blocked by channels inside: weights are packed into [co/v, ci, kh, kw, v].
+    """Direct convolution on NCHW tensors, internally blocked by channels.
 
-    A register tile of v channels (vectorised) by (y, x) pixels (unrolled); input channels split in two, the
-    outer part around the pixels of a tile of rows; parallel over images, channel blocks and rows of tiles.
+    Weights are packed into [co/v, ci, kh, kw, v]. A register tile has v vectorised channels by (y, x) unrolled pixels.
+    Input channels are split in two, with the outer part around the pixels of a row of tiles. Images, channel blocks and
+    rows of tiles run in parallel.
     """
     block = sch.get_sblock("conv2d")
     n, c, y, x, rc, ry, rx = sch.get_loops(block)
@@ -98,18 +99,18 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
 
 
 def _blocks(sch: Schedule) -> list[str]:
-    """Names of the blocks of ``main``, in order."""
+    """Return the names of the blocks of ``main``, in order."""
     root = sch.get_sblock("root")
     return [str(sch.get(block).name_hint) for block in sch.get_child_blocks(root)]
 
 
 def _consumers(sch: Schedule) -> list[SBlockRV]:
-    """What follows the reduction: the workload's bias and ReLU, as far as it has them."""
+    """Return the blocks after the reduction: bias and ReLU, if the workload has them."""
     return [sch.get_sblock(name) for name in ("bias", "relu") if name in _blocks(sch)]
 
 
 def _epilogue(sch: Schedule, target: Target) -> None:
-    """Bias and ReLU in one pass over the result, its rows in parallel."""
+    """Apply bias and ReLU in one pass over the result, with parallel rows."""
     blocks = _consumers(sch)
     for block in blocks[:-1]:
         sch.compute_inline(block)
@@ -120,6 +121,6 @@ def _epilogue(sch: Schedule, target: Target) -> None:
 
 
 def _parallel(sch: Schedule, target: Target, *loops: LoopRV) -> None:
-    """Run the nest of ``loops`` in parallel, where the target has more than one core."""
+    """Run the nest of ``loops`` in parallel if the target has more than one core."""
     if target.cores > 1:
         sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])

@@ -1,6 +1,6 @@
-"""The CUDA templates of ``knob-template``: conv2d and GEMM, tiled over blocks, virtual threads and threads.
+"""Built-in CUDA templates: conv2d and GEMM, tiled over blocks, virtual threads and threads.
 
-The knobs are those of AutoTVM's tutorial on conv2d for NVIDIA GPUs (``tune_conv2d_cuda.py``, TVM 0.17).
+The knobs follow AutoTVM's tutorial on conv2d for NVIDIA GPUs (``tune_conv2d_cuda.py``, TVM 0.17).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @template("conv2d_no_batching", op="conv2d", target="cuda")
 def conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
-    """Direct convolution, NCHW: four-part tiles of f, y, x (block, vthread, thread, inner), three-part rc, ry, rx.
+    """Direct convolution (NCHW): four-part tiles of f, y, x (block, vthread, thread, inner), three-part of rc, ry, rx.
 
-    Images of a batch are not tiled: each has blocks of its own.
+    The images of a batch are not tiled: each has its own blocks.
     """
     conv = sch.get_sblock("conv2d")
     n, f, y, x, rc, ry, rx = sch.get_loops(conv)
@@ -39,7 +39,7 @@ def conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Target) -> No
 
 @template("gemm_cuda", op="gemm", target="cuda")
 def gemm_cuda(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
-    """GEMM with four-part tiles of the rows and columns of C, and three-part tiles of k."""
+    """GEMM with four-part tiles of the rows and columns of C and three-part tiles of k."""
     gemm = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(gemm)
     cfg.define_split("tile_i", i, num_outputs=4)

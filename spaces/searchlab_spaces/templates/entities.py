@@ -1,6 +1,6 @@
-"""Choices as a template sees them: ``cfg[name]``, with AutoTVM's attributes, and how they are applied to loops.
+"""The chosen values in a template, ``cfg[name]``, with AutoTVM's attributes, and their application to loops.
 
-AutoTVM's ``apply`` took the operation, too, and the lengths of its loops. A loop of ``tvm.s_tir`` knows both.
+Unlike AutoTVM's, ``apply`` needs neither the operation nor the lengths of its loops: loops in ``tvm.s_tir`` know both.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """A chosen split: ``size`` is the extent of every part, outermost first. AutoTVM has -1 for the outermost."""
+    """A chosen split."""
 
-    size: Tile
+    size: Tile  # the extent of every part, outermost first; in AutoTVM, the outermost is -1
 
     def apply(self, sch: Schedule, loop: LoopRV) -> list[LoopRV]:
-        """Split ``loop`` so, guarded where the tile reaches past its end; returns the loops, outermost first."""
+        """Split ``loop``, with a guard if the tile reaches past its end; return the loops, outermost first."""
         return list(sch.split(loop, self.size))
 
 
 @dataclass(frozen=True)
 class Reorder:
-    """A chosen order: ``perm[i]`` says which of the loops comes i-th."""
+    """A chosen order."""
 
-    perm: Tile
+    perm: Tile  # perm[i] is the old position of the i-th loop
 
     def apply(self, sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
-        """Reorder ``loops`` so; returns them in their new order.
+        """Reorder ``loops``, and return them in their new order.
 
-        Where there are fewer than the knob was defined for, the others are left out, as in AutoTVM.
+        If there are fewer loops than the knob was defined for, missing ones are ignored, as in AutoTVM.
         """
         ordered = [loops[i] for i in self.perm if i < len(loops)]
         sch.reorder(*ordered)
@@ -48,9 +48,9 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Annotate:
-    """Chosen annotations: a word for each loop, or with ``"locate_cache"`` the positions of some loops."""
+    """Chosen annotations."""
 
-    anns: tuple[str, ...] | tuple[int, ...]
+    anns: tuple[str, ...] | tuple[int, ...]  # a word per loop; with "locate_cache", the positions of some loops
 
     def apply(
         self,
@@ -61,23 +61,34 @@ class Annotate:
         vec_size: Sequence[int] | None = None,
         source: Sequence[Sequence[SBlockRV]] | None = None,
     ) -> list[LoopRV]:
-        """Annotate or bind ``loops`` so; returns them, each that was fused being gone into the next.
+        """Annotate or bind loops.
 
-        source: for ``"locate_cache"``, the blocks to compute at each of the chosen loops, which all produce what is
-        used there. Raises InvalidConfig for an unrolled loop longer than ``max_unroll``, or a vectorised one whose
-        extent is not in ``vec_size``.
+        Args:
+            sch: The schedule.
+            loops: The loops.
+            max_unroll: The maximum extent of an unrolled loop.
+            vec_size: The allowed extents of a vectorised loop.
+            source: For ``"locate_cache"``, the producer blocks to compute at each of the chosen loops.
+
+        Returns:
+            The loops; each fused loop is merged into the next one.
+
+        Raises:
+            InvalidConfig: If the extent of a loop is not allowed.
         """
         loops = list(loops)
         if source is not None or any(isinstance(at, int) for at in self.anns):
             if source is None or any(isinstance(at, str) for at in self.anns):
-                raise SearchlabError(f"source is for 'locate_cache', which needs it; the annotations are {self.anns}")
+                raise SearchlabError(
+                    f"'source' must be given with policy 'locate_cache', and only then; the annotations are {self.anns}"
+                )
             for blocks, at in zip(source, cast(Tile, self.anns), strict=False):
                 for block in blocks:
                     sch.compute_at(block, loops[at], preserve_unit_loops=True)
             return loops
         if len(loops) != len(self.anns):
-            raise SearchlabError(f"the annotations {list(self.anns)} are not for {len(loops)} loops")
-        # AutoTVM's virtual threads have no axis, and each is another one: here the innermost is x.
+            raise SearchlabError(f"the annotations {list(self.anns)} do not match {len(loops)} loops")
+        # AutoTVM's virtual threads have no axis, and each is distinct: here the innermost is x.
         virtual = iter("zyx"[-list(self.anns).count("vthread") :])
         for at, word in enumerate(self.anns):
             loop, extent = loops[at], int(sch.get(loops[at]).extent)
@@ -85,11 +96,11 @@ class Annotate:
                 loops[at + 1] = sch.fuse(loop, loops[at + 1])
             elif word == "unroll":
                 if max_unroll is not None and extent > max_unroll:
-                    raise InvalidConfig(f"it unrolls a loop of {extent}, and the template allows {max_unroll}")
+                    raise InvalidConfig(f"it unrolls a loop of {extent}, but the template allows {max_unroll}")
                 sch.unroll(loop)
             elif word == "vec":
                 if vec_size is not None and extent not in vec_size:
-                    raise InvalidConfig(f"it vectorises a loop of {extent}, and the template allows {list(vec_size)}")
+                    raise InvalidConfig(f"it vectorises a loop of {extent}, but the template allows {list(vec_size)}")
                 sch.vectorize(loop)
             elif word != "none":
                 sch.bind(loop, f"vthread.{next(virtual)}" if word == "vthread" else str(word))

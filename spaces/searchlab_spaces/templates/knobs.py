@@ -1,7 +1,7 @@
-"""AutoTVM's knobs on ``tvm.s_tir``: how a template defines them, how they print, how a log writes them.
+"""AutoTVM's knobs on ``tvm.s_tir``: their definition in a template, their printed form, and their form in logs.
 
-After Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018) and ``tvm.autotvm.task.space`` (TVM 0.17),
-whose policies, order of choices, printed form and JSON entities are kept.
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018) and ``tvm.autotvm.task.space`` (TVM 0.17).
+Policies, the order of choices, the printed form and the JSON entities agree with AutoTVM.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 LOCATE_CACHE = "locate_cache"
-# Any of MARKS may be joined: these are suggested to whoever misspells one.
+# Any combination of MARKS is allowed; these are suggested for a misspelled policy.
 COMMON_MARKS = ("none", "unroll", "vec", "try_unroll", "try_vec", "try_unroll_vec")
 
-INDEPENDENT = "knobs must not depend on what is chosen: define them from the workload's own loops"
+INDEPENDENT = "knobs must not depend on choices: define them from the loops of the workload"
 
 
 # --- knobs ------------------------------------------------------------------------------------------------
@@ -46,26 +46,27 @@ INDEPENDENT = "knobs must not depend on what is chosen: define them from the wor
 
 @dataclass(frozen=True)
 class TemplateKnob(Knob):
-    """A knob of a template. ``str`` is what AutoTVM prints of it; an entity is a choice as AutoTVM's logs write it."""
+    """A knob of a template; ``str`` is AutoTVM's printed form."""
 
     code: ClassVar[str]
     """AutoTVM's name of the kind."""
 
     @abstractmethod
     def chosen(self, value: Value) -> Entity:
-        """What ``cfg[name]`` is when ``value`` is chosen."""
+        """Return ``cfg[name]`` when ``value`` is chosen."""
 
     def to_entity(self, value: Value) -> Any:
+        """Return ``value`` in the form of AutoTVM's logs."""
         return list(value) if isinstance(value, tuple) else value
 
     def from_entity(self, entity: Any) -> Value:
-        """The choice that ``entity`` stands for, which need not be one of :attr:`choices`."""
+        """Invert :meth:`to_entity`; the result need not be one of :attr:`choices`."""
         return tuple(entity) if isinstance(entity, list) else cast(Value, entity)
 
 
 @dataclass(frozen=True)
 class SplitKnob(TemplateKnob):
-    """A choice is the extents of all parts, outermost first; an entity has -1 for the outermost."""
+    """A split: a choice holds the extents of all parts, outermost first; in an entity the outermost is -1."""
 
     policy: str
     product: int
@@ -90,7 +91,7 @@ class SplitKnob(TemplateKnob):
 
 @dataclass(frozen=True)
 class ReorderKnob(TemplateKnob):
-    """A choice is a permutation of the loops, written as a tuple, but no tile: two orders are the same or not."""
+    """An order of loops: a choice is a permutation as a tuple. Its kind is word: distances have no meaning."""
 
     policy: str
     code = "re"
@@ -105,7 +106,7 @@ class ReorderKnob(TemplateKnob):
 
 @dataclass(frozen=True)
 class AnnotateKnob(TemplateKnob):
-    """A choice is a word for each loop, in one string: ``"none,unroll,vec"``; or positions of loops, in a tuple."""
+    """Annotations: a choice is one word per loop, as in ``"none,unroll,vec"``, or a tuple with positions of loops."""
 
     policy: str
     code = "an"
@@ -126,7 +127,7 @@ class AnnotateKnob(TemplateKnob):
 
 @dataclass(frozen=True)
 class OptionKnob(TemplateKnob):
-    """A choice is any value."""
+    """A plain knob, whose choices are any values."""
 
     code = "ot"
 
@@ -138,7 +139,7 @@ class OptionKnob(TemplateKnob):
 
 
 def covering(extent: int, tile: Tile) -> Tile:
-    """``tile`` with the outermost part, given as -1 or not, that just covers ``extent``."""
+    """Return ``tile`` with the smallest outermost part (possibly given as -1) that covers ``extent``."""
     inner = math.prod(tile[1:])
     if not tile or min(tile[1:], default=1) < 1 or (tile[0] != -1 and tile[0] * inner < extent):
         raise InvalidConfig(
@@ -152,18 +153,21 @@ def covering(extent: int, tile: Tile) -> Tile:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A loop that knobs are defined for before there is one; no length where that follows from a choice."""
+    """A loop for which knobs can be defined before it exists."""
 
-    length: int | None = None
+    length: int | None = None  # None if it depends on a choice
 
 
 class TemplateConfig:
-    """The ``cfg`` of a template: it collects the knobs while they are defined, and answers with what was chosen.
+    """The ``cfg`` of a template, with AutoTVM's interface: it collects the knobs and returns the chosen values.
 
-    Without choices every knob is at its first one, so that a template runs through while its space is found. Which
-    knobs there are, and their choices, must not depend on what is chosen. The words are AutoTVM's. A knob may be
-    defined for loops of the schedule, for lengths (see :meth:`axis`), and but for a split, for what a
-    ``define_`` method returned: the loops that there will be once the knob is applied.
+    The knobs and their choices must not depend on what is chosen. A knob may be defined for loops of the schedule, for
+    lengths (see :meth:`axis`), and, except for a split, for the result of a ``define_`` method, which stands for the
+    loops that exist once that knob is applied.
+
+    Args:
+        schedule: The schedule.
+        chosen: The chosen values; None while the space is determined, with every knob at its first choice.
     """
 
     def __init__(self, schedule: Schedule, chosen: Mapping[str, Value] | None = None) -> None:
@@ -173,7 +177,7 @@ class TemplateConfig:
         self._chosen = chosen
 
     def axis(self, loop: LoopRV | int) -> Axis:
-        """A loop as long as ``loop``, to define knobs for."""
+        """Return an axis as long as ``loop``, for which knobs can be defined."""
         return Axis(loop if isinstance(loop, int) else int(self._schedule.get(loop).extent))
 
     reduce_axis = axis
@@ -190,19 +194,32 @@ class TemplateConfig:
         no_tail: bool | None = None,
         candidate: Sequence[Sequence[int]] = (),
     ) -> list[Axis]:
-        """A knob that splits a loop into ``num_outputs`` nested loops, which are returned.
+        """Define a knob that splits a loop.
 
-        policy: the parts are divisors of its extent (``"factors"``), powers of two (``"power2"``), either
-        (``"verbose"``), or the tiles listed in ``candidate``, whose first part may be -1. filter: which splits
-        are kept. max_factor, no_tail: see :func:`~.choices.splits`. Raises SearchlabError for anything else.
+        Args:
+            name: The name of the knob.
+            axis: The loop.
+            num_outputs: The number of nested loops.
+            policy: The parts are divisors of the extent (``"factors"``), powers of two (``"power2"``), either
+                (``"verbose"``), or listed in ``candidate`` (``"candidate"``).
+            filter: Only the splits for which this returns true are choices.
+            max_factor: See :func:`~.choices.splits`.
+            no_tail: See :func:`~.choices.splits`.
+            candidate: Tiles; the first part of each may be -1.
+
+        Returns:
+            The nested loops.
+
+        Raises:
+            SearchlabError: If the arguments are invalid.
         """
         extent = axis.length if isinstance(axis, Axis) else self.axis(axis).length
         if extent is None:
-            raise SearchlabError(f"knob {name!r} splits what another knob makes; {INDEPENDENT}")
+            raise SearchlabError(f"knob {name!r} splits the result of another knob; {INDEPENDENT}")
         if not isinstance(num_outputs, int) or num_outputs < 1:
             raise SearchlabError(
-                f"knob {name!r}: num_outputs is {num_outputs!r}; it must be a whole number of at least 1 (and the "
-                f"policy is given by name: policy=...)"
+                f"knob {name!r}: num_outputs is {num_outputs!r}; it must be a whole number of at least 1 (pass the "
+                f"policy by name: policy=...)"
             )
         if policy == "candidate":
             if any(len(tile) != num_outputs for tile in candidate):
@@ -216,7 +233,7 @@ class TemplateConfig:
         return [Axis() for _ in range(num_outputs)]
 
     def define_knob(self, name: str, candidate: Sequence[Value]) -> None:
-        """A knob that takes one of ``candidate``."""
+        """Define a knob with the choices ``candidate``."""
         self._define(OptionKnob(name, list(candidate)))
 
     def define_reorder(
@@ -230,12 +247,25 @@ class TemplateConfig:
         spatial: Sequence[Sequence[LoopRV | Axis]] = (),
         reduce: Sequence[Sequence[LoopRV | Axis]] = (),
     ) -> list[Axis]:
-        """A knob that orders ``axes``; returns as many.
+        """Define a knob that orders loops.
 
-        policy: as they are (``"identity"``), in any way (``"all"``), in any way from position ``interval[0]`` up to
-        ``interval[1]`` (``"interval_all"``), or as one of ``candidate``, which may leave loops where they are.
-        ``"interleave"`` and ``"interleave_cuda"`` merge the chains of loops ``spatial`` and ``reduce`` into one order:
-        see :func:`~.choices.interleaved`.
+        Args:
+            name: The name of the knob.
+            axes: The loops.
+            policy: No change (``"identity"``), every order (``"all"``), every order of the positions in ``interval``
+                (``"interval_all"``), the orders in ``candidate`` (``"candidate"``), or the chains ``spatial`` and
+                ``reduce`` merged into one order (``"interleave"``, ``"interleave_cuda"``): see
+                :func:`~.choices.interleaved`.
+            interval: The first position, and the position after the last.
+            candidate: Orders of some or all of the loops; the others keep their places.
+            spatial: Chains of spatial loops.
+            reduce: Chains of reduction loops.
+
+        Returns:
+            As many loops, in the new order.
+
+        Raises:
+            SearchlabError: If the arguments are invalid.
         """
         _check_policy("reorder", name, policy, REORDER_POLICIES)
         axes = list(axes)
@@ -245,40 +275,53 @@ class TemplateConfig:
                 for chains in (candidate, spatial, reduce)
             )
         except ValueError:
-            raise SearchlabError(f"knob {name!r} orders a loop that is none of its {len(axes)} loops") from None
+            raise SearchlabError(f"knob {name!r} orders a loop that is not among its {len(axes)} loops") from None
         if policy == "identity":
             orders: list[Tile] = [tuple(range(len(axes)))]
         elif policy == "all":
             orders = list(itertools.permutations(range(len(axes))))
         elif policy == "interval_all":
             if interval is None or not 0 <= interval[0] <= interval[1] <= len(axes):
-                raise SearchlabError(f"knob {name!r}: interval is {interval}; it must be (begin, end) in its loops")
+                raise SearchlabError(f"knob {name!r}: interval is {interval}; it must be (begin, end) within its loops")
             orders = intervals(len(axes), *interval)
         elif policy == "candidate":
             orders = listed
         else:
             orders = [interleaved(tiled, reduced, cuda=policy == "interleave_cuda")]
         if any(not order or len(set(order)) < len(order) for order in orders):
-            raise SearchlabError(f"knob {name!r}: {policy} must give orders of loops, none of them twice, not {orders}")
+            raise SearchlabError(f"knob {name!r}: the orders of policy {policy!r} must not repeat a loop: {orders}")
         self._define(ReorderKnob(name, list(dict.fromkeys(orders)), policy))
         return [Axis() for _ in axes]
 
     def define_annotate(
         self, name: str, axes: Sequence[LoopRV | Axis | int], policy: str, *, num_anchor: int | None = None
     ) -> list[Axis]:
-        """A knob that says what becomes of ``axes``; returns as many.
+        """Define a knob that annotates loops.
 
-        policy: words of MARKS joined by ``_``, for any loop to be any of them, but only one vectorised: ``"unroll"``
-        unrolls all, ``"try_unroll_vec"`` any. ``"bind_gpu"`` and ``"bind_gpu_virtual"`` bind the innermost to the
-        threads of a GPU: see :func:`~.choices.gpu_binding`. ``"locate_cache"`` chooses ``num_anchor`` of them.
+        Args:
+            name: The name of the knob.
+            axes: The loops.
+            policy: Words of MARKS joined by ``_``: each loop gets one of them, and at most one loop is vectorised.
+                ``"unroll"`` unrolls all loops, ``"try_unroll_vec"`` any. ``"bind_gpu"`` and ``"bind_gpu_virtual"`` bind
+                the loops to the threads of a GPU: see :func:`~.choices.gpu_binding`. ``"locate_cache"`` chooses
+                ``num_anchor`` of the loops.
+            num_anchor: The number of loops that ``"locate_cache"`` chooses.
+
+        Returns:
+            As many loops.
+
+        Raises:
+            SearchlabError: If the arguments are invalid.
         """
         if policy == LOCATE_CACHE:
             if num_anchor is None:
-                raise SearchlabError(f"knob {name!r}: the policy {policy!r} needs num_anchor, a number of loops")
+                raise SearchlabError(f"knob {name!r}: policy {policy!r} requires num_anchor, a number of loops")
             choices: list[Value] = list(itertools.combinations(range(len(axes)), num_anchor))
         elif policy in GPU_LEVELS:
             if len(axes) < (least := len(GPU_LEVELS[policy])):
-                raise SearchlabError(f"knob {name!r}: {policy} takes {least} loops or more, not {len(axes)}")
+                raise SearchlabError(
+                    f"knob {name!r}: policy {policy!r} requires at least {least} loops, not {len(axes)}"
+                )
             choices = [",".join(gpu_binding(len(axes), policy))]
         else:
             words = list(dict.fromkeys(policy.replace("try", "none").split("_")))
@@ -289,9 +332,11 @@ class TemplateConfig:
         return [Axis() for _ in axes]
 
     def multi_filter(self, filter: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Keep only the configs for which ``filter`` is true, given what ``cfg[name]`` would be by name.
+        """Keep only the configs for which ``filter`` returns true; this replaces an earlier filter.
 
-        It replaces an earlier one. Its calls are as many as there are ways to choose the knobs that it looks at.
+        Args:
+            filter: Called with a mapping from the names of knobs to the values of ``cfg[name]``, once for every
+                combination of the knobs that it reads.
         """
         self.filter = filter
 
@@ -299,11 +344,11 @@ class TemplateConfig:
         if knob.name in self.knobs:
             raise SearchlabError(f"the template defines knob {knob.name!r} twice")
         if self._chosen is not None and knob.name not in self._chosen:
-            raise SearchlabError(f"the template defines knob {knob.name!r} for some choices only; {INDEPENDENT}")
+            raise SearchlabError(f"the template defines knob {knob.name!r} only for some choices; {INDEPENDENT}")
         self.knobs[knob.name] = knob
 
     def __getitem__(self, name: str) -> Any:
-        """The chosen :class:`Split`, :class:`Reorder`, :class:`Annotate` or :class:`Option`, as it was defined."""
+        """Return the chosen :class:`Split`, :class:`Reorder`, :class:`Annotate` or :class:`Option`."""
         if name not in self.knobs:
             raise SearchlabError(f"the template asks for knob {name!r}{did_you_mean(name, self.knobs)}")
         knob = self.knobs[name]

@@ -1,4 +1,4 @@
-"""AutoTVM's ``multi_filter``: a condition on several knobs at once, which makes holes in the range of the index."""
+"""AutoTVM's ``multi_filter``: a condition on several knobs, which leaves gaps in the range of indices."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .entities import Entity
 from .knobs import TemplateKnob
 
 MOST = 1 << 25
-"""The most combinations of choices that a condition is asked about, which take a minute."""
+"""The maximum number of combinations for which a condition is evaluated; that takes a minute."""
 
 Condition = Callable[[Mapping[str, Entity]], bool]
 
 
 class FilteredProduct(ProductSpace):
-    """The product of knobs, less the configs that a condition on several knobs leaves out.
+    """The product of knobs without the configs that a condition on several knobs excludes.
 
-    Without a condition it is a plain product. With one, knobs depend on each other, and indices have holes: they stay
-    those of the product, in [0, ``range_length``), and ``size`` is the number of configs.
+    With a condition, knobs depend on each other, and indices have gaps: they remain those of the product, in [0,
+    ``range_length``), whereas ``size`` is the number of configs.
     """
 
     filter: MultiFilter | None = None
@@ -40,7 +40,7 @@ class FilteredProduct(ProductSpace):
         return super().decide(choose) if self.filter is None else self.filter.decide(self.axes, choose)
 
     def sample(self, rng: np.random.Generator) -> Config:
-        """One config, all being equally likely."""
+        """Draw a config uniformly."""
         return super().sample(rng) if self.filter is None else self.filter.sample(self.axes, rng)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
@@ -50,7 +50,7 @@ class FilteredProduct(ProductSpace):
         return super().size() if self.filter is None else self.filter.size
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
-        """Every config once, in the order of the index, or in random order with ``rng``."""
+        """Yield every config once, by ascending index, or in random order with ``rng``."""
         if self.filter is None:
             return super().enumerate(rng)
         if rng is not None:
@@ -59,28 +59,29 @@ class FilteredProduct(ProductSpace):
         return filter(self.filter.accepts, product)
 
     def is_index_valid(self, index: int) -> bool:
-        """Whether a config has this index, in [0, ``range_length``)."""
+        """Return whether a config has this index in [0, ``range_length``)."""
         config = super().config_at(index)
         return self.filter is None or self.filter.accepts(config)
 
     def config_at(self, index: int) -> Config:
-        """The config with this index. Raises IndexError where there is none."""
+        """Return the config with this index. Raises IndexError if there is none."""
         config = super().config_at(index)
         if self.filter is not None and not self.filter.accepts(config):
-            raise IndexError(f"index {index} is one that multi_filter leaves out")
+            raise IndexError(f"multi_filter excludes the config with index {index}")
         return config
 
     def index_of(self, config: Mapping[str, Value]) -> int:
         if self.filter is not None:
-            self.knobs(config)  # says which knob is wrong
+            self.knobs(config)  # raises InvalidConfig, which names the wrong knob
         return super().index_of(config)
 
 
 class MultiFilter:
-    """Which choices of the knobs that a condition looks at go together.
+    """The combinations of choices that satisfy a condition.
 
-    ``ways[i]`` has a dimension for each of the first i + 1 of these knobs, and says with how many choices of the rest
-    of them theirs go. So what is chosen first is never without a choice later.
+    For the i-th knob that the condition reads, ``ways`` has an array with i + 1 dimensions: for each combination of
+    choices up to this knob, the number of satisfying combinations of the later ones. A choice is offered only if there
+    is one.
     """
 
     def __init__(self, knobs: Sequence[TemplateKnob], condition: Condition) -> None:
@@ -90,17 +91,16 @@ class MultiFilter:
         }
         self.positions = {k.name: {v: i for i, v in enumerate(k.choices)} for k in knobs if k.name in self.ways}
         self.size = int(mask.sum()) * math.prod(len(knob.choices) for knob in knobs if knob.name not in self.ways)
-        """The number of configs."""
         if not self.size:
-            raise UnsupportedWorkload("multi_filter leaves no config: no choices of the knobs satisfy it")
+            raise UnsupportedWorkload("multi_filter leaves no config: no combination of choices satisfies it")
 
     def accepts(self, config: Mapping[str, Value]) -> bool:
-        """Whether the condition holds for ``config``, one of the whole product."""
+        """Return whether ``config``, a member of the product, satisfies the condition."""
         at = tuple(position[config[name]] for name, position in self.positions.items())
         return not at or bool(self.ways[next(reversed(self.ways))][at])
 
     def decide(self, knobs: Sequence[Knob], choose: Choose) -> Config:
-        """Ask for each knob, with the choices that some choice of the later knobs goes with."""
+        """Ask for each knob, offering only choices that can still satisfy the condition."""
 
         def among(knob: Knob, ways: Ints) -> Value:
             return choose(replace(knob, choices=[v for v, n in zip(knob.choices, ways.tolist(), strict=True) if n]))
@@ -108,7 +108,7 @@ class MultiFilter:
         return self._walk(knobs, choose, among)
 
     def sample(self, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
-        """One config, all being equally likely: each choice by the number of ways to go on."""
+        """Draw a config uniformly: each choice in proportion to the number of ways to continue."""
 
         def any_of(knob: Knob) -> Value:
             return knob.choices[int(rng.integers(len(knob.choices)))]
@@ -131,11 +131,11 @@ class MultiFilter:
 
 
 class _Unlisted(Exception):
-    """The condition looks at a knob that is not among those it was known to look at."""
+    """The condition reads a knob that it was not yet known to read."""
 
 
 class _Listed(Mapping[str, Entity]):
-    """What a condition is given: the entities of the knobs that it is known to look at."""
+    """The argument of a condition: the entities of the knobs that it is known to read."""
 
     def __init__(self, known: Collection[str], entities: Mapping[str, Entity]) -> None:
         self._known, self._entities = known, entities
@@ -145,7 +145,7 @@ class _Listed(Mapping[str, Entity]):
             return self._entities[name]
         if name in self._known:
             raise _Unlisted(name)
-        raise SearchlabError(f"multi_filter asks for knob {name!r}{did_you_mean(name, self._known)}")
+        raise SearchlabError(f"multi_filter reads an unknown knob {name!r}{did_you_mean(name, self._known)}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
@@ -155,15 +155,15 @@ class _Listed(Mapping[str, Entity]):
 
 
 def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:
-    """The answers for all combinations of the knobs that ``condition`` looks at, and their names, in order."""
+    """Evaluate ``condition`` for all combinations of the knobs that it reads; return the results and these names."""
     looked_at: set[str] = set()
     while True:
         names = [name for name in entities if name in looked_at]
         shape = tuple(len(entities[name]) for name in names)
         if math.prod(shape) > MOST:
             raise SearchlabError(
-                f"multi_filter looks at {', '.join(names)}, which have {math.prod(shape):,} combinations, and at most "
-                f"{MOST:,} are tried; restrict these knobs by their own filter= first"
+                f"multi_filter reads {', '.join(names)}, which have {math.prod(shape):,} combinations, but at most "
+                f"{MOST:,} are supported; restrict these knobs by their own filter= first"
             )
         combinations = itertools.product(*(entities[name] for name in names))
         answers = (

@@ -1,4 +1,4 @@
-"""Templates by name: registered by the decorator :func:`template` or by an entry point, imported only when named."""
+"""The registry of templates: by the decorator :func:`template` or an entry point, imported only when named."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ GROUP = "searchlab.templates"
 """The entry-point group of templates: ``name = "module:function"``."""
 
 Function = Callable[[TemplateConfig, "Schedule", Target], None]
-"""A template: ``template(config, schedule, target)`` returns nothing.
+"""A template: a function ``template(config, schedule, target)`` without a result.
 
-It defines its knobs on the config, as ``tile = config.define_split("tile_i", i, num_outputs=2)``, and applies their
-values to the schedule of the workload's ``main``, a ``tvm.s_tir.Schedule``. The target says what the program is for.
+It defines its knobs on the config, as in ``config.define_split("tile_i", i, num_outputs=2)``, and applies their values
+to the ``tvm.s_tir.Schedule`` of the workload's ``main``, for a program that runs on the target.
 """
 
 
 @dataclass(frozen=True)
 class Template:
-    """A registered function, with the op and the kind of TVM target that it is for; any where empty."""
+    """A registered template."""
 
     name: str
     function: Function
-    op: str = ""
-    target: str = ""
+    op: str = ""  # empty for any op
+    target: str = ""  # the kind of target; empty for any
 
     def check(self, workload: Workload, target: Target) -> None:
-        """Raise UnsupportedWorkload where this is not for ``workload`` on ``target``."""
+        """Raise UnsupportedWorkload if the template does not support ``workload`` on ``target``."""
         if (self.op or workload.op, self.target or target.kind) != (workload.op, target.kind):
             raise UnsupportedWorkload(
                 f"template {self.name!r} is for {self.op or 'any op'} on {self.target or 'any target'}, "
@@ -49,23 +49,31 @@ class Template:
 
 
 _decorated: dict[str, Template] = {}
-# What a script or notebook registers has nowhere else to go; it is only ever looked up by name.
+# The templates registered by scripts and notebooks.
 
 
 def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function], Function]:
-    """Register the function that follows as the template ``name``, for ``op`` on targets of kind ``target``.
+    """Return a decorator that registers a function as a template.
 
-    The function is called as ``function(config, schedule, target)``: see :data:`Function`.
+    The function is called as ``function(config, schedule, target)``: see :data:`Function`. The option ``template`` of
+    ``knob-template`` then accepts the name. Registering a redefinition of the same function replaces it, as in a
+    notebook.
 
-    The option ``template`` of ``knob-template`` then takes this name. Decorating a function of the same name
-    again replaces it, as a notebook does; raises SearchlabError where the name is another function's.
+    Args:
+        name: The name of the template.
+        op: The op that it supports; by default any.
+        target: The kind of target that it supports; by default any.
+
+    Raises:
+        SearchlabError: If another function already has this name.
     """
 
     def register(function: Function) -> Function:
         known = _decorated.get(name)
         if known is not None and _reference(known.function) != _reference(function):
             raise SearchlabError(
-                f"{_reference(function)} cannot be the template {name!r}: {_reference(known.function)} is; rename one"
+                f"{_reference(function)} cannot be registered as template {name!r}: {_reference(known.function)} "
+                f"already has this name; rename one of them"
             )
         _decorated[name] = Template(name, function, op, target)
         return function
@@ -74,15 +82,19 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function
 
 
 def installed_templates() -> dict[str, EntryPoint]:
-    """The templates of installed packages, by name; nothing is imported."""
+    """Return the templates of installed packages by name, without importing anything."""
     return {point.name: point for point in entry_points_of(GROUP)}
 
 
 def find_template(name: str | Function) -> Template:
-    """The template registered as ``name``, the function that ``"module:function"`` names, or the function ``name``.
+    """Return the template called ``name``.
 
-    Raises SearchlabError where there is none, where two packages or scripts give it this name, or where it does not
-    take the arguments of a template.
+    Args:
+        name: The name of a registered template, ``"module:function"``, or a function.
+
+    Raises:
+        SearchlabError: If there is no such template, if two have this name, or if the function does not accept the
+            arguments of a template.
     """
     if not isinstance(name, str):
         return _template_of(_reference(name) if callable(name) else repr(name), name)
@@ -91,17 +103,17 @@ def find_template(name: str | Function) -> Template:
         installed = _load(name, points[name].value)
         if name in _decorated and _decorated[name].function is not installed.function:
             raise SearchlabError(
-                f"two templates are called {name!r}: {points[name].value} is installed, and "
-                f"{_reference(_decorated[name].function)} is decorated; rename yours"
+                f"two templates are called {name!r}: the installed {points[name].value}, and "
+                f"{_reference(_decorated[name].function)}; rename yours"
             )
         return installed
     if name in _decorated:
         return _decorated[name]
     if ":" not in name:
         raise SearchlabError(
-            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}. One from another package must be "
-            f'registered under {GROUP!r}, or named as "module:function"; one that a script registers is known in it '
-            f"alone"
+            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}. A template from another package "
+            f'must be registered in the group {GROUP!r}, or named as "module:function"; a template registered by a '
+            f"script is only known in that script"
         )
     return _load(name, name)
 
@@ -122,8 +134,8 @@ def _template_of(name: str, function: Any) -> Template:
         inspect.signature(function).bind("config", "schedule", "target")
     except (TypeError, ValueError):
         raise SearchlabError(
-            f"template {name!r} cannot be called as template(config, schedule, target), but has the signature "
-            f"{inspect.signature(function)}; see the docstring of searchlab_spaces.template"
+            f"template {name!r} cannot be called as template(config, schedule, target): its signature is "
+            f"{inspect.signature(function)}; see the docstring of searchlab_spaces.templates.template"
         ) from None
     decorated = (known for known in _decorated.values() if known.function is function)
     return next(decorated, Template(name, function))

@@ -1,4 +1,4 @@
-"""``knob-template``: a hand-written schedule with its numbers left open, as in AutoTVM."""
+"""``knob-template``: a hand-written schedule with open parameters, as in AutoTVM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULTS = {
     ("gemm", "cuda"): "gemm_cuda",
     ("conv2d", "cuda"): "conv2d_no_batching",
 }
-"""(op, kind of target) -> the template taken where none is named."""
+"""The default template for each op and kind of target."""
 
 
 class KnobTemplate(FilteredProduct):
@@ -47,7 +47,7 @@ class KnobTemplate(FilteredProduct):
             known = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
             raise UnsupportedWorkload(
                 f"knob-template has no template for {workload.op} on {target.kind} (only {known}); "
-                f'name your own as the option template = "module:function"'
+                f'name your own with the option template = "module:function"'
             )
         self.template = find_template(template or DEFAULTS[workload.op, target.kind])
         self.template.check(workload, target)
@@ -56,7 +56,7 @@ class KnobTemplate(FilteredProduct):
             knobs, _ = self._instantiate(None)
         except InvalidConfig as error:
             raise SearchlabError(
-                f"template {self.template.name!r} must run through with every knob at its first choice: {error}"
+                f"template {self.template.name!r} must be valid with every knob at its first choice: {error}"
             ) from None
         self.axes = tuple(knobs.knobs.values())
         self.filter = MultiFilter(self.axes, knobs.filter) if knobs.filter else None
@@ -75,13 +75,13 @@ class KnobTemplate(FilteredProduct):
 
         from ..unchecked import Unchecked
 
-        # What TVM's Python checks is seen to once, with the first choices.
+        # The type checks of TVM's Python methods are made once, with the first choices.
         schedule = (Schedule if chosen is None else Unchecked)(self.workload.module)
         config = TemplateConfig(schedule, chosen)
         try:
             self.template.function(config, schedule, self.target)
         except ScheduleError as error:
-            # TVM prints the whole program before it says what is wrong.
+            # TVM prints the complete program before the reason.
             reason = str(error).rpartition("Error message: ")[2].strip().splitlines()[0]
             raise InvalidConfig(f"the template cannot be applied: {reason}") from None
         return config, schedule.copy()
@@ -89,30 +89,31 @@ class KnobTemplate(FilteredProduct):
     # --- AutoTVM's form -----------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """The space as ``tvm.autotvm`` prints it."""
+        """Return the space as ``tvm.autotvm`` prints it."""
         knobs = "".join(f"  {i:2d} {knob.name}: {knob}\n" for i, knob in enumerate(self.axes))
         return f"ConfigSpace (len={self.size()}, range_length={self.range_length}, space_map=\n{knobs})"
 
     def show(self, config: Config) -> str:
-        """``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, the index."""
+        """Return ``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, and the index."""
         entity = self.to_entity(config)
         return f"{[(name, value) for name, _, value in entity['entity']]},None,{entity['index']}"
 
     def to_entity(self, config: Config) -> dict[str, Any]:
-        """``config`` as the logs of ``tvm.autotvm`` write it. Raises InvalidConfig if it is no member."""
+        """Return ``config`` in the form of ``tvm.autotvm``'s logs. Raises InvalidConfig if it is not in the space."""
         entity = [[knob.name, knob.code, knob.to_entity(config[knob.name])] for knob in self.knobs(config)]  # type: ignore[attr-defined]
         return {"index": self.index_of(config), "code_hash": None, "entity": entity}
 
     def from_entity(self, entity: Mapping[str, Any]) -> Config:
-        """The config that a log of ``tvm.autotvm`` holds as ``entity``; its index is not looked at.
+        """Return the config of an ``entity`` in a log of ``tvm.autotvm``; its index is ignored.
 
-        Raises InvalidConfig where that is not in this space.
+        Raises:
+            InvalidConfig: If it is not in this space.
         """
         knobs = {knob.name: knob for knob in self.axes}
         values = {}
         for name, code, value in entity["entity"]:
             if name not in knobs or knobs[name].code != code:
-                raise InvalidConfig(f"the entity sets {name!r} ({code}), which this space does not have")
+                raise InvalidConfig(f"the entity sets knob {name!r} ({code}), which this space does not have")
             values[name] = knobs[name].from_entity(value)
         config = Config(values)
         self.knobs(config)

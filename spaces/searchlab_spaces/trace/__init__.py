@@ -1,4 +1,4 @@
-"""Stochastic trace functions in the way of MetaSchedule: the samples of a function are the space."""
+"""Stochastic trace functions as in MetaSchedule: the samples that a function draws span the space."""
 
 from .space import Trace
 

@@ -1,6 +1,6 @@
-"""The stochastic trace functions that ``trace`` ships, for CPUs: the textbook GEMM, and a direct conv2d.
+"""Built-in stochastic trace functions for CPUs: GEMM and direct conv2d.
 
-Both are plain TVM, and run in MetaSchedule too; how many cores there are is up to the target in scope.
+They are plain TVM and also run in MetaSchedule; the target in scope determines the number of cores.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 PIXELS = 16
-"""The most pixels of a register tile, each with all its channels: more would not fit any register file."""
+"""The maximum number of pixels in a register tile, each with all its channels: more would not fit in registers."""
 
 ROWS, COLUMNS, ELEMENTS = 12, 64, 256
-"""The most rows, columns, and results altogether, of a register tile of a GEMM."""
+"""The maximum number of rows, columns and elements of a register tile in a GEMM."""
 
 STEPS = 16
-"""The most steps of a sum that are unrolled."""
+"""The maximum number of reduction steps that are unrolled."""
 
 CHANNELS = 64
-"""The most channels of a register tile: four vectors of sixteen floats."""
+"""The maximum number of channels in a register tile: four vectors of sixteen floats."""
 
 
 def stochastic_schedule_mm(sch: Schedule) -> None:
-    """The textbook example: j is split by a sampled tile, and its outer part stays outside of k."""
+    """Schedule the textbook GEMM: j is split by a sampled tile, and its outer part stays outside k."""
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
     j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2))
@@ -34,12 +34,12 @@ def stochastic_schedule_mm(sch: Schedule) -> None:
 
 
 def stochastic_schedule_gemm(sch: Schedule) -> None:
-    """GEMM by register tiles of rows (unrolled) by columns (vectorised), few enough of them to enumerate.
+    """Schedule GEMM with register tiles of unrolled rows and vectorised columns, a space small enough to enumerate.
 
-    How wide a tile may be depends on how high it is. The first pick says what is summed before the next begins: 0, a
-    tile, in registers; 1, a row of tiles, in a scratch buffer; 2, a column of tiles, in place. The loop over blocks of
-    k is just within, and what is around it is parallel. A short block may be unrolled, and is with 0, where the block
-    does nothing else. The last pick says whether B is packed by the columns of a tile.
+    The maximum width of a tile depends on its height. The first pick decides what is summed before the next part
+    begins: 0, a tile, in registers; 1, a row of tiles, in a scratch buffer; 2, a column of tiles, in place. The loop
+    over blocks of k is directly inside, and the loops outside are parallel. A short block of k may be unrolled, and
+    always is with 0. The last pick decides whether B is packed by the columns of a tile.
     """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
@@ -84,11 +84,11 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
 
 
 def stochastic_schedule_conv2d(sch: Schedule) -> None:
-    """Direct convolution, NCHW in and out, blocked by channels inside.
+    """Schedule direct convolution on NCHW tensors, internally blocked by channels.
 
-    A register tile of channels (vectorised) by pixels (unrolled) goes over the input channels in two steps; weights and
-    result are packed by the tile's channels. How wide the tile may be depends on how high it is, and there is a choice
-    of where the image is padded, and where bias and ReLU are applied, only where they are.
+    A register tile of vectorised channels by unrolled pixels iterates over two levels of input channels; weights and
+    result are packed by the channels of the tile. The maximum width of the tile depends on its height. If the workload
+    has padding, or bias or ReLU, there is a choice of where they are computed.
     """
     block = sch.get_sblock("conv2d")
     _, c, y, x, rc, _, rx = sch.get_loops(block)
@@ -138,7 +138,7 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
 
 
 def _pick(sch: Schedule, count: int) -> int:
-    """A number below ``count``."""
+    """Sample a number below ``count``."""
     return int(sch.get(sch.sample_categorical(list(range(count)), [1 / count] * count)))
 
 
@@ -151,14 +151,14 @@ def _blocks(sch: Schedule) -> list[str]:
 
 
 def _vectorize(sch: Schedule, loop: LoopRV) -> None:
-    """Vectorise as much of ``loop`` as divides it."""
+    """Vectorise ``loop`` by its largest divisor up to CHANNELS."""
     extent = _extent(sch, loop)
     width = max(size for size in range(1, CHANNELS + 1) if extent % size == 0)
     sch.vectorize(sch.split(loop, [None, width])[1])
 
 
 def _parallel(sch: Schedule, *loops: LoopRV) -> None:
-    """Run the nest of ``loops`` in parallel, where there is more than one core."""
+    """Run the nest of ``loops`` in parallel if there is more than one core."""
     from tvm.target import Target
 
     if int(Target.current().attrs.get("num-cores", 1)) > 1:

@@ -1,8 +1,8 @@
-"""The stochastic trace functions that ``trace`` ships for CUDA: GEMM, and a direct conv2d.
+"""Built-in stochastic trace functions for CUDA: GEMM and direct conv2d.
 
-Tiles are drawn from the inside out, so that each draw knows what the ones before it have left: a thread's accumulators
-fit its registers, and a block's threads the hardware, whatever is drawn. What remains, shared memory, is counted on the
-program (see :mod:`..gpu_check`). Both are plain TVM, and run in MetaSchedule too.
+Tiles are drawn from the inside out, and each draw is limited by the previous ones: the accumulators of a thread always
+fit its registers, and the threads of a block the hardware. Only shared memory is checked on the program (see
+:mod:`..gpu_check`). The functions are plain TVM and also run in MetaSchedule.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 ACCUMULATORS = 64
-"""The most results that a thread sums for one virtual thread, of its 255 registers."""
+"""The maximum number of accumulators of a thread per virtual thread, out of its 255 registers."""
 
 VTHREADS = MAX_VTHREAD
-"""The most virtual threads of all axes together: the body is written out for each."""
+"""The maximum product of the virtual threads of all axes, since the body is replicated for each."""
 
 DEPTH = 64
-"""The most of a reduction between two fetches into shared memory."""
+"""The maximum number of reduction steps between two fetches into shared memory."""
 
 UNROLL = (0, 64, 512, 1500)
-"""How many statements of a loop are unrolled at the most; 0 leaves that to the CUDA compiler."""
+"""The maximum number of statements of an unrolled loop; 0 leaves unrolling to the CUDA compiler."""
 
 
 def stochastic_schedule_mm_cuda(sch: Schedule) -> None:
-    """GEMM: sampled tiles of the rows and columns of C for blocks, virtual threads and threads, and of k in three."""
+    """Schedule GEMM with sampled tiles of C for blocks, virtual threads and threads, and three-part tiles of k."""
     block = sch.get_sblock("gemm")
     *spatial, k = sch.get_loops(block)
     _sample_and_tile(sch, block, [], spatial, [k])
 
 
 def stochastic_schedule_conv2d_cuda(sch: Schedule) -> None:
-    """Direct convolution, NCHW: sampled tiles of channels, rows and columns, and of each reduction loop in three.
+    """Schedule direct convolution (NCHW) with sampled tiles of channels, rows and columns, and of the reductions.
 
-    The padding is computed as the image is fetched; bias and ReLU where the result is written.
+    Padding is applied when the image is fetched, bias and ReLU when the result is written.
     """
     block = sch.get_sblock("conv2d")
     n, *loops = sch.get_loops(block)
@@ -64,9 +64,16 @@ def _sample_and_tile(
 def _split_off(
     sch: Schedule, loops: Sequence[LoopRV], room: int, most: Sequence[int] | None = None
 ) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Split ``loops`` by sampled tiles in two, the inner parts going round at most ``room`` times all together.
+    """Split each of ``loops`` in two by a sampled tile.
 
-    ``most`` says how often each may go round at the most, where that is less.
+    Args:
+        sch: The schedule.
+        loops: The loops.
+        room: The maximum product of the inner extents.
+        most: The maximum inner extent of each loop, if lower.
+
+    Returns:
+        The outer and the inner loops.
     """
     outer, inner = [], []
     for loop, limit in zip(loops, most or [room] * len(loops), strict=True):

@@ -1,7 +1,7 @@
-"""``trace``: any stochastic trace function as a space. The function says where to sample, and a policy chooses.
+"""``trace``: a stochastic trace function as a space, in which a policy chooses the samples.
 
-Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 3: a program that draws
-its transformations is itself the search space. Here the draws are the knobs.
+Source: Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 3: a program that
+samples its transformations defines the search space. Here each sample is a knob.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .chooser import ChooseSample
 
 TraceFunction = Callable[["Schedule"], None]
-"""Schedules the workload's ``main``; the target is ``tvm.target.Target.current()``."""
+"""Schedules the function ``main`` of the workload for ``tvm.target.Target.current()``."""
 
 FUNCTIONS = {
     ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_mm",
@@ -41,7 +41,7 @@ FUNCTIONS = {
 }
 
 TRIES = 32
-"""How many random programs are tried, at the start, to see whether the function fits the workload at all."""
+"""The number of random programs that are tried at the start to check that the function supports the workload."""
 
 
 @lru_cache(maxsize=16)
@@ -50,7 +50,7 @@ def _shared(function: TraceFunction, workload: Workload, target: Target) -> Memo
 
 
 def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
-    """One memory for all spaces of this process with the same function, workload and target."""
+    """Return the memory shared by all spaces of this process with the same function, workload and target."""
     return _shared(function, workload, target) if isinstance(function, Hashable) else Memory()
 
 
@@ -78,12 +78,12 @@ class Trace(Space):
             known = ", ".join(f"{op} on {kind}" for op, kind in FUNCTIONS)
             raise UnsupportedWorkload(
                 f"trace has no function for {workload.op} on {target.kind} (only {known}); "
-                f'give your own as the option function = "module:function"'
+                f'name your own with the option function = "module:function"'
             )
         self.function = function or FUNCTIONS[workload.op, target.kind]
         self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
         if not callable(self._run_function):
-            raise SearchlabError(f"trace function {self.function!r} is not a function that takes a schedule")
+            raise SearchlabError(f"trace function {self.function!r} is not a function of a schedule")
         self._memory = _memory(self._run_function, workload, target)
         self._check_fit()
 
@@ -91,12 +91,12 @@ class Trace(Space):
         return self._memory.config(choose, self._ask, f"trace function {self._name!r}")
 
     def _ask(self, choose: Choose) -> None:
-        with suppress(_Failed):  # the choices up to there are a config all the same: `schedule` says why
+        with suppress(_Failed):  # the choices up to there are still a config: `schedule` reports why it is invalid
             self._run(lambda knob, _: choose(knob))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._memory.knobs(config)
-        return super().knobs(config) if known is None else known  # which says what is wrong, if anything is
+        return super().knobs(config) if known is None else known  # super() reports what is wrong, if anything
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
@@ -107,7 +107,7 @@ class Trace(Space):
         return self._checked(schedule)
 
     def canonical(self, config: Mapping[str, Value]) -> Config:
-        """``config`` itself, if it is a member (InvalidConfig if not): TVM changes no choice that is legal."""
+        """Return ``config``, since TVM changes no legal choice. Raises InvalidConfig if it is not a member."""
         self.knobs(config)
         return Config(config)
 
@@ -121,10 +121,10 @@ class Trace(Space):
         return self._checked(schedule)
 
     def config_of(self, schedule: Schedule) -> Config:
-        """The config of the samples in the trace of ``schedule``. Raises InvalidConfig where it is no member.
+        """Return the config of the samples in the trace of ``schedule``. Raises InvalidConfig if it is not a member.
 
-        The program of the config differs from ``schedule`` where the function used a sample for more than TVM's own
-        steps: a trace with changed decisions still has the steps that followed from the old ones.
+        The program of the config may differ from ``schedule`` if the function uses a sample for anything but arguments
+        of TVM's primitives: a trace with changed decisions keeps the steps that followed from the old ones.
         """
         trace = schedule.trace
         sampled = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
@@ -134,7 +134,7 @@ class Trace(Space):
         def read(knob: Knob, position: int) -> Value:
             value = drawn[position] if position < len(drawn) else None
             if value is None or value not in knob.choices:
-                raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r} after the choices before it")
+                raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r} after the earlier choices")
             made.append((knob.name, value))
             return value
 
@@ -157,7 +157,7 @@ class Trace(Space):
         return name if isinstance(name, str) else f"{name.__module__}:{getattr(name, '__qualname__', name)}"
 
     def _run(self, choose: ChooseSample) -> Schedule:
-        """The function, run with these choices. Raises _Failed where it cannot go on from some."""
+        """Run the function with these choices. Raises _Failed if it cannot continue."""
         from .chooser import Chooser
 
         asking = False
@@ -170,9 +170,9 @@ class Trace(Space):
             return value
 
         try:
-            return self._scheduled(Chooser(self.workload.module, ask)).copy()  # which is a plain schedule
-        except (RuntimeError, ValueError) as error:  # ScheduleError is the former, a failed check in TVM either
-            if asking:  # whoever chooses failed, and not the function
+            return self._scheduled(Chooser(self.workload.module, ask)).copy()  # a plain schedule
+        except (RuntimeError, ValueError) as error:  # ScheduleError is a RuntimeError; failed checks in TVM are either
+            if asking:  # the caller's `choose` failed, not the function
                 raise
             raise _Failed(first_line(error)) from None
 
@@ -182,13 +182,13 @@ class Trace(Space):
         return sch
 
     def _checked(self, schedule: Schedule) -> Schedule:
-        """``schedule``. Raises InvalidConfig where its program is over the limits of a GPU."""
+        """Return ``schedule``. Raises InvalidConfig if its program exceeds the limits of a GPU."""
         if "gpu" in self.target.tvm.keys:
             check_gpu(schedule.mod, self.target)
         return schedule
 
     def _check_fit(self) -> None:
-        """Raise UnsupportedWorkload where the function makes no program of the first choices, nor of random ones."""
+        """Raise UnsupportedWorkload if the function makes no program from the first choices or from random ones."""
         rng = np.random.default_rng(0)
 
         def first(knob: Knob, _: int) -> Value:
@@ -204,18 +204,18 @@ class Trace(Space):
             except _Failed as failure:
                 reason = str(failure)
         raise UnsupportedWorkload(
-            f"trace function {self._name!r} makes no program of {self.workload} on {self.target.kind}: {reason}"
+            f"trace function {self._name!r} makes no program for {self.workload} on {self.target.kind}: {reason}"
         )
 
 
 class _Failed(Exception):
-    """A trace function cannot go on; the text says why."""
+    """A trace function cannot continue; the text says why."""
 
 
 def _load(text: str) -> TraceFunction:
     module, _, name = text.partition(":")
     if not module or not name:
-        raise SearchlabError(f'trace function {text!r} is not spelled "module:function"')
+        raise SearchlabError(f'trace function {text!r} is not of the form "module:function"')
     try:
         home = import_module(module)
     except ImportError as error:
@@ -223,8 +223,8 @@ def _load(text: str) -> TraceFunction:
     if not callable(function := getattr(home, name, None)):
         if module == "__main__":
             raise SearchlabError(
-                f"trace function {text!r} was defined in a script or notebook, which is not this one; "
-                f"put it in a module that can be imported, or into this script"
+                f"trace function {text!r} was defined in another script or notebook; move it to a module that can be "
+                f"imported, or into this script"
             )
         public = [key for key, value in vars(home).items() if callable(value) and not key.startswith("_")]
         raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")

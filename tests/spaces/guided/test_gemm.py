@@ -22,9 +22,9 @@ from searchlab.space import Config
 from searchlab.target import CPU_CACHES, GENERIC_CACHES, Cache, Target, resolve_target
 from searchlab.workload import Gemm, Workload, gemm, parse_workload
 from searchlab_spaces.guided.blis_model import KC, Blocking, blocking, even, kc_for, mc_for, nc_for
-from searchlab_spaces.guided.common import FORK
+from searchlab_spaces.guided.common import FORK, UNROLLED
 from searchlab_spaces.guided.gemm import GuidedGemm
-from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, UNROLLED, extents
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, extents
 
 
 def native(cores: int = 1) -> Target:

@@ -17,9 +17,9 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.guided.common import registers
+from searchlab_spaces.guided.common import UNROLLED, registers
 from searchlab_spaces.guided.gemm import GuidedGemm, Variant
-from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, UNROLLED, AlgorithmName
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, AlgorithmName
 
 SMALL = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
 """Caches so small that an awkward little problem has several blocks in every index."""
@@ -244,18 +244,18 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"blocks": "modell"}, "did you mean 'model'?"),
         ({"blocks": []}, "option 'blocks' cannot be []"),
         ({"pack_a": 1}, "option 'pack_a' is 1; it must be true or false, or one of"),
-        ({"pack_a": "panel"}, "option 'pack_a' cannot be 'panel' with algorithm 'B3A2C0'; it may be true"),
+        ({"pack_a": "panel"}, "option 'pack_a' cannot be 'panel' with algorithm 'B3A2C0'; it can be true"),
         ({"pack_b": "places", "algorithm": "B3C2A0"}, "option 'pack_b' cannot be 'places' with algorithm 'B3C2A0'"),
-        ({"kc": "knob", "algorithm": "C3A2B0"}, "are for a resident C, not for algorithm 'C3A2B0'"),
-        ({"kc": "knob", "blocks": "knobs"}, "no kc with variant 'micro-kernel', blocks 'knobs'; leave out 'kc'"),
-        ({"tiles": "fitting", "variant": "basic"}, "variant 'basic' has no micro-tile; leave out 'tiles'"),
-        ({"pack_b": "knob", "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
-        ({"pack_b": True, "variant": "blocked"}, "variant 'blocked' packs nothing; leave out 'pack_b'"),
+        ({"kc": "knob", "algorithm": "C3A2B0"}, "require a resident C, unlike algorithm 'C3A2B0'"),
+        ({"kc": "knob", "blocks": "knobs"}, "no kc with variant 'micro-kernel', blocks 'knobs'; remove 'kc'"),
+        ({"tiles": "fitting", "variant": "basic"}, "variant 'basic' has no micro-tile; remove 'tiles'"),
+        ({"pack_b": "knob", "variant": "blocked"}, "variant 'blocked' packs nothing; remove 'pack_b'"),
+        ({"pack_b": True, "variant": "blocked"}, "variant 'blocked' packs nothing; remove 'pack_b'"),
         ({"algorithm": "A3B2C0", "variant": "basic"}, "variant 'basic' has no blocks"),
         ({"blocks": "knobs", "variant": "basic"}, "variant 'basic' has no blocks"),
         ({"kc": "papre"}, "option 'kc' cannot be 'papre'; did you mean 'paper'?"),
-        ({"kc": "paper", "variant": "basic"}, "no kc with variant 'basic', blocks 'model'; leave out 'kc'"),
-        ({"kc": "paper", "blocks": "knobs"}, "no kc with variant 'micro-kernel', blocks 'knobs'; leave out 'kc'"),
+        ({"kc": "paper", "variant": "basic"}, "no kc with variant 'basic', blocks 'model'; remove 'kc'"),
+        ({"kc": "paper", "blocks": "knobs"}, "no kc with variant 'micro-kernel', blocks 'knobs'; remove 'kc'"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], said: str, native: Target) -> None:

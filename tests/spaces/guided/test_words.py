@@ -16,9 +16,9 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config, Space
 from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import gemm, parse_workload
+from searchlab_spaces.guided.common import UNROLLED
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.gemm import GuidedGemm
-from searchlab_spaces.guided.gemm_algorithms import UNROLLED
 from searchlab_spaces.guided.words import lacks
 
 CACHES = (Cache(32 << 10, 8), Cache(1 << 20, 16), Cache(32 << 20, 16))

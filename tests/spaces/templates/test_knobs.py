@@ -99,16 +99,19 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         (lambda cfg, loops: cfg.define_knob("t", []), "no legal choice"),
         (lambda cfg, loops: cfg.define_split("t", loops[0], "power2"), "num_outputs is 'power2'; it must be a whole"),
         (lambda cfg, loops: cfg.define_split("t", loops[0], 0), "num_outputs is 0; it must be"),
-        (lambda cfg, loops: cfg.define_split("t", cfg.define_split("a", 4, 2)[0], 2), "must not depend on what is"),
+        (lambda cfg, loops: cfg.define_split("t", cfg.define_split("a", 4, 2)[0], 2), "must not depend on choices"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interlave"), "did you mean 'interleave'"),
-        (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "must give orders of loops"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "must not repeat a loop"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all"), "interval is None; it must be"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all", interval=(1, 4)), r"interval is \(1, 4\)"),
-        (lambda cfg, loops: cfg.define_reorder("t", loops[:2], "candidate", candidate=[loops]), "none of its 2 loops"),
-        (lambda cfg, loops: cfg.define_reorder("t", loops, "candidate", candidate=[loops[:1] * 2]), "none of them tw"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops[:2], "candidate", candidate=[loops]), "not among its 2"),
+        (
+            lambda cfg, loops: cfg.define_reorder("t", loops, "candidate", candidate=[loops[:1] * 2]),
+            "not repeat a loop",
+        ),
         (lambda cfg, loops: cfg.define_annotate("t", loops, "bind_cpu"), "no annotate policy 'bind_cpu'; .*'bind_gpu'"),
-        (lambda cfg, loops: cfg.define_annotate("t", loops[:1], "bind_gpu"), "bind_gpu takes 2 loops or more, not 1"),
-        (lambda cfg, loops: cfg.define_annotate("t", loops, "locate_cache"), "needs num_anchor"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops[:1], "bind_gpu"), "requires at least 2 loops, not 1"),
+        (lambda cfg, loops: cfg.define_annotate("t", loops, "locate_cache"), "requires num_anchor"),
         (lambda cfg, loops: cfg.define_annotate("t", loops, "locate_cache", num_anchor=4), "no legal choice"),
         (lambda cfg, loops: cfg.define_annotate("t", loops[:2], "vec"), "no legal choice"),
         (lambda cfg, loops: [cfg.define_knob("t", [1]), cfg.define_knob("t", [2])], "knob 't' twice"),
@@ -264,7 +267,7 @@ def test_annotations_have_limits() -> None:
     cfg = TemplateConfig(sch, {"ann": "unroll,vec"})
     loops = sch.get_loops(sch.get_sblock("gemm"))[:2]
     cfg.define_annotate("ann", loops, "try_unroll_vec")
-    with pytest.raises(InvalidConfig, match="unrolls a loop of 12, and the template allows 8"):
+    with pytest.raises(InvalidConfig, match="unrolls a loop of 12, but the template allows 8"):
         cfg["ann"].apply(sch, loops, max_unroll=8)
-    with pytest.raises(InvalidConfig, match=r"vectorises a loop of 8, and the template allows \[4, 16\]"):
+    with pytest.raises(InvalidConfig, match=r"vectorises a loop of 8, but the template allows \[4, 16\]"):
         cfg["ann"].apply(sch, loops, vec_size=[4, 16])

@@ -68,7 +68,7 @@ def test_enumeration_size_and_index_are_those_of_the_filtered_product(space: Fil
     assert [space.index_of(config) for config in left] == valid
     assert [space.config_at(index) for index in valid] == left
     for index in set(range(space.range_length)) - set(valid):
-        with pytest.raises(IndexError, match="leaves out"):
+        with pytest.raises(IndexError, match="excludes"):
             space.config_at(index)
 
 
@@ -206,7 +206,7 @@ def test_knobs_that_the_filter_does_not_look_at_cost_nothing(native: Target, mon
     ("condition", "reason"),
     [
         (lambda cfg: cfg["tile_0"].size[0] > 1024, "leaves no config"),
-        (lambda cfg: cfg["tiel_0"].size[0] > 1, "multi_filter asks for knob 'tiel_0'; did you mean 'tile_0'"),
+        (lambda cfg: cfg["tiel_0"].size[0] > 1, "multi_filter reads an unknown knob 'tiel_0'; did you mean 'tile_0'"),
         (lambda cfg: len({split.size for split in cfg.values()}) > 1, "tile_0, tile_1, tile_2.* 1,635,920 comb"),
     ],
 )

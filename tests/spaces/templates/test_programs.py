@@ -162,9 +162,9 @@ def test_annotations_for_other_loops_are_refused() -> None:
     loops = sch.get_loops(sch.get_sblock("gemm"))
     cfg = TemplateConfig(sch)
     cfg.define_annotate("ann", loops, "try_unroll")
-    with pytest.raises(SearchlabError, match=r"\['none', 'none', 'none'\] are not for 2 loops"):
+    with pytest.raises(SearchlabError, match=r"\['none', 'none', 'none'\] do not match 2 loops"):
         cfg["ann"].apply(sch, loops[:2])
-    with pytest.raises(SearchlabError, match="source is for 'locate_cache'"):
+    with pytest.raises(SearchlabError, match="must be given with policy 'locate_cache'"):
         cfg["ann"].apply(sch, loops, source=[[sch.get_sblock("gemm")]])
     cfg.define_annotate("cache", loops, "locate_cache", num_anchor=1)
     with pytest.raises(SearchlabError, match="'locate_cache', which needs it"):

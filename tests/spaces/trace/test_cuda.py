@@ -99,7 +99,7 @@ def test_only_memory_is_left_to_be_invalid() -> None:
         except InvalidConfig as error:
             refused.append(str(error))
     assert 0 < len(refused) < 30
-    assert all("bytes of shared memory, and the target allows 49152" in text for text in refused)
+    assert all("bytes of shared memory, but the target allows 49152" in text for text in refused)
 
 
 def test_a_function_that_a_user_gives_is_held_to_the_limits_too() -> None:
@@ -112,5 +112,5 @@ def test_a_function_that_a_user_gives_is_held_to_the_limits_too() -> None:
 
     made = Trace(gemm(4, 2048, 4), TARGET, function=wide)
     assert made.schedule(Config({"tile_j": (2, 1024)}))
-    with pytest.raises(InvalidConfig, match="a kernel has 2048 of threadIdx.x, and at most 1024 are allowed"):
+    with pytest.raises(InvalidConfig, match="a kernel binds 2048 to threadIdx.x, but at most 1024 are allowed"):
         made.schedule(Config({"tile_j": (1, 2048)}))

@@ -1,16 +1,16 @@
-"""The loops of a scheduled program, and how each walks through the buffers that it touches, as AutoTVM sees them.
+"""The loops of a scheduled program and their accesses to buffers, as AutoTVM extracts them.
 
 Source: Apache TVM 0.17, ``src/autotvm/touch_extractor.cc`` (``EnterItervar_``, ``ExitItervar_``, ``EnterMem_``,
 ``IndexParser``) and ``src/autotvm/feature_visitor.h`` (``AnnotationType``).
 
-AutoTVM reads a tensor expression after its storage was flattened, and here it is a scheduled TIR module of TVM 0.27
-whose allocations were made compact. These points differ:
+AutoTVM analyses a tensor expression after storage flattening; this module analyses a scheduled TIR module of TVM 0.27
+with compacted allocations. These points differ:
 
-- A reduction that is not decomposed sets its result to 0 within its innermost loop, and not in loops of its own.
-- Buffers have the names of TIR: ``A_global``, not ``A.global``.
-- An index is taken apart as a sum. A loop variable within a quotient or remainder has stride 1, which the parser of
-  AutoTVM mostly finds there too. A loop of length 1 has stride 0, which AutoTVM's simplification comes to as well.
-- Loads within an index, and conditions, are not looked at.
+- A reduction that is not decomposed initialises its result within its innermost loop, not in separate loops.
+- Buffers have their TIR names: ``A_global``, not ``A.global``.
+- Indices are parsed as sums. A loop variable within a quotient or remainder has stride 1, as AutoTVM's parser usually
+  finds too. A loop of length 1 has stride 0, to which AutoTVM simplifies it as well.
+- Loads within an index, and conditions, are ignored.
 """
 
 from __future__ import annotations
@@ -27,52 +27,44 @@ ANNOTATIONS = (
     "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
     "unrolled", "vectorized", "parallel", "serial", "vthread",
 )  # fmt: skip
-"""The kinds of loops, in the order of AutoTVM."""
+"""The kinds of loops, in AutoTVM's order."""
 
 
 @dataclass
 class Touch:
-    """How a loop walks through a buffer, for one load or store.
+    """How a loop accesses a buffer in one load or store."""
 
-    stride: elements between two iterations. count, reuse: how many elements the whole loop touches, and how often each
-    of them. thread_count, thread_reuse: the factors by which these grow from the body of a parallel loop to the loop.
-    """
-
-    stride: int
-    count: int = 1
-    reuse: int = 1
-    thread_count: int = 0
-    thread_reuse: int = 0
+    stride: int  # elements between two iterations
+    count: int = 1  # elements that the complete loop touches
+    reuse: int = 1  # accesses to each of them
+    thread_count: int = 0  # the factor by which count grows from the body of a parallel loop to the loop
+    thread_reuse: int = 0  # the same for reuse
 
 
 @dataclass
 class Loop:
-    """A loop, with its touches by the buffer's name and the number of the access to it, in order: ``A_0``, ``A_1``.
-
-    level: its depth, from 1. topdown: the product of the lengths down to this loop. bottomup: the number of iterations
-    within it, and -1 if it touches nothing. adds, multiplies, divides: operations on floats directly within it.
-    """
+    """A loop and its accesses to buffers."""
 
     length: int
-    level: int
+    level: int  # depth, from 1
     annotation: str
-    topdown: int
-    bottomup: int = -1
-    adds: int = 0
+    topdown: int  # product of the lengths from the outermost loop down to this one
+    bottomup: int = -1  # iterations within this loop; -1 if it accesses no buffer
+    adds: int = 0  # floating-point operations directly within this loop
     multiplies: int = 0
     divides: int = 0
-    touches: dict[str, Touch] = field(default_factory=dict)
+    touches: dict[str, Touch] = field(default_factory=dict)  # by buffer and number of the access to it: A_0, A_1
 
     @property
     def parallel_level(self) -> int:
-        """2 for the blocks of a GPU, 1 for threads, 0 for a loop that runs in one thread."""
+        """2 for the blocks of a GPU, 1 for threads, 0 for a serial loop."""
         if self.annotation.startswith("blockIdx"):
             return 2
         return 1 if self.annotation.startswith("threadIdx") or self.annotation == "parallel" else 0
 
 
 def loops_of(module: tvm.IRModule) -> list[Loop]:
-    """The loops of a scheduled program, in the order in which they begin."""
+    """Return the loops of a scheduled program, in the order in which they begin."""
     walk = _Walk()
     walk.statement(_lowering()(module)["main"].body)
     return walk.loops
@@ -80,7 +72,7 @@ def loops_of(module: tvm.IRModule) -> list[Loop]:
 
 @cache
 def _lowering() -> Any:
-    """Makes allocations compact, and leaves all loops as they are."""
+    """Return the passes that compact allocations without changing any loop."""
     import tvm
     from tvm.s_tir import transform
 
@@ -95,16 +87,16 @@ def _lowering() -> Any:
 
 
 _Sum = dict[Any, int]
-"""An index as a sum: the factor of each term. A term is the hash of a variable, the empty tuple for 1, or another tuple
-for an expression that is no sum."""
+"""An index as a sum: the factor of each term. A term is the hash of a variable, () for the constant term, or a
+non-empty tuple for any other expression."""
 
 
 class _Walk:
-    """One walk through a program: the loops so far, and those that are open, from the outermost, by their variables."""
+    """One walk through a program, which collects its loops."""
 
     def __init__(self) -> None:
         self.loops: list[Loop] = []
-        self._open: dict[int, Loop] = {}
+        self._open: dict[int, Loop] = {}  # the loops around the current statement, outermost first, by variable
         self._accesses: Counter[str] = Counter()
 
     def statement(self, node: Any) -> None:
@@ -167,7 +159,7 @@ class _Walk:
 
 
 def _leave(loop: Loop, outer: list[Loop]) -> None:
-    """Count the iterations of ``loop``, which ends, for itself and for the loops around it."""
+    """At the end of ``loop``, update the counts of its accesses and of those of the loops around it."""
     for name, touch in loop.touches.items():
         for around in (*outer, loop):
             if touch.stride:
@@ -176,7 +168,7 @@ def _leave(loop: Loop, outer: list[Loop]) -> None:
                 around.touches[name].reuse *= loop.length
     loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
     level = loop.parallel_level + 1
-    if outer and outer[-1].parallel_level == level:  # the body of parallel loops: what their threads are compared with
+    if outer and outer[-1].parallel_level == level:  # the body of parallel loops, the reference for their threads
         for around in (around for around in outer if around.parallel_level == level):
             for name, touch in loop.touches.items():
                 around.touches[name].thread_count, around.touches[name].thread_reuse = -touch.count, -touch.reuse
@@ -236,7 +228,7 @@ def _scaled(terms: _Sum, by: int) -> _Sum:
 
 
 def _variables(term: tuple[Any, ...]) -> set[int]:
-    """The variables in a term that is no variable itself."""
+    """Return the variables in a term that is not itself a variable."""
     found: set[int] = set()
     for operand in term[1:]:
         for inner, _ in operand:

@@ -1,0 +1,441 @@
+"""The features of a config, which cost models learn from: numbers taken from its knobs or from its program."""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ..arrays import Floats
+from ..errors import InvalidConfig, SearchlabError, UnsupportedSpace, did_you_mean
+from ..metaschedule import tune_context
+from ..space import Config, Space, Value, coordinates
+from .loops import ANNOTATIONS, Loop, loops_of
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+COLUMNS_PER_STORE = 164
+"""The number of features that MetaSchedule's PerStoreFeature extracts for each store."""
+
+KEPT = 50_000
+"""The number of rows that are cached, about 150 MB; when there are more, the cache is cleared."""
+
+SAMPLES = 20
+"""The number of points at which a curve is sampled: the powers of 2 from 1 on."""
+
+Columns = list[tuple[str, int | str]]
+"""The knob of each column, and the part of its value in the column; empty if all configs have the same columns."""
+
+
+class Features(ABC):
+    """Turns configs of one space into a matrix with one row per config.
+
+    Args:
+        space: The space of the configs.
+
+    Attributes:
+        name: The name of the features in a study file.
+        builds_programs: Whether a row requires a scheduled program, which takes milliseconds instead of microseconds.
+        columns_per_store: The number of columns of each store, if a row holds the stores of a program one after the
+            other; otherwise 0.
+        absent: The value that pads a row if the rows of two spaces differ in length.
+        columns: What each column holds.
+    """
+
+    name: ClassVar[str] = ""
+    builds_programs: ClassVar[bool] = False
+    columns_per_store: ClassVar[int] = 0
+    absent: ClassVar[float] = np.nan
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.columns: Columns = []
+
+    def learn(self, configs: Sequence[Config]) -> None:
+        """Determine the columns from the configs that a model is about to be trained on."""
+
+    def settle(self, columns: Columns) -> None:
+        """Use ``columns`` instead of those learned."""
+
+    @abstractmethod
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        """Return the features of ``configs``, of shape (n, d); NaN marks a feature that a config does not have."""
+
+
+def widened(matrix: Floats, width: int, absent: float) -> Floats:
+    """Return ``matrix`` (n, d) padded to ``width`` >= d columns with ``absent``; rows of only NaN stay so."""
+    if matrix.shape[1] == width:
+        return matrix
+    wide = np.full((len(matrix), width), absent)
+    wide[:, : matrix.shape[1]] = matrix
+    wide[np.isnan(matrix).all(axis=1)] = np.nan
+    return wide
+
+
+def laid_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
+    """Return ``matrix`` with the ``width`` columns that a model was trained on; per-store features keep their own."""
+    return matrix if features.columns_per_store else widened(matrix[:, :width], width, features.absent)
+
+
+_Cells = tuple[list[int], list[float]]  # columns, and the number in each
+
+
+class KnobFeatures(Features):
+    """The knobs of a config: log2 of each factor of a tile, numbers unchanged, and words one-hot encoded.
+
+    A tuple that is not a tile, such as a permutation, counts as a word: see :attr:`~searchlab.space.Knob.kind`. A knob
+    that a config does not have is NaN.
+    """
+
+    name = "knob"
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        # The knobs seen so far whose choices are tuples.
+        self._tiles: set[str] = set()
+        self._orders: set[str] = set()  # permutations and other tuples that count as words
+        self.settle([])
+
+    def learn(self, configs: Sequence[Config]) -> None:
+        columns: dict[tuple[str, int | str], None] = {}
+        for config in configs:
+            for name, value in config.items():
+                if isinstance(value, tuple) and name not in self._tiles:
+                    value = self._settled(name, value, config)
+                columns.update(((name, part), None) for part, _ in self._coordinates(value))
+        self.settle(list(columns))
+
+    def settle(self, columns: Columns) -> None:
+        self.columns = columns
+        self._cells: dict[tuple[str, Value], _Cells] = {}
+        self._columns = {column: i for i, column in enumerate(columns)}
+        self._words: dict[str, list[int]] = {}
+        for (name, part), i in self._columns.items():
+            if isinstance(part, str):
+                self._words.setdefault(name, []).append(i)
+
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        counts: list[int] = []
+        columns: list[int] = []
+        numbers: list[float] = []
+        for config in configs:
+            before = len(columns)
+            for name, value in config.items():
+                cells = self._cells.get((name, value)) or self._filled(name, value, config)
+                columns += cells[0]
+                numbers += cells[1]
+            counts.append(len(columns) - before)
+        matrix = np.full((len(configs), len(self.columns)), np.nan)
+        rows = np.repeat(np.arange(len(configs)), np.array(counts, dtype=np.intp))
+        matrix[rows, np.array(columns, dtype=np.intp)] = numbers
+        return matrix
+
+    def _filled(self, name: str, value: Value, config: Config) -> _Cells:
+        """Return the columns that a choice fills, with their numbers; cached for all configs with this choice."""
+        spelled = value
+        if isinstance(value, tuple) and name not in self._tiles:
+            spelled = self._settled(name, value, config)
+        row: dict[int, float] = {}
+        if isinstance(spelled, str):
+            row.update(dict.fromkeys(self._words.get(name, ()), 0.0))
+        for part, number in self._coordinates(spelled):
+            if (name, part) in self._columns:
+                row[self._columns[name, part]] = number
+        cells = list(row), list(row.values())
+        if not isinstance(value, tuple) or name in self._tiles or name in self._orders:
+            self._cells[name, value] = cells
+        return cells
+
+    def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
+        """Return ``value`` if it is a tile, otherwise the word that spells it."""
+        if name not in self._orders:
+            try:
+                kinds = {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
+            except InvalidConfig:  # a config from another space with knobs of the same names
+                return value
+            (self._orders if kinds[name] == "word" else self._tiles).add(name)
+        return ",".join(map(str, value)) if name in self._orders else value
+
+    _coordinates = staticmethod(coordinates)
+
+
+class AutoTVMKnobFeatures(KnobFeatures):
+    """AutoTVM's features ``knob``: the factors of a tile except the outermost, without logarithms.
+
+    In AutoTVM the outermost factor is -1 in every config. Source: ``ConfigEntity.get_flatten_feature`` in
+    ``python/tvm/autotvm/task/space.py``, TVM 0.17.
+    """
+
+    name = "autotvm-knob"
+
+    @staticmethod
+    def _coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
+        if isinstance(value, tuple):
+            return [(i, float(factor)) for i, factor in enumerate(value) if i]
+        return coordinates(value, is_word)
+
+
+Elsewhere = Callable[[Space, str, Sequence[Config]], list[Floats] | None]
+"""Does the work of :meth:`ScheduledFeatures.extract` in other processes; returns None if that is not worth it."""
+
+_elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def extracted_by(elsewhere: Elsewhere) -> Iterator[None]:
+    """Within this context, have ``elsewhere`` extract all features of programs, including those of a policy's models.
+
+    The rows do not depend on where they are extracted.
+    """
+    token = _elsewhere.set(elsewhere)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+class ScheduledFeatures(Features):
+    """Features of the scheduled program; the row of a config without a program is NaN.
+
+    A row depends only on the space and the config. Rows are cached, since extracting one takes milliseconds.
+
+    Attributes:
+        width: The minimum number of columns.
+    """
+
+    builds_programs = True
+    width: ClassVar[int] = 0
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        self._rows: dict[Config, Floats] = {}
+        self._of_program: dict[int, Floats] = {}
+
+    @abstractmethod
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
+        """Return the features (d,) of each scheduled program; d may differ between programs."""
+
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        if len(self._rows) > KEPT:
+            self._rows.clear()
+        new = [config for config in dict.fromkeys(configs) if config not in self._rows]
+        if new:
+            elsewhere = _elsewhere.get()
+            extracted = elsewhere(self.space, self.name, new) if elsewhere else None
+            self._rows.update(zip(new, self.extract(new) if extracted is None else extracted, strict=True))
+        rows = [self._rows[config] for config in configs]
+        matrix = np.full((len(rows), max([self.width, *map(len, rows)])), self.absent)
+        for filled, row in zip(matrix, rows, strict=True):
+            if len(row):
+                filled[: len(row)] = row
+            else:
+                filled[:] = np.nan
+        return matrix
+
+    def extract(self, configs: Sequence[Config]) -> list[Floats]:
+        """Extract the features (d,) of each config in this process; empty for a config without a program."""
+        from tvm_ffi import structural_hash
+
+        self.prepare()
+        if len(self._of_program) > KEPT:
+            self._of_program.clear()
+        hashes: list[int | None] = []
+        new: dict[int, Schedule] = {}
+        for config in configs:
+            try:
+                program = self.space.schedule(config)
+            except Exception:  # a plug-in may raise anything; when measured, only this trial fails
+                hashes.append(None)
+                continue
+            hashed: int = structural_hash(program.mod)
+            hashes.append(hashed)
+            if hashed not in self._of_program:
+                new[hashed] = program
+        self._of_program.update(zip(new, self._rows_of(list(new.values())), strict=True))
+        rows = [np.empty(0) if program is None else self._of_program[program] for program in hashes]
+        return [self.completed(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
+
+    def prepare(self) -> None:
+        """Import what extraction needs; this takes seconds."""
+        from tvm.s_tir import meta_schedule  # noqa: F401
+
+    def completed(self, row: Floats, config: Config) -> Floats:
+        """Return the ``row`` of the program, extended by features of the config itself."""
+        return row
+
+    def _rows_of(self, programs: Sequence[Schedule]) -> list[Floats]:
+        """Return :meth:`rows`, with an empty row for each program from which extraction fails."""
+        try:
+            return self.rows(programs) if programs else []
+        except Exception:
+            if len(programs) == 1:
+                return [np.empty(0)]
+            return [row for program in programs for row in self._rows_of([program])]
+
+    def stores(self, programs: Sequence[Schedule]) -> list[Floats]:
+        """Return MetaSchedule's features (stores, 164) of each program, its stores in program order."""
+        from tvm.s_tir import meta_schedule as ms
+
+        context = tune_context(self.space.workload.module, self.space.target.tvm)
+        candidates = [ms.MeasureCandidate(program, []) for program in programs]
+        extracted = ms.feature_extractor.PerStoreFeature().extract_from(context, candidates)
+        return [stores.numpy().astype(np.float64) for stores in extracted]
+
+
+class ProgramFeatures(ScheduledFeatures):
+    """MetaSchedule's features of each store (164 numbers), reduced to their maximum and mean over the stores.
+
+    Source: Zheng et al., "Ansor" (OSDI 2020), appendix B; ``tvm.s_tir.meta_schedule`` PerStoreFeature.
+    """
+
+    name = "program"
+    width = 2 * COLUMNS_PER_STORE
+
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
+        return [np.concatenate([stores.max(axis=0), stores.mean(axis=0)]) for stores in self.stores(programs)]
+
+
+class PerStoreFeatures(ScheduledFeatures):
+    """MetaSchedule's features of every store (164 numbers each), one store after another, padded with NaN.
+
+    Only a cost model that sums over stores can learn from them (:attr:`~searchlab.costmodel.CostModel.per_store`).
+    Source: see :class:`ProgramFeatures`.
+    """
+
+    name = "per-store"
+    width = COLUMNS_PER_STORE
+    columns_per_store = COLUMNS_PER_STORE
+
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
+        return [stores.reshape(-1) for stores in self.stores(programs)]
+
+
+_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")  # ends the name of a copy, as in A_shared_local
+
+
+class LoopFeatures(ScheduledFeatures):
+    """AutoTVM's features of each loop or buffer, followed by the numeric values of the config.
+
+    A cost model can transfer from them to other shapes: two shapes of one template have the same columns. Shorter rows
+    are padded with zeros. The differences from AutoTVM are listed in :mod:`.loops`.
+
+    Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3 and appendix. In TVM 0.17:
+    ``GetItervarFeatureFlatten`` and ``GetCurveSampleFeatureFlatten`` in ``src/autotvm/touch_extractor.cc``, and
+    ``_extract_itervar_feature_index``, ``_extract_curve_feature_index`` and ``_get_feature`` in
+    ``python/tvm/autotvm/tuner/xgboost_cost_model.py``.
+    """
+
+    absent = 0.0
+
+    @abstractmethod
+    def of_loops(self, loops: Sequence[Loop]) -> list[float]:
+        """Return the features of a program."""
+
+    def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
+        return [np.array(self.of_loops(loops_of(program.mod)), dtype=np.float64) for program in programs]
+
+    def completed(self, row: Floats, config: Config) -> Floats:
+        return np.append(row, [float(value) for value in config.values() if isinstance(value, int | float)])
+
+
+class ItervarFeatures(LoopFeatures):
+    """AutoTVM's features of each loop: length, depth, kind, arithmetic, and how it accesses each buffer.
+
+    A number x becomes sign(x) log2(|x| + 1), except for the depth and the one-hot encoded kind. Buffers are sorted by
+    name.
+    """
+
+    name = "itervar"
+
+    def of_loops(self, loops: Sequence[Loop]) -> list[float]:
+        return [number for loop in loops for number in _of_loop(loop)]
+
+
+class CurveFeatures(LoopFeatures):
+    """AutoTVM's curves for each buffer that the innermost loops access, sampled at 20 points.
+
+    The four curves relate the number of elements that a loop touches (count) to their reuse, and count to the product
+    of the loop lengths from the outermost loop down, each in both directions. A sample holds the value of the curve and
+    the distance to the point that it was taken from, both as log2. Among the copies of a buffer, only the last one
+    accessed counts; AutoTVM iterates over a hash map and takes any copy that one loop accesses.
+    """
+
+    name = "curve"
+
+    def of_loops(self, loops: Sequence[Loop]) -> list[float]:
+        deepest = max((loop.level for loop in loops), default=0)
+        last: dict[str, str] = {}
+        for loop in reversed(loops):
+            if loop.level == deepest:
+                for touched in reversed(loop.touches):
+                    last.setdefault(_COPY.sub("", touched.rpartition("_")[0]), touched)
+        row: list[float] = []
+        for touched in sorted(last.values()):
+            around = [(loop.touches[touched], loop) for loop in loops if touched in loop.touches]
+            counts = _curve([touch.count for touch, _ in around])
+            reuses = _curve([touch.reuse for touch, _ in around])
+            products = _curve([loop.topdown for _, loop in around])
+            for x, y in ((counts, reuses), (reuses, counts), (counts, products), (products, counts)):
+                row += _sampled(x, y)
+        return row
+
+
+def _of_loop(loop: Loop) -> list[float]:
+    row = [_log(loop.length), float(loop.level), _log(loop.topdown), _log(loop.bottomup)]
+    row += [float(loop.annotation == annotation) for annotation in ANNOTATIONS]
+    row += [_log(loop.adds), _log(loop.multiplies), _log(loop.divides)]
+    for touched in sorted(loop.touches):
+        touch = loop.touches[touched]
+        modulus = -1  # AutoTVM has this column, but never finds a modulus
+        numbers = (touch.stride, modulus, touch.count, touch.reuse, touch.thread_count, touch.thread_reuse)
+        row += [_log(number) for number in numbers]
+    return row
+
+
+def _log(number: int) -> float:
+    return math.copysign(math.log2(abs(number) + 1), number)
+
+
+def _curve(values: Sequence[int]) -> list[float]:
+    return sorted([0.0, *(math.log2(value) if value > 0 else 0.0 for value in values)])
+
+
+def _sampled(x: Sequence[float], y: Sequence[float]) -> list[float]:
+    row: list[float] = []
+    for point in range(SAMPLES):
+        below = max(i for i, at in enumerate(x) if point > at - 1e-6)
+        row += [y[below], point - x[below]]
+    return row
+
+
+FEATURES: dict[str, type[Features]] = {
+    kind.name: kind
+    for kind in (KnobFeatures, AutoTVMKnobFeatures, ProgramFeatures, PerStoreFeatures, ItervarFeatures, CurveFeatures)
+}
+
+
+def make_features(name: str, space: Space) -> Features:
+    """Instantiate the feature extractor called ``name``.
+
+    Args:
+        name: A key of :data:`FEATURES`.
+        space: The space of the configs.
+
+    Raises:
+        SearchlabError: If there are no features of this name.
+        UnsupportedSpace: If the features need programs, and the space has none.
+    """
+    if name not in FEATURES:
+        raise SearchlabError(f"unknown features {name!r}{did_you_mean(name, FEATURES)}")
+    if issubclass(FEATURES[name], ScheduledFeatures) and not space.has_programs:
+        raise UnsupportedSpace(
+            f"features {name!r} are extracted from programs, but the configs of {space.workload} have none; use 'knob'"
+        )
+    return FEATURES[name](space)
