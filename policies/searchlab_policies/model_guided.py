@@ -28,12 +28,13 @@ SLOW_PREDICTIONS = 256
 class ModelGuided(NeverTwice, takes_cost_model=True):
     """Trains the model on all trials after each batch, and fills the next batch with the results of :meth:`search`.
 
-    n_startup: trials to draw at random before the model is asked (and until one of them succeeds), unless the model was
-        trained on other runs to start with.
-    epsilon: probability that a place in the batch goes to a random config.
-    failures: how failed trials are learned from. "score": the cost model learns that their score is 0. "model": it
-        learns from the others alone, and its predictions are multiplied by the probability that a config works, which
-        a classifier predicts from the knobs.
+    Args:
+        n_startup: The number of random trials before the model is used (and until one of them succeeds), unless the
+            model was pretrained on other runs.
+        epsilon: The probability that a place in the batch goes to a random config.
+        failures: How the search learns from failed trials. "score": the cost model learns that their score is 0.
+            "model": the cost model learns from the other trials alone, and its predictions are multiplied by the
+            probability that a config works, which a classifier predicts from the knobs.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
 
     def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
-        """Scores (n,) of ``configs``; see :func:`predicted`."""
+        """Return the scores (n,) of ``configs``; see :func:`predicted`."""
         return predicted(self._predict, configs, known)
 
     def _predict(self, configs: Sequence[Config]) -> Floats:
@@ -99,17 +100,17 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 def predicted(
     predict: Callable[[Sequence[Config]], Floats], configs: Sequence[Config], known: dict[Config, float]
 ) -> Floats:
-    """Scores (n,) of ``configs``. Each distinct config that is not ``known`` is predicted once, and then known."""
+    """Return the scores (n,) of ``configs``; predict those missing from ``known`` once, and add them to it."""
     new = [config for config in dict.fromkeys(configs) if config not in known]
     known.update(zip(new, predict(new).tolist(), strict=True))
     return np.array([known[config] for config in configs])
 
 
 class Works:
-    """Predicts from the knobs of a config how probable it is that its program works.
+    """Predicts the probability that a config works from its knobs.
 
-    The classifier is scikit-learn's extremely randomized trees (Geurts et al., 2006). Until both a success and a
-    failure are known, every config is taken to work.
+    The classifier is scikit-learn's extremely randomised trees (Geurts et al., 2006). Until both a success and a
+    failure are known, the probability is 1.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
